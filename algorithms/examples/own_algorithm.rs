@@ -42,12 +42,7 @@ impl Optimizer for NormalisedDescent {
 fn main() -> Result<(), Box<dyn Error>> {
     let dataset = PlantedLogistic::new(10, 3.0, 1).dataset(8_192, 1);
     let problem = Problem::new(Arc::new(dataset), Loss::Logistic, false, 0.0)?;
-    let sampler = Sampler::new(
-        Sampling::ReshuffledEachEpoch,
-        problem.rows(),
-        256,
-        StreamKey::Simulation(1),
-    )?;
+    let sampler = Sampler::new(Sampling::ReshuffledEachEpoch, problem.rows(), 256, StreamKey::Simulation(1))?;
     let optimizer = NormalisedDescent {
         sampler,
         step_size: 0.1,
@@ -59,18 +54,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // An observer runs after every round.
     let mut progress = |executor: &mut Executor<'_>| {
         if executor.round().is_multiple_of(25) {
-            println!(
-                "round {:3}, {:6} gradient queries",
-                executor.round(),
-                executor.ledger().gradient_queries
-            );
+            println!("round {:3}, {:6} gradient queries", executor.round(), executor.ledger().gradient_queries);
         }
         Ok::<_, RoundError>(ControlFlow::Continue(()))
     };
     executor.run_observed(&mut [&mut progress])?;
-    println!(
-        "loss {:.4}",
-        evaluate(&problem, &Engine::Sequential, executor.solution())?.loss
-    );
+    println!("loss {:.4}", evaluate(&problem, &Engine::Sequential, executor.solution())?.loss);
     Ok(())
 }

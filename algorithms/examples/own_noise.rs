@@ -40,10 +40,8 @@ impl NoiseMechanism for HalfReturned {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (rounds, dimension) = (400, 16);
-    let mut noise = HalfReturned {
-        stream: IndependentGaussian::new(StreamKey::Simulation(1), 1.0),
-        last: vec![0.0; dimension],
-    };
+    let mut noise =
+        HalfReturned { stream: IndependentGaussian::new(StreamKey::Simulation(1), 1.0), last: vec![0.0; dimension] };
     let mut prefix = vec![0.0; dimension];
     for round in 0..rounds {
         noise.add_increment(round, &mut prefix, None, &Engine::Sequential)?;

@@ -26,21 +26,17 @@ pub struct UnknownAlgorithm {
 /// # Errors
 /// An unknown id, with the nearest one.
 pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
-    ALGORITHMS
-        .iter()
-        .copied()
-        .find(|algorithm| algorithm.id == id)
-        .ok_or_else(|| {
-            let alike = |known: &str| strsim::jaro_winkler(&id.to_lowercase(), known);
-            UnknownAlgorithm {
-                name: id.to_owned(),
-                nearest: ALGORITHMS
-                    .iter()
-                    .map(|algorithm| algorithm.id)
-                    .max_by(|left, right| alike(left).total_cmp(&alike(right)))
-                    .unwrap_or("dp-sgd"),
-            }
-        })
+    ALGORITHMS.iter().copied().find(|algorithm| algorithm.id == id).ok_or_else(|| {
+        let alike = |known: &str| strsim::jaro_winkler(&id.to_lowercase(), known);
+        UnknownAlgorithm {
+            name: id.to_owned(),
+            nearest: ALGORITHMS
+                .iter()
+                .map(|algorithm| algorithm.id)
+                .max_by(|left, right| alike(left).total_cmp(&alike(right)))
+                .unwrap_or("dp-sgd"),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -46,13 +46,7 @@ impl<'p> Executor<'p> {
     pub fn on(oracle: Oracle<'p>, prepared: Prepared) -> Self {
         let is_exact = prepared.privacy.arithmetic == Some(Arithmetic::Exact);
         let oracle = if is_exact { oracle.exactly() } else { oracle };
-        Self {
-            optimizer: prepared.optimizer,
-            oracle,
-            round: 0,
-            rounds: prepared.rounds,
-            placed: false,
-        }
+        Self { optimizer: prepared.optimizer, oracle, round: 0, rounds: prepared.rounds, placed: false }
     }
 
     /// The same run, ended after `rounds` rounds if more are planned.
@@ -122,9 +116,7 @@ impl<'p> Executor<'p> {
         }
         let round = self.round;
         self.oracle.enter(Phase::Sample);
-        self.optimizer
-            .step(round, &mut self.oracle)
-            .map_err(|source| RoundError::Step { round, source })?;
+        self.optimizer.step(round, &mut self.oracle).map_err(|source| RoundError::Step { round, source })?;
         self.round += 1;
         Ok(())
     }

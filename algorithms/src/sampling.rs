@@ -83,10 +83,7 @@ impl Sampler {
         if let Sampling::WithoutReplacement { population, .. } = sampling
             && population != rows
         {
-            return Err(SamplingError::OtherData {
-                described: population,
-                rows,
-            });
+            return Err(SamplingError::OtherData { described: population, rows });
         }
         let mut sampler = Self {
             sampling,
@@ -173,11 +170,8 @@ impl Sampler {
                 let (rows, batch) = (self.rows as f64, self.batch as f64);
                 let deviation =
                     |fraction: f64| rows * (fraction * (1.0 - fraction) * (1.0 - batch / rows).max(0.0) / batch).sqrt();
-                let spread = if matches!(self.sampling, Sampling::Poisson { .. }) {
-                    DEVIATIONS * batch.sqrt()
-                } else {
-                    0.0
-                };
+                let spread =
+                    if matches!(self.sampling, Sampling::Poisson { .. }) { DEVIATIONS * batch.sqrt() } else { 0.0 };
                 // Lengths at which a batch may have another number of leaves.
                 let lengths = [batch - spread, batch, batch + spread];
                 let (mut first, mut last) = (rows, 0.0_f64);
@@ -264,16 +258,11 @@ mod tests {
 
     #[test]
     fn an_epoch_reads_every_row_once() {
-        for sampling in [
-            Sampling::FixedOrder,
-            Sampling::ShuffledOnce,
-            Sampling::ReshuffledEachEpoch,
-        ] {
+        for sampling in [Sampling::FixedOrder, Sampling::ShuffledOnce, Sampling::ReshuffledEachEpoch] {
             let mut sampler = sampler(sampling, 103, 10);
             for epoch in 0..3 {
-                let mut seen: Vec<u32> = (0..11)
-                    .flat_map(|round| rows_of(&draw(&mut sampler, epoch * 11 + round)))
-                    .collect();
+                let mut seen: Vec<u32> =
+                    (0..11).flat_map(|round| rows_of(&draw(&mut sampler, epoch * 11 + round))).collect();
                 seen.sort_unstable();
                 assert_eq!(seen, (0..103).collect::<Vec<_>>());
             }
@@ -357,15 +346,10 @@ mod tests {
                 chosen.iter().for_each(|&row| counts[row as usize] += 1);
             }
             let mean = f64::from(rounds) * rate;
-            let chi_squared: f64 = counts
-                .iter()
-                .map(|&count| (f64::from(count) - mean).powi(2) / (mean * (1.0 - rate)))
-                .sum();
+            let chi_squared: f64 =
+                counts.iter().map(|&count| (f64::from(count) - mean).powi(2) / (mean * (1.0 - rate))).sum();
             let deviations = (chi_squared - rows as f64) / (2.0 * rows as f64).sqrt();
-            assert!(
-                deviations.abs() < 5.2,
-                "{sampling:?}: χ² is {deviations} deviations off"
-            );
+            assert!(deviations.abs() < 5.2, "{sampling:?}: χ² is {deviations} deviations off");
             let average = sizes.iter().sum::<f64>() / f64::from(rounds);
             let variance = sizes.iter().map(|size| (size - average).powi(2)).sum::<f64>() / f64::from(rounds);
             if sampling == fixed_size.0 {
@@ -387,11 +371,9 @@ mod tests {
 
     #[test]
     fn draws_stay_within_the_room_of_the_first() {
-        for sampling in [
-            without_replacement(1_000, 1_000),
-            Sampling::Poisson { rate: 1.0 },
-            Sampling::Poisson { rate: 0.01 },
-        ] {
+        for sampling in
+            [without_replacement(1_000, 1_000), Sampling::Poisson { rate: 1.0 }, Sampling::Poisson { rate: 0.01 }]
+        {
             let mut sampler = sampler(sampling, 1_000, 1_000);
             let room = |sampler: &Sampler| (sampler.chosen.capacity(), sampler.members.capacity());
             let before = room(&sampler);

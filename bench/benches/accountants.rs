@@ -8,11 +8,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
-    Mechanism::SubsampledGaussian {
-        noise_multiplier,
-        sampling: Sampling::Poisson { rate },
-        steps,
-    }
+    Mechanism::SubsampledGaussian { noise_multiplier, sampling: Sampling::Poisson { rate }, steps }
 }
 
 fn epsilons(criterion: &mut Criterion) {
@@ -52,41 +48,13 @@ fn closed_forms(criterion: &mut Criterion) {
     });
     let sampling = Sampling::FixedOrder;
     let mechanisms = [
-        (
-            "gaussian",
-            Mechanism::Gaussian {
-                noise_multiplier: 4.0,
-                sampling,
-                participations: 6,
-            },
-        ),
-        (
-            "factorized",
-            Mechanism::Factorized {
-                noise_multiplier: 4.0,
-                sampling,
-                sensitivity: 2.5,
-            },
-        ),
-        (
-            "tree",
-            Mechanism::Tree {
-                noise_multiplier: 20.0,
-                sampling,
-                rounds: 1_024,
-                trees: 6,
-            },
-        ),
+        ("gaussian", Mechanism::Gaussian { noise_multiplier: 4.0, sampling, participations: 6 }),
+        ("factorized", Mechanism::Factorized { noise_multiplier: 4.0, sampling, sensitivity: 2.5 }),
+        ("tree", Mechanism::Tree { noise_multiplier: 20.0, sampling, rounds: 1_024, trees: 6 }),
         ("laplace", laplace::mean_mechanism(0.05, 2.0, 1_000, 10_000, 60)),
     ];
     for (name, mechanism) in &mechanisms {
-        for accountant in [
-            Accountant::Zcdp,
-            Accountant::Gdp,
-            Accountant::Rdp,
-            Accountant::Pld,
-            Accountant::Pure,
-        ] {
+        for accountant in [Accountant::Zcdp, Accountant::Gdp, Accountant::Rdp, Accountant::Pld, Accountant::Pure] {
             if accountant.epsilon(mechanism, Adjacency::ZeroOut, 1e-5).is_err() {
                 continue;
             }
@@ -100,10 +68,9 @@ fn closed_forms(criterion: &mut Criterion) {
 
 fn calibrations(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("calibration");
-    for (name, epsilon, rate, steps) in [
-        ("1000_steps", 1.0, 0.01, 1000),
-        ("mnist_60_epochs", 1.0, 0.004_266_666_667, 14_062),
-    ] {
+    for (name, epsilon, rate, steps) in
+        [("1000_steps", 1.0, 0.01, 1000), ("mnist_60_epochs", 1.0, 0.004_266_666_667, 14_062)]
+    {
         for accountant in [Accountant::Rdp, Accountant::Pld] {
             group.bench_function(format!("{accountant}/{name}"), |bencher| {
                 bencher.iter(|| {

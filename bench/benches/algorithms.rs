@@ -31,14 +31,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     /// On the first problem, and with the first settings, that the algorithm takes.
     fn of(algorithm: &'static Algorithm, problems: &'a [Problem], strategies: &StrategyMemory) -> Option<Self> {
-        let budget = if algorithm.private {
-            Budget::Target {
-                epsilon: 5.0,
-                delta: 1e-5,
-            }
-        } else {
-            Budget::NonPrivate
-        };
+        let budget = if algorithm.private { Budget::Target { epsilon: 5.0, delta: 1e-5 } } else { Budget::NonPrivate };
         for problem in problems {
             for batch_size in [Some(BATCH), None] {
                 let mut settings = Settings::new(budget, StreamKey::Simulation(1));
@@ -49,12 +42,7 @@ impl<'a> Run<'a> {
                 let Ok(prepared) = algorithm.prepare(problem, &settings) else {
                     continue;
                 };
-                return Some(Self {
-                    algorithm,
-                    problem,
-                    settings,
-                    rounds: prepared.rounds,
-                });
+                return Some(Self { algorithm, problem, settings, rounds: prepared.rounds });
             }
         }
         None
@@ -65,10 +53,7 @@ impl<'a> Run<'a> {
         let mut elapsed = Duration::ZERO;
         let (mut left, mut queries) = (rounds, 0);
         while left > 0 {
-            let prepared = self
-                .algorithm
-                .prepare(self.problem, &self.settings)
-                .expect("it was prepared before");
+            let prepared = self.algorithm.prepare(self.problem, &self.settings).expect("it was prepared before");
             let now = left.min(prepared.rounds);
             let mut executor = Executor::new(self.problem, engine.clone(), prepared).limited_to(now);
             executor.place();
@@ -94,10 +79,7 @@ fn rounds(criterion: &mut Criterion) {
     ];
     let strategies = StrategyMemory::default();
     let mut group = criterion.benchmark_group("algorithm round");
-    group
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(150))
-        .measurement_time(Duration::from_millis(600));
+    group.sample_size(10).warm_up_time(Duration::from_millis(150)).measurement_time(Duration::from_millis(600));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for algorithm in catalog::ALGORITHMS {
         if !may_run("algorithm round", algorithm.id) {
@@ -121,26 +103,14 @@ fn rounds(criterion: &mut Criterion) {
 /// Whether the filter of the command line may choose a benchmark of this group and name: what it surely leaves out need not
 /// be prepared. A filter that is more than letters, digits and a few signs may choose anything.
 fn may_run(group: &str, name: &str) -> bool {
-    const SWITCHES: [&str; 8] = [
-        "--bench",
-        "--list",
-        "--test",
-        "--quick",
-        "--noplot",
-        "--quiet",
-        "--verbose",
-        "--exact",
-    ];
+    const SWITCHES: [&str; 8] =
+        ["--bench", "--list", "--test", "--quick", "--noplot", "--quiet", "--verbose", "--exact"];
     let arguments: Vec<String> = std::env::args().collect();
     let filters = arguments.windows(2).filter_map(|pair| {
         let value_of_option = pair[0].starts_with('-') && !SWITCHES.contains(&pair[0].as_str());
         (!value_of_option && !pair[1].starts_with('-')).then_some(&pair[1])
     });
-    let plain = |filter: &str| {
-        filter
-            .chars()
-            .all(|sign| sign.is_ascii_alphanumeric() || "-_ ".contains(sign))
-    };
+    let plain = |filter: &str| filter.chars().all(|sign| sign.is_ascii_alphanumeric() || "-_ ".contains(sign));
     let known = format!("{group}/{name}/1 2 threads");
     let mut filters = filters.peekable();
     filters.peek().is_none() || filters.any(|filter| !plain(filter) || known.contains(filter.as_str()))
@@ -156,32 +126,21 @@ fn batch_sizes(criterion: &mut Criterion) {
     });
     let algorithm = catalog::find("dp-sgd").expect("in the catalogue");
     let mut group = criterion.benchmark_group("dp-sgd round");
-    group
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(150))
-        .measurement_time(Duration::from_millis(600));
+    group.sample_size(10).warm_up_time(Duration::from_millis(150)).measurement_time(Duration::from_millis(600));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for (name, problem) in &problems {
         for batch_size in [64, 500, 2_000, 8_000, 60_000] {
             group.throughput(Throughput::Elements(batch_size as u64));
             for threads in if cores > 1 { vec![1, cores] } else { vec![1] } {
                 let engine = Engine::with_threads(threads).expect("threads");
-                let budget = Budget::NoiseMultiplier {
-                    noise_multiplier: 1.0,
-                    delta: 1e-5,
-                };
+                let budget = Budget::NoiseMultiplier { noise_multiplier: 1.0, delta: 1e-5 };
                 let mut settings = Settings::new(budget, StreamKey::Simulation(1));
                 settings.set("batch-size", batch_size);
                 settings.set("rounds", 1_000);
                 let id = BenchmarkId::new(format!("{name}, {threads} threads"), batch_size);
                 group.bench_function(id, |bencher| {
                     let prepared = algorithm.prepare(problem, &settings).expect("dp-sgd");
-                    let run = Run {
-                        algorithm,
-                        problem,
-                        settings: settings.clone(),
-                        rounds: prepared.rounds,
-                    };
+                    let run = Run { algorithm, problem, settings: settings.clone(), rounds: prepared.rounds };
                     bencher.iter_custom(|iterations| run.time(iterations, &engine).0);
                 });
             }

@@ -45,37 +45,19 @@ impl Data {
     }
 
     fn rows(&self, bytes: bool) -> Rows<'_> {
-        if bytes {
-            Rows::U8(self.bytes.view(1.0 / 255.0))
-        } else {
-            Rows::f32(&self.floats, self.columns)
-        }
+        if bytes { Rows::U8(self.bytes.view(1.0 / 255.0)) } else { Rows::f32(&self.floats, self.columns) }
     }
 
     fn batch<'a>(&'a self, bytes: bool, outputs: usize, norms: &'a RowNorms) -> Batch<'a> {
         let rows = self.rows(bytes);
-        let targets = if outputs > 1 {
-            Targets::Classes(&self.classes)
-        } else {
-            Targets::Values(&self.signs)
-        };
-        Batch {
-            rows,
-            targets,
-            norms: Some(norms),
-            selection: Selection::Range(0..rows.len()),
-        }
+        let targets = if outputs > 1 { Targets::Classes(&self.classes) } else { Targets::Values(&self.signs) };
+        Batch { rows, targets, norms: Some(norms), selection: Selection::Range(0..rows.len()) }
     }
 }
 
 fn model(columns: usize, outputs: usize) -> LinearModel {
     let loss = if outputs > 1 { Loss::Softmax } else { Loss::Logistic };
-    LinearModel {
-        features: columns,
-        outputs,
-        bias: true,
-        loss,
-    }
+    LinearModel { features: columns, outputs, bias: true, loss }
 }
 
 /// Independent chains of fused multiply-adds in registers: what the processor can do at most.
@@ -138,14 +120,8 @@ fn differences(criterion: &mut Criterion) {
         bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
     });
     group.bench_function("difference", |bencher| {
-        let current = Point {
-            coefficient: 3.0,
-            parameters: &parameters,
-        };
-        let previous = Point {
-            coefficient: 2.0,
-            parameters: &previous,
-        };
+        let current = Point { coefficient: 3.0, parameters: &parameters };
+        let previous = Point { coefficient: 2.0, parameters: &previous };
         bencher.iter(|| accumulate_differences(&model, &batch, current, previous, CLIP, &mut sum, &mut workspace));
     });
     group.finish();
@@ -181,10 +157,7 @@ fn scattered(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(rows) * 4 * model.parameters() as u64));
         for bytes in [false, true] {
             let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
-            let batch = Batch {
-                selection: Selection::Indices(&indices),
-                ..data.batch(bytes, 10, &norms)
-            };
+            let batch = Batch { selection: Selection::Indices(&indices), ..data.batch(bytes, 10, &norms) };
             let name = format!("{rows} rows of {}, flops", if bytes { "u8" } else { "f32" });
             group.bench_function(name, |bencher| {
                 bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
@@ -207,10 +180,7 @@ fn integers(criterion: &mut Criterion) {
     for rows in [64, 500, 2_000, 60_000] {
         let mut group =
             criterion.benchmark_group(format!("gradient of {rows} rows of bytes, 10 outputs, 784 features"));
-        let batch = Batch {
-            selection: Selection::Range(0..rows),
-            ..data.batch(true, 10, &norms)
-        };
+        let batch = Batch { selection: Selection::Range(0..rows), ..data.batch(true, 10, &norms) };
         for (name, workspace) in workspaces.iter_mut().filter(|(name, _)| rows == 64 || name != "Scalar") {
             group.bench_function(name.as_str(), |bencher| {
                 bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, workspace));
@@ -224,17 +194,11 @@ fn integers(criterion: &mut Criterion) {
 fn sparse(criterion: &mut Criterion) {
     let (rows, columns, stored) = (4_000_usize, 784_usize, 78_usize);
     let offsets: Vec<usize> = (0..=rows).map(|row| row * stored).collect();
-    let indices: Vec<u32> = (0..rows)
-        .flat_map(|row| (0..stored).map(move |place| (10 * place + row % 10) as u32))
-        .collect();
+    let indices: Vec<u32> =
+        (0..rows).flat_map(|row| (0..stored).map(move |place| (10 * place + row % 10) as u32)).collect();
     let values: Vec<f32> = (0..rows * stored).map(|place| (place % 251) as f32 / 251.0).collect();
     let data = Data::new(rows, 1);
-    let matrix = Rows::Sparse(SparseRows {
-        offsets: &offsets,
-        indices: &indices,
-        values: &values,
-        columns,
-    });
+    let matrix = Rows::Sparse(SparseRows { offsets: &offsets, indices: &indices, values: &values, columns });
     let norms = row_norms(matrix, true, Norm::L2).expect("finite rows");
     let mut group = criterion.benchmark_group("gradient of sparse rows/78 of 784 features stored");
     group.throughput(Throughput::Elements((rows * stored) as u64));
@@ -243,10 +207,7 @@ fn sparse(criterion: &mut Criterion) {
         let parameters = vec![0.01; model.parameters()];
         let mut sum = vec![0.0; model.parameters()];
         let mut workspace = Workspace::new(&model);
-        let batch = Batch {
-            rows: matrix,
-            ..data.batch(false, outputs, &norms)
-        };
+        let batch = Batch { rows: matrix, ..data.batch(false, outputs, &norms) };
         group.bench_function(format!("{outputs} outputs, stored values"), |bencher| {
             bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
         });
@@ -258,10 +219,7 @@ fn sparse(criterion: &mut Criterion) {
 fn replicas(criterion: &mut Criterion) {
     let (rows, columns, runs) = (20_000, 20, 96);
     let data = Data::new(rows, columns);
-    let model = LinearModel {
-        bias: false,
-        ..model(columns, 1)
-    };
+    let model = LinearModel { bias: false, ..model(columns, 1) };
     let padded = ReplicaWorkspace::padded_runs(runs);
     let parameters = vec![0.01; columns * padded];
     let mut sums = vec![0.0; columns * padded];
@@ -305,11 +263,7 @@ fn recorded(criterion: &mut Criterion) {
             accumulate_reweighted(
                 &model,
                 &batch,
-                Reweighting {
-                    offset: &parameters,
-                    residuals,
-                    lattice: None,
-                },
+                Reweighting { offset: &parameters, residuals, lattice: None },
                 &mut |_, weights| {
                     weights.fill(0.5);
                     Ok::<(), NonFiniteGradient>(())

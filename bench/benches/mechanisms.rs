@@ -22,32 +22,21 @@ fn kinds() -> impl Iterator<Item = NoiseKind> {
 }
 
 fn planned(kind: NoiseKind, rounds: usize, dimension: usize, memory: &StrategyMemory) -> PlannedNoise {
-    NoisePlan {
-        kind,
-        rounds,
-        rounds_per_epoch: rounds,
-        workload: WorkloadSpecification::prefix(),
-        dimension,
-    }
-    .prepare(memory)
-    .expect("a plan of the bench")
+    NoisePlan { kind, rounds, rounds_per_epoch: rounds, workload: WorkloadSpecification::prefix(), dimension }
+        .prepare(memory)
+        .expect("a plan of the bench")
 }
 
 /// All rounds of a mechanism.
 fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, unit: Option<f64>, sum: &mut [f64]) {
     for round in 0..rounds as u64 {
-        mechanism
-            .add_increment(round, sum, unit, &Engine::Sequential)
-            .expect("rounds in order");
+        mechanism.add_increment(round, sum, unit, &Engine::Sequential).expect("rounds in order");
     }
     black_box(&sum[0]);
 }
 
 fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
-    group
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(500));
+    group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
 }
 
 fn against_dimension(criterion: &mut Criterion) {
@@ -72,12 +61,7 @@ fn against_dimension(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(256 * dimension as u64));
         group.bench_function(BenchmarkId::new("laplace", dimension), |bencher| {
             bencher.iter_batched(
-                || {
-                    ScheduledNoise::new(
-                        StreamKey::Simulation(1),
-                        NoiseLevels::Laplace { scales: vec![1.0; 256] },
-                    )
-                },
+                || ScheduledNoise::new(StreamKey::Simulation(1), NoiseLevels::Laplace { scales: vec![1.0; 256] }),
                 |mut mechanism| run(&mut mechanism, 256, None, &mut sum),
                 criterion::BatchSize::PerIteration,
             );
@@ -120,15 +104,8 @@ fn exact(criterion: &mut Criterion) {
     let memory = StrategyMemory::default();
     let mut sum = vec![0.0; DIMENSION];
     for kind in kinds() {
-        for (name, key) in [
-            ("simulation", StreamKey::Simulation(1)),
-            ("release", StreamKey::Release([7; 32])),
-        ] {
-            for (lattice, unit) in [
-                ("none", None),
-                ("2^20", Some(2f64.powi(-20))),
-                ("2^31", Some(2f64.powi(-31))),
-            ] {
+        for (name, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
+            for (lattice, unit) in [("none", None), ("2^20", Some(2f64.powi(-20))), ("2^31", Some(2f64.powi(-31)))] {
                 group.bench_function(format!("{kind}/{name}/{lattice}"), |bencher| {
                     bencher.iter_batched(
                         || planned(kind, 256, DIMENSION, &memory).stream(key.clone(), 1.0),
@@ -187,21 +164,10 @@ fn references(criterion: &mut Criterion) {
         });
     });
     let size = 1_024;
-    let (a, b, mut c) = (
-        vec![0.5f32; size * size],
-        vec![0.5f32; size * size],
-        vec![0f32; size * size],
-    );
+    let (a, b, mut c) = (vec![0.5f32; size * size], vec![0.5f32; size * size], vec![0f32; size * size]);
     group.throughput(Throughput::Elements(2 * (size as u64).pow(3)));
     group.bench_function("matrix product of 1024", |bencher| {
-        let shape = Shape {
-            m: size,
-            k: size,
-            n: size,
-            a_stride: size,
-            b_stride: size,
-            c_stride: size,
-        };
+        let shape = Shape { m: size, k: size, n: size, a_stride: size, b_stride: size, c_stride: size };
         bencher.iter(|| {
             multiply_add_f32(shape, &a, &b, &mut c);
             black_box(c[0])

@@ -60,10 +60,7 @@ fn laplace(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group(format!("laplace/{FILL}"));
     group.throughput(Throughput::Elements(FILL as u64));
     let mut doubles = vec![0f64; FILL];
-    for (name, key) in [
-        ("add_f64", StreamKey::Simulation(1)),
-        ("release_add_f64", StreamKey::Release([7; 32])),
-    ] {
+    for (name, key) in [("add_f64", StreamKey::Simulation(1)), ("release_add_f64", StreamKey::Release([7; 32]))] {
         let mut round = 0;
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
@@ -79,10 +76,7 @@ fn laplace(criterion: &mut Criterion) {
 fn exact(criterion: &mut Criterion) {
     let mut integers = vec![0i64; FILL];
     let mut short = vec![0i32; FILL];
-    for (name, key) in [
-        ("simulation", StreamKey::Simulation(1)),
-        ("release", StreamKey::Release([7; 32])),
-    ] {
+    for (name, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
         let mut group = criterion.benchmark_group(format!("exact/{FILL}/{name}"));
         group.throughput(Throughput::Elements(FILL as u64));
         let mut round = 0;
@@ -104,11 +98,7 @@ fn exact(criterion: &mut Criterion) {
             bencher.iter(|| fill_rounded_laplace(&key, PURPOSE, next_round(), 0, 3.0, black_box(&mut integers)));
         });
         let terms: Vec<Term> = (0..32)
-            .map(|round| Term {
-                purpose: PURPOSE,
-                round,
-                coefficient: 1e6 / (round as f64 + 1.0).sqrt(),
-            })
+            .map(|round| Term { purpose: PURPOSE, round, coefficient: 1e6 / (round as f64 + 1.0).sqrt() })
             .collect();
         group.bench_function("32 terms, 10^6", |bencher| {
             bencher.iter(|| fill_rounded_combination(&key, &terms, 0, black_box(&mut integers)));
@@ -125,10 +115,7 @@ fn exact(criterion: &mut Criterion) {
 
 fn uniform(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("uniform");
-    for (name, key) in [
-        ("simulation", StreamKey::Simulation(1)),
-        ("release", StreamKey::Release([7; 32])),
-    ] {
+    for (name, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
         let mut stream = UniformStream::new(&key, PURPOSE, 0, 0);
         group.throughput(Throughput::Elements(1));
         group.bench_function(format!("next_f64/{name}"), |bencher| bencher.iter(|| stream.next_f64()));
@@ -153,25 +140,11 @@ fn samplers(criterion: &mut Criterion) {
         ("fixed order", Sampling::FixedOrder),
         ("shuffled once", Sampling::ShuffledOnce),
         ("reshuffled each epoch", Sampling::ReshuffledEachEpoch),
-        (
-            "without replacement",
-            Sampling::WithoutReplacement {
-                batch,
-                population: rows,
-            },
-        ),
-        (
-            "poisson",
-            Sampling::Poisson {
-                rate: batch as f64 / rows as f64,
-            },
-        ),
+        ("without replacement", Sampling::WithoutReplacement { batch, population: rows }),
+        ("poisson", Sampling::Poisson { rate: batch as f64 / rows as f64 }),
         ("poisson, rate 1/10", Sampling::Poisson { rate: 0.1 }),
     ] {
-        for (source, key) in [
-            ("simulation", StreamKey::Simulation(1)),
-            ("release", StreamKey::Release([7; 32])),
-        ] {
+        for (source, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
             let mut sampler = Sampler::new(sampling, rows, batch, key).expect("a batch of the data");
             let mut round = 0;
             group.bench_function(format!("{name}/{source}"), |bencher| {
@@ -188,10 +161,7 @@ fn samplers(criterion: &mut Criterion) {
 fn sampling(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("poisson/60000");
     group.throughput(Throughput::Elements(60_000));
-    for (name, key) in [
-        ("simulation", StreamKey::Simulation(1)),
-        ("release", StreamKey::Release([7; 32])),
-    ] {
+    for (name, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
         let mut indices = Vec::with_capacity(60_000);
         let mut round = 0;
         group.bench_function(name, |bencher| {

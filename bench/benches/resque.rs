@@ -27,10 +27,7 @@ fn projected(criterion: &mut Criterion) {
     for (format, data) in [("u8", bytes), ("f32", widened)] {
         let problem = Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).expect("classes for softmax");
         let mut group = criterion.benchmark_group(format!("projected {format}"));
-        group
-            .sample_size(20)
-            .warm_up_time(Duration::from_millis(200))
-            .measurement_time(Duration::from_secs(1));
+        group.sample_size(20).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
         for queries in [500usize, 2_000, 8_000] {
             group.throughput(Throughput::Elements(queries as u64));
             let mut oracle = Oracle::new(&problem, Engine::default());
@@ -42,12 +39,7 @@ fn projected(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     rows.fill_with(|| stream.below(problem.rows() as u64) as u32);
                     oracle
-                        .gradient_sum(
-                            &Selection::Indices(&rows),
-                            black_box(&parameters),
-                            Clip::Unbounded,
-                            &mut sum,
-                        )
+                        .gradient_sum(&Selection::Indices(&rows), black_box(&parameters), Clip::Unbounded, &mut sum)
                         .expect("finite rows");
                 });
             });
@@ -60,9 +52,7 @@ fn projected(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     let mut queries_of = pool.on(&mut oracle);
                     queries_of.fetch(black_box(&centre), 0.01, queries).expect("a round");
-                    queries_of
-                        .reweighted_mean(0..queries, &offset, &mut mean)
-                        .expect("inside the ball");
+                    queries_of.reweighted_mean(0..queries, &offset, &mut mean).expect("inside the ball");
                 });
             });
         }
@@ -77,15 +67,8 @@ fn widened(bytes: &Dataset) -> Dataset {
     };
     let widen = |row: usize| rows.row(row).iter().map(|&byte| f32::from(byte) * rows.scale);
     let values: Vec<f32> = (0..bytes.len()).flat_map(widen).collect();
-    let features = Features::F32 {
-        values: values.into(),
-        columns: bytes.columns(),
-    };
-    let labels = Labels::Classes {
-        values: classes.to_vec(),
-        classes: 10,
-        names: None,
-    };
+    let features = Features::F32 { values: values.into(), columns: bytes.columns() };
+    let labels = Labels::Classes { values: classes.to_vec(), classes: 10, names: None };
     Dataset::new("widened", features, labels).expect("as many rows as classes")
 }
 
@@ -96,10 +79,7 @@ fn materialised(criterion: &mut Criterion) {
     let planted = PlantedRegression::new(dimension, 500, 2.0, 0.1, 1);
     let function = planted.function();
     let mut group = criterion.benchmark_group("materialised");
-    group
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1));
+    group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     group.throughput(Throughput::Elements((2 * dimension * queries) as u64));
     let mut coordinates = vec![0f32; 4_096];
     group.bench_function("sampler", |bencher| {
@@ -117,9 +97,7 @@ fn materialised(criterion: &mut Criterion) {
     group.bench_function("resque", |bencher| {
         bencher.iter(|| {
             oracle.fetch(black_box(&centre), 0.1, queries).expect("a round");
-            oracle
-                .reweighted_mean(0..queries, &offset, &mut mean)
-                .expect("inside the ball");
+            oracle.reweighted_mean(0..queries, &offset, &mut mean).expect("inside the ball");
         });
     });
     group.finish();

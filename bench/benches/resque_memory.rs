@@ -41,9 +41,7 @@ fn main() {
         let started = Instant::now();
         engine.install(|| {
             oracle.fetch(&centre, 0.1, count).expect("a round");
-            oracle
-                .reweighted_mean(0..count, &offset, &mut mean)
-                .expect("inside the ball");
+            oracle.reweighted_mean(0..count, &offset, &mut mean).expect("inside the ball");
         });
         println!(
             "{count} queries at d = {dimension}: {:.2} s, peak {} MiB",

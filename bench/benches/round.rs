@@ -20,16 +20,11 @@ fn full_batch(criterion: &mut Criterion) {
         .and_then(|data| data.clip_features(Norm::L2, 20f64.sqrt()))
         .expect("two classes");
     let problem = Problem::new(Arc::new(data), Loss::Logistic, false, 0.02).expect("dense rows");
-    let Features::F32 { values, .. } = problem.dataset().features() else {
-        unreachable!("generated rows are f32")
-    };
+    let Features::F32 { values, .. } = problem.dataset().features() else { unreachable!("generated rows are f32") };
     let parameters = vec![0.1; problem.parameters()];
     let mut sum = vec![0.0; problem.parameters()];
     let mut group = criterion.benchmark_group("full batch of 100,000 x 20");
-    group
-        .sample_size(15)
-        .warm_up_time(Duration::from_millis(150))
-        .measurement_time(Duration::from_millis(600));
+    group.sample_size(15).warm_up_time(Duration::from_millis(150)).measurement_time(Duration::from_millis(600));
     group.throughput(Throughput::Bytes((4 * values.len()) as u64));
     for threads in [1, 2] {
         let engine = Engine::with_threads(threads).expect("threads");
@@ -46,10 +41,8 @@ fn full_batch(criterion: &mut Criterion) {
                 });
             });
         }
-        let mut parts: Vec<(&[f32], f32x16)> = values
-            .chunks(values.len() / 16)
-            .map(|part| (part, f32x16::ZERO))
-            .collect();
+        let mut parts: Vec<(&[f32], f32x16)> =
+            values.chunks(values.len() / 16).map(|part| (part, f32x16::ZERO)).collect();
         group.bench_function(format!("reading alone, {threads} threads"), |bencher| {
             engine.install(|| {
                 bencher.iter(|| {

@@ -32,23 +32,9 @@ const CATEGORIES: [(&str, &[(&str, f64, f64)]); 4] = [
             ("retired", -0.5, -0.4),
         ],
     ),
-    (
-        "region",
-        &[
-            ("north", -0.3, 0.1),
-            ("east", 0.2, -0.1),
-            ("south", 0.4, 0.0),
-            ("west", -0.2, 0.0),
-        ],
-    ),
-    (
-        "plan",
-        &[("basic", -0.7, -0.5), ("plus", 0.1, 0.1), ("premium", 0.8, 0.5)],
-    ),
-    (
-        "device",
-        &[("phone", 0.2, 0.0), ("tablet", -0.1, 0.1), ("desktop", -0.2, 0.0)],
-    ),
+    ("region", &[("north", -0.3, 0.1), ("east", 0.2, -0.1), ("south", 0.4, 0.0), ("west", -0.2, 0.0)]),
+    ("plan", &[("basic", -0.7, -0.5), ("plus", 0.1, 0.1), ("premium", 0.8, 0.5)]),
+    ("device", &[("phone", 0.2, 0.0), ("tablet", -0.1, 0.1), ("desktop", -0.2, 0.0)]),
 ];
 
 /// The part of the fields that is missing.
@@ -59,10 +45,8 @@ const TARGET: [f64; 2] = [-4_000.0, 16_000.0];
 /// A table of `rows` rows with its header: the features, the label `bought` and the target `next_year`.
 pub(crate) fn table(rows: usize, choices: &mut Choices) -> String {
     let names = NUMBERS.iter().map(|number| number.0);
-    let mut text: String = names
-        .chain(CATEGORIES.iter().map(|category| category.0))
-        .flat_map(|name| [name, ","])
-        .collect();
+    let mut text: String =
+        names.chain(CATEGORIES.iter().map(|category| category.0)).flat_map(|name| [name, ","]).collect();
     text += "bought,next_year\n";
     for _ in 0..rows {
         let (mut label, mut target) = (0.0, 0.0);

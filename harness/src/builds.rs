@@ -33,11 +33,7 @@ impl Builds {
         if !arguments.iter().any(|argument| argument.starts_with("--repeats")) {
             arguments.extend(["--repeats".to_owned(), "1".to_owned()]);
         }
-        Self {
-            programs,
-            arguments,
-            warned: RefCell::default(),
-        }
+        Self { programs, arguments, warned: RefCell::default() }
     }
 
     /// Binds `folder` to these builds and arguments: pairs of others must not be mixed with theirs.
@@ -83,12 +79,7 @@ impl Builds {
         // A name without a slash is a file here, not a program of PATH.
         let program = std::path::absolute(&self.programs[side])?;
         let mut command = Command::new(&program);
-        command
-            .arg("run")
-            .args(&self.arguments)
-            .arg("--json")
-            .arg("--out")
-            .arg(folder);
+        command.arg("run").args(&self.arguments).arg("--json").arg("--out").arg(folder);
         let done = command.stdin(Stdio::null()).stdout(Stdio::null()).output();
         let done = done.with_context(|| format!("cannot start {}", program.display()))?;
         let said = String::from_utf8_lossy(&done.stderr);

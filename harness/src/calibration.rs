@@ -54,28 +54,9 @@ const QUIET: Noise = Noise {
 /// The simulated machines.
 pub const NOISES: [Noise; 5] = [
     QUIET,
-    Noise {
-        name: "heavy tail",
-        body: 0.04,
-        repeat: 0.01,
-        tail: 0.08,
-        disturbed: 0.05,
-        ..QUIET
-    },
-    Noise {
-        name: "drift",
-        repeat: 0.008,
-        pass: 0.01,
-        drift: 0.04,
-        run: 0.01,
-        ..QUIET
-    },
-    Noise {
-        name: "two modes",
-        repeat: 0.006,
-        modes: (0.2, 0.08),
-        ..QUIET
-    },
+    Noise { name: "heavy tail", body: 0.04, repeat: 0.01, tail: 0.08, disturbed: 0.05, ..QUIET },
+    Noise { name: "drift", repeat: 0.008, pass: 0.01, drift: 0.04, run: 0.01, ..QUIET },
+    Noise { name: "two modes", repeat: 0.006, modes: (0.2, 0.08), ..QUIET },
     Noise {
         name: "all of these",
         body: 0.05,
@@ -134,20 +115,12 @@ fn run(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mu
                 let disturbed = choices.uniform() < noise.disturbed;
                 let mut level = base + pass + scale * noise.repeat * choices.normal();
                 level += if slow_mode { noise.modes.1 } else { 0.0 };
-                level -= if disturbed {
-                    0.2 * (1.0 - choices.uniform()).ln()
-                } else {
-                    0.0
-                };
+                level -= if disturbed { 0.2 * (1.0 - choices.uniform()).ln() } else { 0.0 };
                 let rounds: Vec<f64> = (0..ROUNDS)
                     .map(|_| {
                         // A Pareto variable with index 1.5: its variance is infinite.
                         let hit = choices.uniform() < noise.tail;
-                        let tail = if hit {
-                            (1.0 - choices.uniform()).powf(-1.0 / 1.5)
-                        } else {
-                            1.0
-                        };
+                        let tail = if hit { (1.0 - choices.uniform()).powf(-1.0 / 1.5) } else { 1.0 };
                         level + scale * noise.body * choices.normal() + tail.ln()
                     })
                     .collect();
@@ -197,10 +170,7 @@ pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules,
     let mut found = [0; 3];
     let mut spreads = Vec::new();
     let verdicts_of = |pairs: &[[Vec<f64>; 2]], trial: usize| -> (Vec<Verdict>, bool) {
-        let rules = Rules {
-            seed: trial as u64,
-            ..rules
-        };
+        let rules = Rules { seed: trial as u64, ..rules };
         let common = common_change(pairs, rules).is_some_and(|common| common.verdict != Verdict::Unchanged);
         let own = verdicts(pairs, rules).into_iter().map(|(_, _, verdict, _)| verdict);
         (own.collect(), common)
@@ -240,10 +210,7 @@ pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules,
 mod tests {
     use super::*;
 
-    const RULES: fn() -> Rules = || Rules {
-        resamples: 4_000,
-        ..Rules::default()
-    };
+    const RULES: fn() -> Rules = || Rules { resamples: 4_000, ..Rules::default() };
 
     #[test]
     #[ignore = "long; make test-all"]
@@ -260,10 +227,7 @@ mod tests {
     #[test]
     fn planted_changes_are_found_where_the_machine_is_quiet_enough() {
         let rates = calibrate(NOISES[0], 10, 12, RULES(), 12);
-        assert!(
-            rates.power[0] > 0.5 && rates.power[1] > 0.95 && rates.power[2] > 0.95,
-            "{rates:?}"
-        );
+        assert!(rates.power[0] > 0.5 && rates.power[1] > 0.95 && rates.power[2] > 0.95, "{rates:?}");
         assert!(rates.false_beside < 0.05, "{rates:?}");
         let rates = calibrate(NOISES[1], 5, 12, RULES(), 13);
         assert!(rates.power[2] > 0.3, "{rates:?}");
@@ -271,12 +235,7 @@ mod tests {
 
     /// Two runs of a machine without shared disturbances, the second one changed by a factor.
     fn pair(noise: Noise, change: f64, choices: &mut Choices) -> Vec<[Vec<f64>; 2]> {
-        let noise = Noise {
-            pass: 0.0,
-            run: 0.0,
-            memory: 0.0,
-            ..noise
-        };
+        let noise = Noise { pass: 0.0, run: 0.0, memory: 0.0, ..noise };
         pairs(noise, 3, &|_| change, choices)
     }
 
@@ -294,12 +253,7 @@ mod tests {
 
     #[test]
     fn changes_below_the_threshold_are_no_changes() {
-        let quiet = Noise {
-            body: 1e-4,
-            repeat: 1e-5,
-            tail: 0.0,
-            ..NOISES[0]
-        };
+        let quiet = Noise { body: 1e-4, repeat: 1e-5, tail: 0.0, ..NOISES[0] };
         let verdicts = verdicts(&pair(quiet, 1.005, &mut Choices::new(6)), RULES());
         assert!(verdicts.iter().all(|(_, _, verdict, _)| *verdict == Verdict::Unchanged));
     }
@@ -312,11 +266,7 @@ mod tests {
         let mut quiet = 0;
         for trial in 0..20 {
             let pairs = pairs(NOISES[0], 3, &|_| 1.0, &mut choices);
-            let rules = Rules {
-                seed: trial,
-                threshold: 0.0,
-                ..RULES()
-            };
+            let rules = Rules { seed: trial, threshold: 0.0, ..RULES() };
             let single = verdicts(&pairs, rules);
             quiet += usize::from(single.iter().all(|(_, interval, ..)| interval.contains(1.0)));
         }

@@ -54,11 +54,7 @@ const MOST_BYTES: u64 = 1 << 36;
 #[expect(missing_docs, reason = "each message describes its variant")]
 pub enum CheckpointError {
     #[error("checkpoint {}: cannot {action}: {source}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("checkpoint {}: {reason}", path.display())]
     Place { path: PathBuf, reason: String },
     #[error("checkpoint {}: {reason}; start the run anew without --resume", path.display())]
@@ -131,9 +127,7 @@ impl Binding {
         let facts = |binding: &Self| {
             let own = [("build", &binding.build), ("instruction set", &binding.isa)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
-            own.into_iter()
-                .chain(binding.parameters.iter().cloned())
-                .collect::<Vec<_>>()
+            own.into_iter().chain(binding.parameters.iter().cloned()).collect::<Vec<_>>()
         };
         let (recorded, now) = (facts(self), facts(now));
         let value = |facts: &[(String, String)], name: &str| {
@@ -238,11 +232,7 @@ impl Checkpoint {
         visit(&mut saved);
         let (fields, state) = (saved.fields, saved.state);
         let key = Some(key.clone()).filter(|key| matches!(key, StreamKey::Release(_)));
-        let header = Header {
-            binding,
-            ledger,
-            fields,
-        };
+        let header = Header { binding, ledger, fields };
         Self { key, header, state }
     }
 
@@ -274,17 +264,10 @@ impl Checkpoint {
         if self.header.binding.data != now.data {
             return Err(CheckpointError::OtherData { path: path.to_owned() });
         }
-        let mut restoring = Restoring {
-            fields: self.header.fields.iter(),
-            state: &self.state,
-            misfit: None,
-        };
+        let mut restoring = Restoring { fields: self.header.fields.iter(), state: &self.state, misfit: None };
         visit(&mut restoring);
         match (restoring.misfit, restoring.fields.len()) {
-            (Some(name), _) => Err(damaged(
-                path,
-                format!("the state '{name}' is missing or has another length"),
-            )),
+            (Some(name), _) => Err(damaged(path, format!("the state '{name}' is missing or has another length"))),
             (None, 0) => Ok(()),
             (None, left) => Err(damaged(path, format!("{left} values are left over"))),
         }
@@ -300,8 +283,7 @@ impl Checkpoint {
         }
         let old = existing(path)?;
         files::replace_private(path, &self.serialized(path)?).map_err(failed("write", path))?;
-        old.map_or(Ok(()), |old| files::wipe(&old))
-            .map_err(failed("overwrite the one before", path))
+        old.map_or(Ok(()), |old| files::wipe(&old)).map_err(failed("overwrite the one before", path))
     }
 
     /// The file's content, in a buffer of its final size: one that grows leaves copies behind.
@@ -462,25 +444,15 @@ fn unopened(action: &'static str, path: &Path) -> impl FnOnce(OpenError) -> Chec
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
-    move |source| CheckpointError::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
+    move |source| CheckpointError::File { action, path: path.to_owned(), source }
 }
 
 fn refused(path: &Path, reason: String) -> CheckpointError {
-    CheckpointError::Place {
-        path: path.to_owned(),
-        reason,
-    }
+    CheckpointError::Place { path: path.to_owned(), reason }
 }
 
 fn damaged(path: &Path, reason: String) -> CheckpointError {
-    CheckpointError::Damaged {
-        path: path.to_owned(),
-        reason,
-    }
+    CheckpointError::Damaged { path: path.to_owned(), reason }
 }
 
 #[cfg(test)]
@@ -530,9 +502,7 @@ mod tests {
 
     /// True if `bytes` hold `part` as it is or in hexadecimal digits.
     fn hold(bytes: &[u8], part: &[u8]) -> bool {
-        [part, hexadecimal(part).as_bytes()]
-            .iter()
-            .any(|part| bytes.windows(part.len()).any(|window| window == *part))
+        [part, hexadecimal(part).as_bytes()].iter().any(|part| bytes.windows(part.len()).any(|window| window == *part))
     }
 
     #[test]
@@ -543,9 +513,7 @@ mod tests {
         let checkpoint = read(&path).unwrap();
         assert!(matches!(checkpoint.key(), Some(StreamKey::Release(key)) if key == [0xa5; 32]));
         let mut values = (0, [0.0; 3], [0.0; 2]);
-        checkpoint
-            .restore(&path, &binding(&KEY), |visitor| state(visitor, &mut values))
-            .unwrap();
+        checkpoint.restore(&path, &binding(&KEY), |visitor| state(visitor, &mut values)).unwrap();
         assert_eq!(values, (7, [1.0, -0.0, f32::MIN_POSITIVE], [2.5, 1e300]));
         assert!(values.1[1].is_sign_negative());
         let simulated = read(&saved(folder.path(), &StreamKey::Simulation(1))).unwrap();
@@ -601,15 +569,9 @@ mod tests {
         let (checkpoint, run) = (taken(&key), binding(&key));
         let of_parameters = |values: &[(&str, &str)], key: &StreamKey| {
             let parameters = values.iter().map(|&(name, value)| (name.into(), value.into()));
-            Binding {
-                parameters: parameters.collect(),
-                ..binding(key)
-            }
+            Binding { parameters: parameters.collect(), ..binding(key) }
         };
-        let build = Binding {
-            build: "x".into(),
-            ..run.clone()
-        };
+        let build = Binding { build: "x".into(), ..run.clone() };
         // The seed is the key, and so the HMAC of the same data is another.
         let seed = of_parameters(&[("--epsilon", "1"), ("--seed", "2")], &StreamKey::Simulation(2));
         let others = [
@@ -659,11 +621,7 @@ mod tests {
         let text = folder.path().join("thesis.txt");
         fs::write(&text, "a long text that is no checkpoint").unwrap();
         let held = fs::read(&target).unwrap();
-        for (path, what) in [
-            (&link, "symbolic link"),
-            (&inner, "no regular file"),
-            (&text, "no checkpoint"),
-        ] {
+        for (path, what) in [(&link, "symbolic link"), (&inner, "no regular file"), (&text, "no checkpoint")] {
             for key in [KEY, StreamKey::Simulation(1)] {
                 let error = taken(&key).write(path).unwrap_err();
                 assert!(error.to_string().contains(what), "{error}");
@@ -685,13 +643,7 @@ mod tests {
     fn a_release_keeps_no_checkpoint_where_others_can_put_a_file_in_its_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.checkpoint");
-        for (mode, refused) in [
-            (0o777, true),
-            (0o770, true),
-            (0o702, true),
-            (0o1777, false),
-            (0o755, false),
-        ] {
+        for (mode, refused) in [(0o777, true), (0o770, true), (0o702, true), (0o1777, false), (0o755, false)] {
             set_mode(folder.path(), mode);
             let place = check_place(&path);
             assert_eq!(place.is_err(), refused, "{mode:o}");

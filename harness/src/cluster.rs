@@ -85,12 +85,7 @@ impl Cluster {
 
     /// The ranks given.
     pub fn over(ranks: Arc<dyn Ranks>) -> Self {
-        Self {
-            ranks: Some(Arc::new(TimedRanks {
-                ranks,
-                counters: Default::default(),
-            })),
-        }
+        Self { ranks: Some(Arc::new(TimedRanks { ranks, counters: Default::default() })) }
     }
 
     fn ranks(&self) -> Option<&TimedRanks> {
@@ -132,9 +127,10 @@ impl Cluster {
     /// [`SharedError`], if any rank failed.
     pub fn all_ok<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         let Some(ranks) = self.ranks() else { return result };
-        let message = result.as_ref().err().map_or_else(Vec::new, |error| {
-            [&[code_of(error)], with_causes(error).as_bytes()].concat()
-        });
+        let message = result
+            .as_ref()
+            .err()
+            .map_or_else(Vec::new, |error| [&[code_of(error)], with_causes(error).as_bytes()].concat());
         let all = gather_messages(ranks, &message);
         let Some(failed) = all.iter().position(|message| !message.is_empty()) else {
             return result;
@@ -163,11 +159,7 @@ impl Cluster {
         &self,
         make: impl FnOnce() -> anyhow::Result<Zeroizing<Vec<u8>>>,
     ) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        let made = if self.is_root() {
-            make()
-        } else {
-            Ok(Zeroizing::default())
-        };
+        let made = if self.is_root() { make() } else { Ok(Zeroizing::default()) };
         let mut bytes = self.all_ok(made)?;
         Ok(Zeroizing::new(self.broadcast(std::mem::take(&mut *bytes))))
     }
@@ -194,9 +186,7 @@ impl Cluster {
                 break pair.map(|line| line.unwrap_or("nothing"));
             }
         };
-        Err(SharedError::usage(format!(
-            "{other} has another {what} than {root}: {differs} and {expected}"
-        )))
+        Err(SharedError::usage(format!("{other} has another {what} than {root}: {differs} and {expected}")))
     }
 
     /// Rank 0's `bytes` on every rank; their number is rank 0's too.
@@ -240,11 +230,7 @@ impl Cluster {
     ) -> anyhow::Result<Part> {
         let Some(ranks) = self.ranks() else {
             let whole = crate::data::load_requested(name_or_path, data_dir, request).map_err(explain)?;
-            return Ok(Part {
-                train: whole.train,
-                test: whole.test,
-                digests: Digests::default(),
-            });
+            return Ok(Part { train: whole.train, test: whole.test, digests: Digests::default() });
         };
         let found = part::load(name_or_path, data_dir, request, ranks.rank(), ranks.count());
         let part = self.all_ok(found.map_err(|error| match error {
@@ -263,15 +249,12 @@ impl Cluster {
         let Some(ranks) = self.ranks() else {
             return Ok(Problem::new(Arc::new(part), loss, true, regularization)?);
         };
-        Problem::sharded(part, loss, true, regularization, ranks, |result| {
-            self.all_ok(result.map_err(Into::into))
-        })
+        Problem::sharded(part, loss, true, regularization, ranks, |result| self.all_ok(result.map_err(Into::into)))
     }
 
     /// SHA-256 of the rows of all ranks, of which `part` is this rank's; before [`problem`](Self::problem) takes them.
     pub fn digest(&self, part: &Dataset) -> [u8; 32] {
-        self.ranks()
-            .map_or_else(|| part.digest(), |ranks| part.digest_over(ranks))
+        self.ranks().map_or_else(|| part.digest(), |ranks| part.digest_over(ranks))
     }
 
     /// The link between the ranks, measured outside of rounds with messages of `values` numbers; for 2, 4, 8, … ranks.
@@ -391,14 +374,11 @@ type RankValue = (String, Vec<u8>);
 fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[RankValue; 2]> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let message = [host.trim().as_bytes(), b"\0", value].concat();
-    let mut all = gather_messages(ranks, &message)
-        .into_iter()
-        .enumerate()
-        .map(|(rank, message)| {
-            let host = message.split(|&byte| byte == 0).next().unwrap_or_default();
-            let name = format!("rank {rank} (on {})", String::from_utf8_lossy(host));
-            (name, message[host.len() + 1..].to_vec())
-        });
+    let mut all = gather_messages(ranks, &message).into_iter().enumerate().map(|(rank, message)| {
+        let host = message.split(|&byte| byte == 0).next().unwrap_or_default();
+        let name = format!("rank {rank} (on {})", String::from_utf8_lossy(host));
+        (name, message[host.len() + 1..].to_vec())
+    });
     let root = all.next()?;
     all.find(|other| other.1 != root.1).map(|other| [other, root])
 }
@@ -417,9 +397,7 @@ fn check_same_rows(ranks: &dyn Ranks, digests: &Digests) -> anyhow::Result<()> {
         return Ok(());
     };
     let next = (rank + 1) % count;
-    Err(refused(format!(
-        "rank {rank} and rank {next} read other rows of rank {next}'s"
-    )))
+    Err(refused(format!("rank {rank} and rank {next} read other rows of rank {next}'s")))
 }
 
 /// Exit code of a failure.
@@ -442,12 +420,7 @@ impl TimedRanks {
     fn traffic(&self) -> Traffic {
         let counters = self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
         let [nanoseconds, messages, bytes, row_bytes] = counters;
-        Traffic {
-            nanoseconds,
-            messages,
-            bytes,
-            row_bytes,
-        }
+        Traffic { nanoseconds, messages, bytes, row_bytes }
     }
 
     fn timed<R>(&self, messages: u32, bytes: [usize; 2], call: impl FnOnce(&dyn Ranks) -> R) -> R {
@@ -573,11 +546,7 @@ mod tests {
     #[test]
     fn the_rank_that_failed_is_named_on_all_ranks() {
         let failed = refusals(3, |rank, cluster| {
-            cluster.all_ok(if rank == 2 {
-                Err(anyhow::anyhow!("no such file"))
-            } else {
-                Ok(rank)
-            })
+            cluster.all_ok(if rank == 2 { Err(anyhow::anyhow!("no such file")) } else { Ok(rank) })
         });
         assert_eq!(failed, vec![(1, "rank 2 of 3: no such file".to_owned()); 3]);
         let failed = refusals(2, |_, cluster| cluster.all_ok::<()>(Err(UsageError::of("bad"))));
@@ -587,42 +556,27 @@ mod tests {
 
     #[test]
     fn ranks_that_differ_are_refused_by_name() {
-        for (code, text) in refusals(3, |rank, cluster| {
-            cluster.check_same("build", if rank == 1 { "b" } else { "a" })
-        }) {
-            assert!(
-                code == 2 && text.contains("rank 1 (on ") && text.ends_with("b and a"),
-                "{text}"
-            );
+        for (code, text) in refusals(3, |rank, cluster| cluster.check_same("build", if rank == 1 { "b" } else { "a" }))
+        {
+            assert!(code == 2 && text.contains("rank 1 (on ") && text.ends_with("b and a"), "{text}");
         }
         // Kernels on other instructions in the same build.
         for (code, text) in refusals(2, |rank, cluster| {
             cluster.check_same_build("an identity", if rank == 1 { "avx2" } else { "avx512" })
         }) {
             assert_eq!(code, 2);
-            for part in [
-                "rank 1 (on ",
-                "instruction set",
-                "avx2 and avx512",
-                "the same executable",
-            ] {
+            for part in ["rank 1 (on ", "instruction set", "avx2 and avx512", "the same executable"] {
                 assert!(text.contains(part), "{part}: {text}");
             }
         }
-        let same = on_ranks(3, |_, cluster| {
-            cluster.check_same_build("an identity", "avx512").is_ok()
-        });
+        let same = on_ranks(3, |_, cluster| cluster.check_same_build("an identity", "avx512").is_ok());
         assert_eq!(same, [true; 3]);
     }
 
     #[test]
     fn ranks_that_see_other_rows_are_named_and_no_digest_is_printed() {
         // Of every rank the digests, and what the error names.
-        let shared = Digests {
-            common: [1; 32],
-            own: [2; 32],
-            next: [2; 32],
-        };
+        let shared = Digests { common: [1; 32], own: [2; 32], next: [2; 32] };
         let (common, own, next) = ([9; 32], [9; 32], [9; 32]);
         let others = [
             (Digests { common, ..shared }, ["rank 1 (on ", "rank 0 (on "]),
@@ -641,9 +595,7 @@ mod tests {
                 }
             }
         }
-        let alike = on_ranks(3, |_, cluster| {
-            check_same_rows(cluster.ranks().unwrap(), &shared).is_ok()
-        });
+        let alike = on_ranks(3, |_, cluster| check_same_rows(cluster.ranks().unwrap(), &shared).is_ok());
         assert_eq!(alike, [true; 3]);
     }
 
@@ -656,9 +608,7 @@ mod tests {
             });
             assert_eq!(outcomes, vec![vec![1; length]; 3]);
         }
-        let failed = refusals(3, |rank, cluster| {
-            cluster.root_only(|| anyhow::bail!("rank {rank} failed"))
-        });
+        let failed = refusals(3, |rank, cluster| cluster.root_only(|| anyhow::bail!("rank {rank} failed")));
         assert_eq!(failed, vec![(1, "rank 0 of 3: rank 0 failed".to_owned()); 3]);
     }
 
@@ -693,10 +643,7 @@ mod tests {
         let load =
             |_, cluster: Cluster| cluster.load(file.to_str().unwrap(), None, Request::default(), &anyhow::Error::from);
         for (code, text) in refusals(3, load) {
-            assert!(
-                code == 2 && text.contains("fewer rows than there are ranks, 3"),
-                "{text}"
-            );
+            assert!(code == 2 && text.contains("fewer rows than there are ranks, 3"), "{text}");
         }
     }
 }

@@ -151,10 +151,7 @@ impl Rules {
             kind.is_some_and(|kind| kind != "none")
         };
         if runs.into_iter().any(is_virtual) {
-            Self {
-                machine_noise: self.machine_noise.max(0.02),
-                ..self
-            }
+            Self { machine_noise: self.machine_noise.max(0.02), ..self }
         } else {
             self
         }
@@ -163,13 +160,7 @@ impl Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            threshold: 0.01,
-            machine_noise: 0.01,
-            force: false,
-            seed: 1,
-            resamples: RESAMPLES,
-        }
+        Self { threshold: 0.01, machine_noise: 0.01, force: false, seed: 1, resamples: RESAMPLES }
     }
 }
 
@@ -196,27 +187,19 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     let (first, second) = (pool(&before.results.samples), pool(&after.results.samples));
     let second_by_key: BTreeMap<String, &Pooled> =
         second.iter().map(|cell| (cell.configuration().key(), cell)).collect();
-    let pairs: Vec<(&Pooled, &Pooled)> = first
-        .iter()
-        .filter_map(|cell| Some((cell, *second_by_key.get(&cell.configuration().key())?)))
-        .collect();
+    let pairs: Vec<(&Pooled, &Pooled)> =
+        first.iter().filter_map(|cell| Some((cell, *second_by_key.get(&cell.configuration().key())?))).collect();
     if pairs.is_empty() {
         return Err(CompareError::NothingInCommon);
     }
-    if pairs
-        .iter()
-        .any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2)
-    {
+    if pairs.iter().any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2) {
         remarks.push(
             "some configurations have a single repeat: their intervals do not include the variation between repeats; measure \
              with --repeats 3 or more"
                 .into(),
         );
     }
-    let samples: Vec<[Vec<f64>; 2]> = pairs
-        .iter()
-        .map(|(first, second)| [evidence(first), evidence(second)])
-        .collect();
+    let samples: Vec<[Vec<f64>; 2]> = pairs.iter().map(|(first, second)| [evidence(first), evidence(second)]).collect();
     let common = common_change(&samples, rules);
     // Without an assumed effect of the machine the change is that of the code.
     if let Some(all) = common.filter(|all| all.verdict != Verdict::Unchanged && rules.machine_noise > 0.0) {
@@ -233,18 +216,16 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         .into_iter()
         .zip(&pairs)
         .zip(&samples)
-        .map(
-            |(((ratio, interval, verdict, visible_from), (first, second)), [before, after])| Change {
-                configuration: first.configuration().clone(),
-                before_ns: median(before).exp(),
-                after_ns: median(after).exp(),
-                ratio,
-                interval,
-                verdict,
-                visible_from,
-                warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
-            },
-        )
+        .map(|(((ratio, interval, verdict, visible_from), (first, second)), [before, after])| Change {
+            configuration: first.configuration().clone(),
+            before_ns: median(before).exp(),
+            after_ns: median(after).exp(),
+            ratio,
+            interval,
+            verdict,
+            visible_from,
+            warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
+        })
         .collect();
     let only_in = |mine: &[Pooled], other: &[Pooled]| -> Vec<String> {
         let other: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).collect();
@@ -280,16 +261,10 @@ fn names_of_builds(before: &Build, after: &Build) -> [String; 2] {
 fn other_models(before: &Run, after: &Run) -> Option<String> {
     let ends = |run: &Run| -> BTreeMap<String, String> {
         let samples = run.results.samples.iter();
-        samples
-            .map(|sample| (sample.key(), sample.model_sha256.clone()))
-            .collect()
+        samples.map(|sample| (sample.key(), sample.model_sha256.clone())).collect()
     };
     let (first, second) = (ends(before), ends(after));
-    let common = || {
-        first
-            .iter()
-            .filter_map(|(key, model)| Some((key, model, second.get(key)?)))
-    };
+    let common = || first.iter().filter_map(|(key, model)| Some((key, model, second.get(key)?)));
     let differ = || common().filter(|(_, model, other)| model != other);
     let (example, ..) = differ().next()?;
     Some(format!(
@@ -325,15 +300,8 @@ fn evidence(cell: &Pooled) -> Vec<f64> {
     }
     let samples = as_numbers(&cell.cell.round_ns.samples);
     let length = samples.len().div_ceil(BLOCKS).max(1);
-    let blocks: Vec<f64> = samples
-        .chunks(length)
-        .map(|block| median(block).max(1.0).ln())
-        .collect();
-    if blocks.is_empty() {
-        vec![cell.median().max(1.0).ln()]
-    } else {
-        blocks
-    }
+    let blocks: Vec<f64> = samples.chunks(length).map(|block| median(block).max(1.0).ln()).collect();
+    if blocks.is_empty() { vec![cell.median().max(1.0).ln()] } else { blocks }
 }
 
 /// Ratio, 95 % interval, verdict and the least visible slowdown of each pair of log-times.
@@ -348,10 +316,7 @@ pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Inter
         .iter()
         .map(|spread| {
             let degrees = prior_degrees + spread.degrees;
-            (
-                (prior_degrees * common + spread.squares) / degrees.max(1.0),
-                degrees.max(1.0),
-            )
+            ((prior_degrees * common + spread.squares) / degrees.max(1.0), degrees.max(1.0))
         })
         .collect();
     let residuals = standardised_residuals(pairs, &shrunk);
@@ -402,10 +367,7 @@ pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<Com
     if pairs.len() < COMMON_FROM {
         return None;
     }
-    let changes: Vec<f64> = pairs
-        .iter()
-        .map(|[before, after]| median(after) - median(before))
-        .collect();
+    let changes: Vec<f64> = pairs.iter().map(|[before, after]| median(after) - median(before)).collect();
     let shared = median(&changes);
     let of_passes: f64 = (0..2).map(|side| pass_variance(pairs, side)).sum();
     let deviation = (of_passes + 2.0 * rules.machine_noise.powi(2)).sqrt();
@@ -417,11 +379,7 @@ pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<Com
     } else {
         Verdict::Unchanged
     };
-    Some(CommonChange {
-        ratio: shared.exp(),
-        tolerance: Interval::new((-limit).exp(), limit.exp()),
-        verdict,
-    })
+    Some(CommonChange { ratio: shared.exp(), tolerance: Interval::new((-limit).exp(), limit.exp()), verdict })
 }
 
 /// Variance over passes of what all configurations share in a pass of one run.
@@ -438,9 +396,8 @@ fn pass_variance(pairs: &[[Vec<f64>; 2]], side: usize) -> f64 {
             own.iter().map(|value| value - mean).collect()
         })
         .collect();
-    let effects: Vec<f64> = (0..passes)
-        .map(|pass| median(&centred.iter().map(|own| own[pass]).collect::<Vec<_>>()))
-        .collect();
+    let effects: Vec<f64> =
+        (0..passes).map(|pass| median(&centred.iter().map(|own| own[pass]).collect::<Vec<_>>())).collect();
     deviation(&effects).powi(2)
 }
 
@@ -458,10 +415,7 @@ impl Spread {
         });
         // A clock's grain and rounding are never zero: a part in ten thousand.
         let degrees = pair.iter().map(|side| side.len() - 1).sum::<usize>() as f64;
-        Self {
-            squares: squares.sum::<f64>().max(degrees * 1e-8),
-            degrees,
-        }
+        Self { squares: squares.sum::<f64>().max(degrees * 1e-8), degrees }
     }
 }
 
@@ -480,10 +434,7 @@ fn common_spread(spreads: &[Spread]) -> (f64, f64) {
     if usable.len() < 3 {
         return (pooled, 0.0);
     }
-    let logs: Vec<f64> = usable
-        .iter()
-        .map(|spread| (spread.squares / spread.degrees).ln())
-        .collect();
+    let logs: Vec<f64> = usable.iter().map(|spread| (spread.squares / spread.degrees).ln()).collect();
     let count = logs.len() as f64;
     let variance = deviation(&logs).powi(2);
     let expected = usable.iter().map(|spread| trigamma(spread.degrees / 2.0)).sum::<f64>() / count;
@@ -492,11 +443,7 @@ fn common_spread(spreads: &[Spread]) -> (f64, f64) {
     // spread weighs at most as much as a configuration's own. In simulations with spreads up to twofold this keeps the
     // promised error rate at no loss of power.
     let own = degrees / count;
-    let prior = if excess <= trigamma(own / 2.0) {
-        own
-    } else {
-        2.0 * inverse_trigamma(excess)
-    };
+    let prior = if excess <= trigamma(own / 2.0) { own } else { 2.0 * inverse_trigamma(excess) };
     (pooled, prior)
 }
 
@@ -519,9 +466,7 @@ fn standardised_residuals(pairs: &[[Vec<f64>; 2]], shrunk: &[(f64, f64)]) -> Vec
 
 /// Φ⁻¹(k/102) for k = 1 to 101.
 fn normal_scores() -> Vec<f64> {
-    (1..=101)
-        .map(|place| normal_quantile(f64::from(place) / 102.0))
-        .collect()
+    (1..=101).map(|place| normal_quantile(f64::from(place) / 102.0)).collect()
 }
 
 /// A draw of χ² with `degrees` degrees of freedom (Wilson and Hilferty's cube root, within a few percent).

@@ -117,23 +117,16 @@ impl Classified<'_> {
             *correct += u64::from(label == prediction);
         }
         let correct: u64 = of_class.iter().map(|(_, correct)| correct).sum();
-        let occurring: Vec<f64> = of_class
-            .iter()
-            .filter(|(all, _)| *all > 0)
-            .map(|&(all, correct)| correct as f64 / all as f64)
-            .collect();
+        let occurring: Vec<f64> =
+            of_class.iter().filter(|(all, _)| *all > 0).map(|&(all, correct)| correct as f64 / all as f64).collect();
         let probabilistic = self.are_probabilities.then_some(());
         let by_row = || self.logits.chunks_exact(self.classes).zip(self.labels);
         Classification {
             accuracy: correct as f64 / rows as f64,
             balanced_accuracy: mean(occurring.into_iter()),
             auc: self.auc(),
-            log_loss: probabilistic.map(|()| {
-                by_row()
-                    .map(|(logits, &label)| log_loss(logits, label as usize))
-                    .sum::<f64>()
-                    / rows as f64
-            }),
+            log_loss: probabilistic
+                .map(|()| by_row().map(|(logits, &label)| log_loss(logits, label as usize)).sum::<f64>() / rows as f64),
             confusion: (self.classes <= MOST_CONFUSED_CLASSES).then(|| self.confusion()),
             calibration: probabilistic.map(|()| self.calibration()),
         }
@@ -149,11 +142,7 @@ impl Classified<'_> {
         let probabilities: Vec<f64> = by_row().flat_map(|(logits, _)| softmax(logits)).collect();
         let one_against_rest = |class: usize| {
             let scored = probabilities.chunks_exact(self.classes).zip(self.labels);
-            area_under_curve(
-                scored
-                    .map(|(of, &label)| (of[class], label as usize == class))
-                    .collect(),
-            )
+            area_under_curve(scored.map(|(of, &label)| (of[class], label as usize == class)).collect())
         };
         let areas: Vec<f64> = (0..self.classes).into_par_iter().filter_map(one_against_rest).collect();
         (!areas.is_empty()).then(|| mean(areas.into_iter()))
@@ -169,11 +158,7 @@ impl Classified<'_> {
 
     fn calibration(&self) -> Vec<Bin> {
         let mut sums = [(0_u64, 0.0, 0_u64); BINS];
-        let rows = self
-            .logits
-            .chunks_exact(self.classes)
-            .zip(self.labels)
-            .zip(self.predictions);
+        let rows = self.logits.chunks_exact(self.classes).zip(self.labels).zip(self.predictions);
         for ((logits, &label), &prediction) in rows {
             let class = if self.classes == 2 { 1 } else { prediction };
             let probability = softmax(logits)[class as usize];
@@ -200,22 +185,13 @@ impl Regression {
     /// No rows, or lists of other lengths.
     pub fn of(targets: &[f64], predictions: &[f64]) -> Self {
         assert!(!targets.is_empty() && targets.len() == predictions.len());
-        let errors = || {
-            targets
-                .iter()
-                .zip(predictions)
-                .map(|(target, prediction)| target - prediction)
-        };
+        let errors = || targets.iter().zip(predictions).map(|(target, prediction)| target - prediction);
         let squared = mean(errors().map(|error| error * error));
         let centre = mean(targets.iter().copied());
         let variance = mean(targets.iter().map(|target| (target - centre).powi(2)));
         // The rounding of the mean is no spread.
         let varies = targets.iter().any(|target| *target != targets[0]);
-        Self {
-            rmse: squared.sqrt(),
-            mae: mean(errors().map(f64::abs)),
-            r2: varies.then(|| 1.0 - squared / variance),
-        }
+        Self { rmse: squared.sqrt(), mae: mean(errors().map(f64::abs)), r2: varies.then(|| 1.0 - squared / variance) }
     }
 }
 
@@ -280,20 +256,14 @@ mod tests {
             are_probabilities: true,
         };
         let found = classified.quality();
-        assert_eq!(
-            (found.accuracy, found.balanced_accuracy, found.auc),
-            (0.75, 0.75, Some(1.0))
-        );
+        assert_eq!((found.accuracy, found.balanced_accuracy, found.auc), (0.75, 0.75, Some(1.0)));
         let [a, b, c] = [0.0_f64, 1.0, 2.0].map(f64::exp);
         let expected = -((c / (a + b + c)).ln() * 2.0 + (b / (a + b + c)).ln()) / 4.0;
         assert_near(found.log_loss.unwrap(), expected);
         let bins = found.calibration.unwrap();
         assert_eq!((bins[6].rows, bins[9].rows), (3, 1));
         assert_near(bins[6].observed.unwrap(), 2.0 / 3.0);
-        let margins = Classified {
-            are_probabilities: false,
-            ..classified
-        };
+        let margins = Classified { are_probabilities: false, ..classified };
         let found = margins.quality();
         assert_eq!((found.log_loss, found.calibration), (None, None));
     }

@@ -10,11 +10,7 @@ use crate::files;
 
 /// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
 pub fn default_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(root.join("rounds").join("factorizations"))
 }
@@ -64,11 +60,7 @@ pub fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationE
     if needed <= available {
         return Ok(());
     }
-    Err(FactorizationError::Memory {
-        rounds,
-        needed,
-        available,
-    })
+    Err(FactorizationError::Memory { rounds, needed, available })
 }
 
 #[cfg(test)]
@@ -96,9 +88,6 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         let (anew, found) = factorize(request(), Some(folder.path())).unwrap();
         assert!(!found && anew.frobenius() == first.frobenius());
-        assert!(
-            factorize(request(), Some(folder.path())).unwrap().1,
-            "the damaged file was replaced"
-        );
+        assert!(factorize(request(), Some(folder.path())).unwrap().1, "the damaged file was replaced");
     }
 }

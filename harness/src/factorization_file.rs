@@ -44,8 +44,7 @@ pub struct FactorizationFile {
 }
 
 fn is_archive(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("npz"))
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npz"))
 }
 
 /// The array `name` of an archive; none if the archive lacks it.
@@ -67,18 +66,12 @@ impl FactorizationFile {
     /// # Errors
     /// A file that cannot be opened or has another form.
     pub fn read(path: &Path) -> Result<Self, FactorizationFileError> {
-        let refused = |reason: String| FactorizationFileError::Format {
-            path: path.to_owned(),
-            reason,
-        };
+        let refused = |reason: String| FactorizationFileError::Format { path: path.to_owned(), reason };
         // A pipe would wait for its writer, and an archive cannot be read from one.
         if path.exists() && !path.is_file() {
             return Err(refused("it is no regular file".to_owned()));
         }
-        let file = File::open(path).map_err(|source| FactorizationFileError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file = File::open(path).map_err(|source| FactorizationFileError::Io { path: path.to_owned(), source })?;
         let read = || -> Result<Self, String> {
             if !is_archive(path) {
                 return Ok(Self {
@@ -148,9 +141,7 @@ mod tests {
     }
 
     fn optimum(rounds: usize) -> Factorization {
-        FactorizationRequest::new(workload(rounds), Participation::epochs(2), Method::Optimal)
-            .factorize()
-            .unwrap()
+        FactorizationRequest::new(workload(rounds), Participation::epochs(2), Method::Optimal).factorize().unwrap()
     }
 
     /// A file of the given arrays.
@@ -190,30 +181,17 @@ mod tests {
 
     #[test]
     fn files_whose_parts_do_not_fit_are_refused_with_what_was_found() {
-        let (identity, ones) = (
-            Array2::<f64>::eye(3),
-            Array2::from_shape_fn((3, 3), |(row, column)| f64::from(u8::from(column <= row))),
-        );
+        let (identity, ones) =
+            (Array2::<f64>::eye(3), Array2::from_shape_fn((3, 3), |(row, column)| f64::from(u8::from(column <= row))));
         let checked = |strategy: &Array2<f64>, error_matrix: &Array2<f64>, sensitivity: f64| {
             let (_folder, path) = archive(strategy, error_matrix, sensitivity);
-            FactorizationFile::read(&path)
-                .unwrap()
-                .check(workload(3), Participation::Single)
+            FactorizationFile::read(&path).unwrap().check(workload(3), Participation::Single)
         };
         assert!(checked(&identity, &ones, 1.0).is_ok());
-        assert!(matches!(
-            checked(&identity, &identity, 1.0),
-            Err(FactorizationError::ProductMismatch { .. })
-        ));
-        assert!(matches!(
-            checked(&identity, &ones, 0.5),
-            Err(FactorizationError::SensitivityMismatch { .. })
-        ));
+        assert!(matches!(checked(&identity, &identity, 1.0), Err(FactorizationError::ProductMismatch { .. })));
+        assert!(matches!(checked(&identity, &ones, 0.5), Err(FactorizationError::SensitivityMismatch { .. })));
         let upper = ones.t().to_owned();
-        assert!(matches!(
-            checked(&upper, &ones, 1.0),
-            Err(FactorizationError::NotLowerTriangular { .. })
-        ));
+        assert!(matches!(checked(&upper, &ones, 1.0), Err(FactorizationError::NotLowerTriangular { .. })));
         let mut singular = identity.clone();
         singular[(1, 1)] = 0.0;
         assert!(checked(&singular, &ones, 1.0).is_err());

@@ -9,9 +9,7 @@ use rustix::fs::OFlags;
 
 /// The folder that holds `path`.
 pub fn folder_of(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Replaces the file at `path` with `contents`: written to a temporary file `.rounds-…` beside it, synced, renamed, with the
@@ -37,10 +35,7 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
             if path.exists() {
                 OpenOptions::new().append(true).open(&path)?;
             }
-            tempfile::Builder::new()
-                .prefix(".rounds-")
-                .tempfile_in(folder_of(&path))
-                .map(drop)
+            tempfile::Builder::new().prefix(".rounds-").tempfile_in(folder_of(&path)).map(drop)
         }
         Target::Device => OpenOptions::new().write(true).open(path).map(drop),
     }
@@ -82,10 +77,8 @@ pub fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let folder = folder_of(path);
-    let mut file = tempfile::Builder::new()
-        .prefix(".rounds-")
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(folder)?;
+    let mut file =
+        tempfile::Builder::new().prefix(".rounds-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
     let written = file.write_all(contents).and_then(|()| file.as_file().sync_all());
     let persisted = match written {
         Ok(()) => file.persist(path).map_err(|error| (error.file, error.error)),
@@ -126,11 +119,7 @@ pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, Open
     let metadata = fs::symlink_metadata(path).map_err(OpenError::File)?;
     if !metadata.is_file() {
         let link = metadata.is_symlink();
-        return Err(OpenError::NotRegular(if link {
-            "a symbolic link"
-        } else {
-            "no regular file"
-        }));
+        return Err(OpenError::NotRegular(if link { "a symbolic link" } else { "no regular file" }));
     }
     // A link may have been put there since.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;

@@ -3,10 +3,7 @@
 /// A time with a suitable unit: `17 µs`, `3.4 ms`.
 pub fn time(nanoseconds: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
-    let (scale, unit) = units
-        .into_iter()
-        .find(|(scale, _)| nanoseconds >= *scale * 0.9995)
-        .unwrap_or((1.0, "ns"));
+    let (scale, unit) = units.into_iter().find(|(scale, _)| nanoseconds >= *scale * 0.9995).unwrap_or((1.0, "ns"));
     format!("{} {unit}", three_digits(nanoseconds / scale))
 }
 
@@ -25,11 +22,7 @@ pub fn three_digits(value: f64) -> String {
     }
     let decimals = (2 - value.abs().log10().floor() as i32).max(0) as usize;
     let text = format!("{value:.decimals$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_string()
-    } else {
-        text
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
 /// A whole number with narrow spaces between its thousands, from five digits on.
@@ -47,11 +40,7 @@ pub fn count(value: f64) -> String {
 
 /// Large numbers as counts, others with three significant digits.
 pub fn number(value: f64) -> String {
-    if value.is_finite() && value.abs() >= 1e4 {
-        count(value)
-    } else {
-        minus(&three_digits(value))
-    }
+    if value.is_finite() && value.abs() >= 1e4 { count(value) } else { minus(&three_digits(value)) }
 }
 
 /// A text with minus signs for the hyphens before its numbers; those of `1e-5` and of names stay.
@@ -80,20 +69,13 @@ pub fn changed(ratio: f64, more: &str, less: &str) -> String {
 
 /// A share of a measured limit. Noise alone can exceed it: the limit is shown then.
 pub fn of_limit(share: f64) -> String {
-    if share > 1.0 {
-        "100 % (at the limit)".to_owned()
-    } else {
-        percent(share)
-    }
+    if share > 1.0 { "100 % (at the limit)".to_owned() } else { percent(share) }
 }
 
 /// Bytes in KiB, MiB or GiB.
 pub fn bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let (shift, unit) = units
-        .into_iter()
-        .find(|(shift, _)| bytes >> shift > 0)
-        .unwrap_or((0, "B"));
+    let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((0, "B"));
     format!("{} {unit}", three_digits(bytes as f64 / f64::from(1_u32 << shift)))
 }
 
@@ -160,16 +142,10 @@ mod tests {
         assert_eq!(count(8000.0), "8000");
         assert_eq!(count(60_000.0), "60\u{202f}000");
         assert_eq!(count(1_234_567.0), "1\u{202f}234\u{202f}567");
-        assert_eq!(
-            [0.123_456, -0.5, 16_384.4].map(number),
-            ["0.123", "−0.5", "16\u{202f}384"]
-        );
+        assert_eq!([0.123_456, -0.5, 16_384.4].map(number), ["0.123", "−0.5", "16\u{202f}384"]);
         assert_eq!(minus("-0.6 (-7 – -0.5), 1e-5, dp-2"), "−0.6 (−7 – −0.5), 1e-5, dp-2");
         assert_eq!(changed(0.63, "higher", "lower"), "37 % lower");
-        assert_eq!(
-            [48 << 10, 2 << 20, 3 << 29, 7].map(bytes),
-            ["48 KiB", "2 MiB", "1.5 GiB", "7 B"]
-        );
+        assert_eq!([48 << 10, 2 << 20, 3 << 29, 7].map(bytes), ["48 KiB", "2 MiB", "1.5 GiB", "7 B"]);
         assert_eq!(plural(1, "core") + &plural(2, "core"), "1 core2 cores");
     }
 

@@ -127,21 +127,14 @@ fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], 
         let mut workspace = Workspace::new(&model);
         let batch = Batch {
             rows,
-            targets: if outputs > 1 {
-                Targets::Classes(&classes)
-            } else {
-                Targets::Values(&signs)
-            },
+            targets: if outputs > 1 { Targets::Classes(&classes) } else { Targets::Values(&signs) },
             norms: Some(&norms),
             selection: Selection::Range(0..count),
         };
         let flops = (4 * count * model.parameters()) as f64;
         let in_integers = width < size_of::<f32>() && has_integer_kernels_for(&model);
-        let operations_per_flop = if in_integers {
-            (count * width) as f64 * integer_operations(&model) / flops
-        } else {
-            0.0
-        };
+        let operations_per_flop =
+            if in_integers { (count * width) as f64 * integer_operations(&model) / flops } else { 0.0 };
         let mut rate = |kernel: &str, flops: f64, seconds: f64| {
             rates.push(KernelRate {
                 kernel: kernel.to_owned(),
@@ -159,10 +152,7 @@ fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], 
         rate("clipped gradients", flops, gradient);
         if outputs > 1 && count == 4_000 {
             let previous = vec![0.02; model.parameters()];
-            let point = |coefficient, parameters| Point {
-                coefficient,
-                parameters,
-            };
+            let point = |coefficient, parameters| Point { coefficient, parameters };
             let difference = seconds(|| {
                 let (current, before) = (point(3.0, &parameters[..]), point(2.0, &previous[..]));
                 accumulate_differences(&model, &batch, current, before, CLIP, &mut sum, &mut workspace)

@@ -13,21 +13,14 @@ use crate::output;
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// Variables with the number of processes. A batch script, which is one process, has the last one too.
-const COUNTS: [&str; 4] = [
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_NTASKS",
-];
+const COUNTS: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"];
 
 /// Time for rank 0 to report an error that all processes have. Launchers end the others when one fails.
 const ROOT_REPORTS: Duration = Duration::from_secs(2);
 
 /// The first of `names` that `variable` knows as a number.
 fn number<'n>(names: &[&'n str], variable: impl Fn(&str) -> Option<String>) -> Option<(&'n str, usize)> {
-    names
-        .iter()
-        .find_map(|&name| Some((name, variable(name)?.parse().ok()?)))
+    names.iter().find_map(|&name| Some((name, variable(name)?.parse().ok()?)))
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -107,10 +100,7 @@ mod tests {
             })
         };
         let several = warning(&[("OMPI_COMM_WORLD_SIZE", "4")]).unwrap();
-        assert!(
-            several.contains("is 4") && several.contains("--engine mpi"),
-            "{several}"
-        );
+        assert!(several.contains("is 4") && several.contains("--engine mpi"), "{several}");
         assert!(warning(&[("SLURM_STEP_NUM_TASKS", "2")]).is_some());
         // One process; a batch script of a job of four; nothing; nonsense.
         assert_eq!(warning(&[("OMPI_COMM_WORLD_SIZE", "1")]), None);

@@ -163,9 +163,7 @@ pub fn phase_times(
 ) -> Result<[Vec<u64>; 4], RoundError> {
     let warm_up = warm_up.min(prepared.rounds.saturating_sub(1));
     let rounds = prepared.rounds.min(warm_up + PHASE_ROUNDS);
-    let mut log = PhaseLog {
-        marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
-    };
+    let mut log = PhaseLog { marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1) };
     let oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
     let mut executor = Executor::on(oracle, prepared).limited_to(rounds);
     executor.run()?;
@@ -206,19 +204,12 @@ mod tests {
         let measurement = TimedRounds {
             round: vec![16_000, 8_000, 4_000, 2_000, 1_000],
             work: (0..5)
-                .map(|phase| Work {
-                    queries: 20 >> phase,
-                    flops: 48_000 >> phase,
-                    bytes: 16_000 >> phase,
-                })
+                .map(|phase| Work { queries: 20 >> phase, flops: 48_000 >> phase, bytes: 16_000 >> phase })
                 .collect(),
             ..TimedRounds::default()
         };
         let gflops = measurement.typical(&|flops, _, seconds| flops / seconds * 1e-9);
         let gbytes = measurement.typical(&|_, bytes, seconds| bytes / seconds * 1e-9);
-        assert!(
-            (gflops - 3.0).abs() < 1e-9 && (gbytes - 1.0).abs() < 1e-9,
-            "{gflops} {gbytes}"
-        );
+        assert!((gflops - 3.0).abs() < 1e-9 && (gbytes - 1.0).abs() < 1e-9, "{gflops} {gbytes}");
     }
 }

@@ -218,10 +218,7 @@ impl Header {
         let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
         let tensor = TensorView::new(Dtype::F32, vec![weights.len() / columns, columns], &bytes)?;
         let header = [(KEY.to_owned(), serde_json::to_string(self)?)];
-        Ok(safetensors::serialize(
-            [(WEIGHTS, tensor)],
-            Some(header.into_iter().collect()),
-        )?)
+        Ok(safetensors::serialize([(WEIGHTS, tensor)], Some(header.into_iter().collect()))?)
     }
 }
 
@@ -231,14 +228,8 @@ impl Model {
     /// # Errors
     /// Files that are no models, damaged ones, and those of a later version.
     pub fn read(path: &Path) -> Result<Self, ModelFileError> {
-        let failed = |source| ModelFileError::Read {
-            path: path.into(),
-            source,
-        };
-        let foreign = |found: &str| ModelFileError::Foreign {
-            path: path.into(),
-            found: found.to_owned(),
-        };
+        let failed = |source| ModelFileError::Read { path: path.into(), source };
+        let foreign = |found: &str| ModelFileError::Foreign { path: path.into(), found: found.to_owned() };
         let mut file = File::open(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(foreign("no regular file"));
@@ -247,9 +238,7 @@ impl Model {
         // The header's length, then its first letter: other files are not read as a whole.
         (&mut file).take(9).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.starts_with(b"\x93NUMPY") {
-            return Err(foreign(
-                "a plain NPY array, which knows neither its columns nor its classes",
-            ));
+            return Err(foreign("a plain NPY array, which knows neither its columns nor its classes"));
         }
         if bytes.get(8) != Some(&b'{') {
             return Err(foreign("no model file (safetensors)"));
@@ -263,10 +252,7 @@ impl Model {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
-        let damaged = |reason: String| ModelFileError::Damaged {
-            path: path.into(),
-            reason,
-        };
+        let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         let Some(header) = metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY)) else {
@@ -289,10 +275,7 @@ impl Model {
         if tensor.dtype() != Dtype::F32 || header.model_sha256 != measure::digest(&weights) {
             return Err(damaged("its weights are not those that were written".to_owned()));
         }
-        let loss: Loss = header
-            .loss
-            .parse()
-            .map_err(|error| damaged(format!("its loss: {error}")))?;
+        let loss: Loss = header.loss.parse().map_err(|error| damaged(format!("its loss: {error}")))?;
         let place = path.display().to_string();
         let domain = header.data.schema.as_deref().map(|text| schema::parse(&place, text));
         let domain = domain.transpose().map_err(|error| damaged(error.to_string()))?;
@@ -308,12 +291,7 @@ impl Model {
             let reason = "its weights are not finite, or do not fit its loss, columns and classes";
             return Err(damaged(reason.to_owned()));
         }
-        Ok(Self {
-            weights,
-            loss,
-            domain: domain.map(Arc::new),
-            header,
-        })
+        Ok(Self { weights, loss, domain: domain.map(Arc::new), header })
     }
 
     /// Class names; none of a model of numbers.
@@ -335,12 +313,8 @@ impl Model {
     /// As [`load_for_model`]; columns that are not those of the model are bad usage.
     pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> anyhow::Result<ModelRows> {
         let data = &self.header.data;
-        let input = ModelInput {
-            domain: self.domain.as_ref(),
-            features: data.dimension,
-            classes: self.classes(),
-            labels,
-        };
+        let input =
+            ModelInput { domain: self.domain.as_ref(), features: data.dimension, classes: self.classes(), labels };
         let rows = load_for_model(name_or_path, data_dir, &input).map_err(|error| match error {
             DataError::Schema { .. } => UsageError::of(error),
             error => error.into(),
@@ -363,10 +337,7 @@ impl Model {
     pub fn class(&self, outputs: &[f64]) -> usize {
         match outputs {
             [output] => usize::from(*output >= 0.0),
-            _ => (1..outputs.len()).fold(
-                0,
-                |best, class| if outputs[class] > outputs[best] { class } else { best },
-            ),
+            _ => (1..outputs.len()).fold(0, |best, class| if outputs[class] > outputs[best] { class } else { best }),
         }
     }
 

@@ -120,10 +120,7 @@ pub fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) 
 pub fn wrapped(text: &str, indent: usize) -> String {
     let lines = text.lines().flat_map(|line| format::wrapped(line, 80 - indent));
     let lines = lines.filter(|line| !line.is_empty());
-    lines
-        .map(|line| " ".repeat(indent) + &line)
-        .collect::<Vec<_>>()
-        .join("\n")
+    lines.map(|line| " ".repeat(indent) + &line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -134,10 +131,7 @@ mod tests {
     fn wrapped_lines_are_indented_and_keep_within_eighty_columns() {
         let text = wrapped(&"word ".repeat(40), 4);
         assert_eq!(text.lines().count(), 3);
-        assert!(
-            text.lines()
-                .all(|line| line.len() <= 80 && line.starts_with("    word"))
-        );
+        assert!(text.lines().all(|line| line.len() <= 80 && line.starts_with("    word")));
         assert_eq!(wrapped("a b\nc", 1), " a b\n c");
         assert_eq!(wrapped("", 2), "");
     }

@@ -28,25 +28,15 @@ pub struct ParameterError {
 pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
     settings.strategies = StrategyMemory::filled_from(crate::factorization_cache::source());
-    let delta = parameters
-        .get("delta")
-        .map_or(Ok(1e-5), |value| number("delta", value))?;
+    let delta = parameters.get("delta").map_or(Ok(1e-5), |value| number("delta", value))?;
     for (name, value) in parameters {
         match name.as_str() {
-            "epsilon" => {
-                settings.budget = Budget::Target {
-                    epsilon: number(name, value)?,
-                    delta,
-                }
-            }
+            "epsilon" => settings.budget = Budget::Target { epsilon: number(name, value)?, delta },
             "noise-multiplier" if parameters.contains_key("epsilon") => {
                 return Err(error(name, value, "a budget is either epsilon or noise-multiplier"));
             }
             "noise-multiplier" => {
-                settings.budget = Budget::NoiseMultiplier {
-                    noise_multiplier: number(name, value)?,
-                    delta,
-                };
+                settings.budget = Budget::NoiseMultiplier { noise_multiplier: number(name, value)?, delta };
             }
             "delta" => {}
             // The problem's, see `regularization` and `loss`.
@@ -74,11 +64,7 @@ pub fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64, Param
     if lambda >= 0.0 && lambda.is_finite() {
         Ok(lambda)
     } else {
-        Err(error(
-            "regularization",
-            value,
-            "a finite number of at least 0 is needed",
-        ))
+        Err(error("regularization", value, "a finite number of at least 0 is needed"))
     }
 }
 
@@ -91,11 +77,7 @@ pub fn loss(parameters: &BTreeMap<String, Value>) -> Result<Option<Loss>, Parame
 }
 
 fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError {
-    ParameterError {
-        key: key.to_owned(),
-        value: text(value),
-        reason: reason.into(),
-    }
+    ParameterError { key: key.to_owned(), value: text(value), reason: reason.into() }
 }
 
 fn number(key: &str, value: &Value) -> Result<f64, ParameterError> {
@@ -106,9 +88,7 @@ fn named<T: FromStr>(key: &str, value: &Value) -> Result<T, ParameterError>
 where
     T::Err: std::fmt::Display,
 {
-    text(value)
-        .parse()
-        .map_err(|reason: T::Err| error(key, value, reason.to_string()))
+    text(value).parse().map_err(|reason: T::Err| error(key, value, reason.to_string()))
 }
 
 #[cfg(test)]
@@ -126,13 +106,7 @@ mod tests {
         let settings =
             parsed(json!({"epsilon": 2.0, "delta": 1e-6, "clip-norm": 1, "radius": 3.5, "sampling": "poisson"}))
                 .expect("valid");
-        assert_eq!(
-            settings.budget,
-            Budget::Target {
-                epsilon: 2.0,
-                delta: 1e-6
-            }
-        );
+        assert_eq!(settings.budget, Budget::Target { epsilon: 2.0, delta: 1e-6 });
         assert_eq!(settings.common().expect("valid").clip_norm, Some(1.0));
         assert_eq!(settings.parameters.get("radius").map(String::as_str), Some("3.5"));
     }
@@ -143,12 +117,7 @@ mod tests {
         assert_eq!(of(json!({})).expect("none is 0"), 0.0);
         assert_eq!(of(json!({"regularization": 0.01})).expect("valid"), 0.01);
         assert!(of(json!({"regularization": -1.0})).is_err());
-        assert!(
-            parsed(json!({"regularization": 0.01}))
-                .expect("valid")
-                .parameters
-                .is_empty()
-        );
+        assert!(parsed(json!({"regularization": 0.01})).expect("valid").parameters.is_empty());
     }
 
     #[test]

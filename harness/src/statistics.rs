@@ -60,11 +60,7 @@ impl Estimate {
     /// Both ends and the value divided by a positive number.
     #[must_use]
     pub fn over(self, divisor: f64) -> Self {
-        Self {
-            value: self.value / divisor,
-            low: self.low / divisor,
-            high: self.high / divisor,
-        }
+        Self { value: self.value / divisor, low: self.low / divisor, high: self.high / divisor }
     }
 }
 
@@ -274,30 +270,22 @@ pub fn examine(samples: &[f64]) -> Vec<SampleWarning> {
     let far = |sample: f64| sample - middle > 10.0 * spread;
 
     if far(samples[0]) && samples[0] > 1.5 * middle {
-        warnings.push(SampleWarning::SlowStart {
-            ratio: samples[0] / middle,
-        });
+        warnings.push(SampleWarning::SlowStart { ratio: samples[0] / middle });
     }
     let outliers = samples[1..].iter().filter(|sample| far(**sample)).count();
     // The median does not move for fewer than one in twenty.
     if outliers * 20 > count {
-        warnings.push(SampleWarning::Outliers {
-            percent: 100.0 * outliers as f64 / count as f64,
-        });
+        warnings.push(SampleWarning::Outliers { percent: 100.0 * outliers as f64 / count as f64 });
     }
     if count >= 12 {
         let third = count / 3;
         let (first, last) = (&samples[..third], &samples[count - third..]);
         let change = median(last) / median(first) - 1.0;
         if change.abs() > 0.03 && rank_sum_score(first, last).abs() > 3.5 {
-            warnings.push(SampleWarning::Drift {
-                percent: 100.0 * change,
-            });
+            warnings.push(SampleWarning::Drift { percent: 100.0 * change });
         }
         if let Some(distance) = two_groups(samples) {
-            warnings.push(SampleWarning::Bimodal {
-                percent: 100.0 * distance,
-            });
+            warnings.push(SampleWarning::Bimodal { percent: 100.0 * distance });
         }
     }
     warnings
@@ -372,10 +360,7 @@ mod tests {
         // R: quantile(c(1, 2, 4, 8), c(0, .1, .5, .9, 1)), type 7.
         let samples = [1.0, 2.0, 4.0, 8.0];
         for (probability, expected) in [(0.0, 1.0), (0.1, 1.3), (0.5, 3.0), (0.9, 6.8), (1.0, 8.0)] {
-            assert!(
-                (sorted_quantile(&samples, probability) - expected).abs() < 1e-12,
-                "{probability}"
-            );
+            assert!((sorted_quantile(&samples, probability) - expected).abs() < 1e-12, "{probability}");
         }
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert!(median(&[]).is_nan());
@@ -384,14 +369,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_interval() {
         let samples: Vec<f64> = normals(51, &mut Choices::new(1));
-        assert_eq!(
-            bootstrap_median(&samples, 0.95, 500, 7),
-            bootstrap_median(&samples, 0.95, 500, 7)
-        );
-        assert_ne!(
-            bootstrap_median(&samples, 0.95, 500, 7),
-            bootstrap_median(&samples, 0.95, 500, 8)
-        );
+        assert_eq!(bootstrap_median(&samples, 0.95, 500, 7), bootstrap_median(&samples, 0.95, 500, 7));
+        assert_ne!(bootstrap_median(&samples, 0.95, 500, 7), bootstrap_median(&samples, 0.95, 500, 8));
     }
 
     #[test]
@@ -415,10 +394,7 @@ mod tests {
             choices.shuffle(&mut items);
             *counts.entry(items).or_insert(0) += 1;
         }
-        let chi_squared: f64 = counts
-            .values()
-            .map(|&count| f64::from(count - 1000_i32).powi(2) / 1000.0)
-            .sum();
+        let chi_squared: f64 = counts.values().map(|&count| f64::from(count - 1000_i32).powi(2) / 1000.0).sum();
         // χ² with 5 degrees of freedom exceeds 37.0 with probability 6e-7.
         assert!(counts.len() == 6 && chi_squared < 37.0, "{counts:?}");
     }
@@ -432,13 +408,7 @@ mod tests {
             let log_normal = trial % 2 == 0;
             let samples: Vec<f64> = normals(count, &mut choices)
                 .into_iter()
-                .map(|normal| {
-                    if log_normal {
-                        (0.1 * normal).exp()
-                    } else {
-                        1.0 + 0.03 * normal
-                    }
-                })
+                .map(|normal| if log_normal { (0.1 * normal).exp() } else { 1.0 + 0.03 * normal })
                 .collect();
             warned += usize::from(!examine(&samples).is_empty());
         }
@@ -448,39 +418,20 @@ mod tests {
     #[test]
     fn each_warning_is_raised_and_carries_its_remedy() {
         let mut choices = Choices::new(6);
-        let quiet: Vec<f64> = normals(90, &mut choices)
-            .into_iter()
-            .map(|normal| 1.0 + 0.01 * normal)
-            .collect();
+        let quiet: Vec<f64> = normals(90, &mut choices).into_iter().map(|normal| 1.0 + 0.01 * normal).collect();
         let changed = |change: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
-            quiet
-                .iter()
-                .enumerate()
-                .map(|(place, &sample)| change(place, sample))
-                .collect()
+            quiet.iter().enumerate().map(|(place, &sample)| change(place, sample)).collect()
         };
         let cases: [(Vec<f64>, &str, &str); 5] = [
             (quiet[..4].to_vec(), "only 4 samples", "--repeats"),
-            (
-                changed(&|place, sample| if place % 15 == 3 { 3.0 * sample } else { sample }),
-                "far slower",
-                "stop them",
-            ),
-            (
-                changed(&|place, sample| if place == 0 { 5.0 } else { sample }),
-                "first rounds",
-                "warm-up",
-            ),
+            (changed(&|place, sample| if place % 15 == 3 { 3.0 * sample } else { sample }), "far slower", "stop them"),
+            (changed(&|place, sample| if place == 0 { 5.0 } else { sample }), "first rounds", "warm-up"),
             (
                 changed(&|place, sample| sample * (1.0 + 0.001 * place as f64)),
                 "from the first third",
                 "fix the frequency",
             ),
-            (
-                changed(&|place, sample| if place % 2 == 0 { 1.3 * sample } else { sample }),
-                "two groups",
-                "pin",
-            ),
+            (changed(&|place, sample| if place % 2 == 0 { 1.3 * sample } else { sample }), "two groups", "pin"),
         ];
         for (samples, symptom, remedy) in cases {
             let warnings = examine(&samples);
@@ -493,13 +444,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_tables() {
-        for (probability, freedom, table) in [
-            (0.975, 4.0, 2.776),
-            (0.975, 19.0, 2.093),
-            (0.98, 99.0, 2.081),
-            (0.995, 9.0, 3.250),
-            (0.975, 1e9, 1.960),
-        ] {
+        for (probability, freedom, table) in
+            [(0.975, 4.0, 2.776), (0.975, 19.0, 2.093), (0.98, 99.0, 2.081), (0.995, 9.0, 3.250), (0.975, 1e9, 1.960)]
+        {
             let found = student_quantile(probability, freedom);
             assert!((found / table - 1.0).abs() < 5e-3, "{found} {table}");
         }

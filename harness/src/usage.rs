@@ -19,11 +19,7 @@ impl UsageError {
 pub fn with_causes(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |said, cause| {
         let cause = cause.to_string();
-        if said.contains(&cause) {
-            said
-        } else {
-            format!("{said}: {cause}")
-        }
+        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
     })
 }
 
@@ -57,11 +53,7 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 /// A word as a shell reads it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
@@ -70,11 +62,7 @@ pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let similarity = |candidate: &str| {
         let apart = strsim::damerau_levenshtein(name, candidate);
         let alike = strsim::jaro_winkler(name, candidate);
-        if apart <= (name.chars().count() / 3).max(1) {
-            alike - apart as f64
-        } else {
-            alike - 1e3
-        }
+        if apart <= (name.chars().count() / 3).max(1) { alike - apart as f64 } else { alike - 1e3 }
     };
     let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
     candidates
@@ -114,9 +102,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_said_once() {
-        let error = || Quoting {
-            source: std::io::Error::other("no such file"),
-        };
+        let error = || Quoting { source: std::io::Error::other("no such file") };
         assert_eq!(with_causes(&error().into()), "c.csv: cannot be read: no such file");
         let loading = Err::<(), _>(error()).context("the data").unwrap_err();
         assert_eq!(with_causes(&loading), "the data: c.csv: cannot be read: no such file");

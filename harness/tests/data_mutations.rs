@@ -161,25 +161,13 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
             }
         }
         let (size, packing) = (bytes.len(), case.packing);
-        assert!(
-            peak <= allowed,
-            "{peak} bytes allocated for a file of {size} ({packing:?})"
-        );
+        assert!(peak <= allowed, "{peak} bytes allocated for a file of {size} ({packing:?})");
     };
     // Start the thread pool, and see the good files load.
     for good in 0..good.len() {
-        check(&Case {
-            good,
-            inside: vec![],
-            packing: Packing::Plain,
-            outside: vec![],
-        });
+        check(&Case { good, inside: vec![], packing: Packing::Plain, outside: vec![] });
     }
-    let config = Config {
-        cases: 10_000,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let seed = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, seed);
     let check = std::cell::RefCell::new(check);
@@ -207,11 +195,7 @@ fn idx_files() {
         // The damaged bytes are images or labels, whichever they still look like.
         let is_labels = bytes.get(3) == Some(&1);
         let good = [idx(8, &[30, 1], &(0..30).collect::<Vec<_>>()), digits(30)];
-        let (images, labels) = if is_labels {
-            (&*good[0], bytes)
-        } else {
-            (bytes, &*good[1])
-        };
+        let (images, labels) = if is_labels { (&*good[0], bytes) } else { (bytes, &*good[1]) };
         for (name, bytes) in MNIST.into_iter().zip([images, labels, images, &good[1]]) {
             write(folder, name, bytes);
         }
@@ -231,13 +215,7 @@ fn cifar_records() {
 #[test]
 fn libsvm_text() {
     let sparse = |row| format!("{} {}:1 {}:0.25\n", row % 3, row % 7 + 1, row + 9);
-    let dense = |row| {
-        format!(
-            "{} 1:{row} 2:-1.5e-3 3:{:.6} # end\n",
-            row % 2 * 2 - 1,
-            row as f32 / 7.0
-        )
-    };
+    let dense = |row| format!("{} 1:{row} 2:-1.5e-3 3:{:.6} # end\n", row % 2 * 2 - 1, row as f32 / 7.0);
     let sparse: String = (0..60).map(sparse).collect();
     let dense: String = (0..60).map(dense).collect();
     let place = |folder: &Path, bytes: &[u8]| write(folder, "data.libsvm", bytes);
@@ -248,9 +226,7 @@ fn libsvm_text() {
 fn csv_text() {
     let plain = |row| format!("{row},-1.5e-3,{:.6},{}\n", row as f32 / 7.0, row % 2);
     let plain: String = (0..60).map(plain).collect();
-    let quoted: String = (0..60)
-        .map(|row| format!("\"{row}\";2.5 ; word{}\r\n", row % 4))
-        .collect();
+    let quoted: String = (0..60).map(|row| format!("\"{row}\";2.5 ; word{}\r\n", row % 4)).collect();
     let good = [plain.clone(), format!("a,\"b, c\",d,label\n{plain}"), quoted].map(String::into_bytes);
     let place = |folder: &Path, bytes: &[u8]| write(folder, "data.csv", bytes);
     survive(&good, place);
@@ -273,10 +249,7 @@ fn npy_arrays() {
 fn npz_archives() {
     let floats: Vec<u8> = (0..60).flat_map(|value| ((value % 5) as f32).to_le_bytes()).collect();
     let labels: Vec<u8> = (0..20).map(|row| row % 3).collect();
-    let arrays = [
-        ("x", npy("<f4", false, "20, 3", &floats)),
-        ("y", npy("|u1", false, "20,", &labels)),
-    ];
+    let arrays = [("x", npy("<f4", false, "20, 3", &floats)), ("y", npy("|u1", false, "20,", &labels))];
     let good = [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated].map(|method| npz(&arrays, method));
     let place = |folder: &Path, bytes: &[u8]| write(folder, "data.npz", bytes);
     survive(&good, place);

@@ -26,11 +26,7 @@ fn write_data(folder: &Path, rows: u32, flipped: bool) {
     };
     let mut images = |rows: u32| {
         let mut pixel = |place: u32| {
-            if place % 784 % 10 == place / 784 % 10 {
-                200
-            } else {
-                random() as u8 / 2
-            }
+            if place % 784 % 10 == place / 784 % 10 { 200 } else { random() as u8 / 2 }
         };
         let pixels: Vec<u8> = (0..784 * rows).map(&mut pixel).collect();
         idx(8, &[rows, 28, 28], &pixels)
@@ -81,9 +77,7 @@ fn words(line: &str) -> Vec<String> {
 /// Arguments of a training run.
 fn training(data: &Path, more: &str) -> Vec<String> {
     let data = data.display();
-    words(&format!(
-        "train --noise-multiplier 1 --batch-size 700 --json --data {data} {more}"
-    ))
+    words(&format!("train --noise-multiplier 1 --batch-size 700 --json --data {data} {more}"))
 }
 
 fn alone(arguments: &[String]) -> serde_json::Value {
@@ -95,10 +89,7 @@ fn alone(arguments: &[String]) -> serde_json::Value {
 /// The program on `ranks` ranks.
 fn launched(ranks: usize, arguments: &[String]) -> Command {
     let mut command = mpirun();
-    command
-        .args(["-n", &ranks.to_string(), ROUNDS])
-        .args(arguments)
-        .args(["--engine", "mpi"]);
+    command.args(["-n", &ranks.to_string(), ROUNDS]).args(arguments).args(["--engine", "mpi"]);
     command
 }
 
@@ -112,15 +103,8 @@ fn on_ranks(ranks: usize, arguments: &[String]) -> serde_json::Value {
 /// Errors that rounds itself printed, or the warnings of a run that succeeded.
 fn own_lines(output: &Output) -> Vec<String> {
     let all = text(&output.stderr);
-    let kind = if output.status.success() {
-        "warning: "
-    } else {
-        "error: "
-    };
-    all.lines()
-        .filter(|line| line.starts_with(kind))
-        .map(str::to_owned)
-        .collect()
+    let kind = if output.status.success() { "warning: " } else { "error: " };
+    all.lines().filter(|line| line.starts_with(kind)).map(str::to_owned).collect()
 }
 
 /// Checks that rounds ended with this exit code and one line that contains `parts`.
@@ -128,10 +112,7 @@ fn own_lines(output: &Output) -> Vec<String> {
 fn assert_ended(output: &Output, code: i32, parts: &[&str]) {
     let lines = own_lines(output);
     assert_eq!(output.status.code(), Some(code), "{lines:?}");
-    assert!(
-        lines.len() == 1 && parts.iter().all(|part| lines[0].contains(part)),
-        "{lines:?}"
-    );
+    assert!(lines.len() == 1 && parts.iter().all(|part| lines[0].contains(part)), "{lines:?}");
 }
 
 #[test]
@@ -218,12 +199,7 @@ fn process_of(launcher: u32, rank: usize) -> Option<u32> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let process: u32 = entry.file_name().to_str()?.parse().ok()?;
         let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-        let parent: u32 = status
-            .lines()
-            .find_map(|line| line.strip_prefix("PPid:"))?
-            .trim()
-            .parse()
-            .ok()?;
+        let parent: u32 = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
         let environment = std::fs::read(entry.path().join("environ")).ok()?;
         let mut variables = environment.split(|&byte| byte == 0);
         let is_rank = variables.any(|word| word == wanted.as_bytes());
@@ -260,11 +236,7 @@ fn a_killed_rank_ends_all_and_the_checkpoint_resumes_on_any_number_of_ranks() {
         std::fs::write(&checkpoint, &kept).unwrap();
         let resuming = format!("{long} --resume {}", checkpoint.display());
         let arguments = training(folder.path(), &resuming);
-        let resumed = if ranks == 0 {
-            alone(&arguments)
-        } else {
-            on_ranks(ranks, &arguments)
-        };
+        let resumed = if ranks == 0 { alone(&arguments) } else { on_ranks(ranks, &arguments) };
         for key in ["model_sha256", "rounds", "gradient_queries"] {
             assert_eq!(resumed[key], undisturbed[key], "{key} on {ranks} ranks");
         }
@@ -286,10 +258,7 @@ fn two_ranks(first: (&str, Vec<String>), second: (&str, Vec<String>)) -> Output 
 
 /// Arguments of a training run on data in `folder`. Ranks compare the name of the data, not its folder.
 fn arguments_in(folder: &Path) -> Vec<String> {
-    training(
-        Path::new("mnist"),
-        &format!("--threads 1 --data-dir {}", folder.display()),
-    )
+    training(Path::new("mnist"), &format!("--threads 1 --data-dir {}", folder.display()))
 }
 
 #[test]
@@ -330,11 +299,7 @@ fn ranks_of_different_builds_and_command_lines_are_refused() {
     let output = two_ranks((ROUNDS, arguments()), (ROUNDS, seeded));
     assert_ended(&output, 2, &["command line"]);
 
-    let cells = |threads| {
-        words(&format!(
-            "run ranks --algorithms dp-sgd --batch-sizes 500 --threads {threads}"
-        ))
-    };
+    let cells = |threads| words(&format!("run ranks --algorithms dp-sgd --batch-sizes 500 --threads {threads}"));
     let output = two_ranks((ROUNDS, cells(1)), (ROUNDS, cells(2)));
     assert_ended(&output, 2, &["rank 1", "list of cells"]);
 }
@@ -364,11 +329,7 @@ fn processes_that_were_started_together_and_do_not_share_their_work_say_so() {
 #[test]
 fn without_a_launcher_the_engine_is_bad_usage() {
     let arguments = training(Path::new("synthetic-logistic"), "--threads 1");
-    let output = Command::new(ROUNDS)
-        .args(&arguments)
-        .args(["--engine", "mpi"])
-        .output()
-        .unwrap();
+    let output = Command::new(ROUNDS).args(&arguments).args(["--engine", "mpi"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("mpirun -n"), "{}", text(&output.stderr));
 }
@@ -383,16 +344,10 @@ fn a_suite_runs_on_ranks_and_its_models_are_those_of_one_process() {
     std::fs::write(&suite, definition).unwrap();
     let cells = |command: &mut Command, out: &str, engine: &str| -> Vec<serde_json::Value> {
         let (suite, out) = (suite.display(), folder.path().join(out));
-        let line = format!(
-            "run {suite} --threads 1 --json --out {} --engine {engine}",
-            out.display()
-        );
+        let line = format!("run {suite} --threads 1 --json --out {} --engine {engine}", out.display());
         let output = finish(command.args(words(&line)));
         assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let mut one = Command::new(ROUNDS);
     one.stdout(Stdio::piped()).stderr(Stdio::piped());

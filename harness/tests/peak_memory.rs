@@ -97,19 +97,9 @@ fn rows_are_held_once_while_they_are_read() {
     }
     write_records(at, "parts/test_batch.bin", 10);
     let table = (ROWS << 20) / 100;
-    write(
-        at,
-        "bytes.npy",
-        npy("|u1", false, &format!("{table}, 100"), &pixels(table * 100)),
-    );
-    let floats: Vec<u8> = (0..ROWS << 18)
-        .flat_map(|place| ((place % 100) as f32).to_le_bytes())
-        .collect();
-    write(
-        at,
-        "floats.npy",
-        npy("<f4", false, &format!("{}, 64", (ROWS << 18) / 64), &floats),
-    );
+    write(at, "bytes.npy", npy("|u1", false, &format!("{table}, 100"), &pixels(table * 100)));
+    let floats: Vec<u8> = (0..ROWS << 18).flat_map(|place| ((place % 100) as f32).to_le_bytes()).collect();
+    write(at, "floats.npy", npy("<f4", false, &format!("{}, 64", (ROWS << 18) / 64), &floats));
     drop(floats);
     let digit = |row: usize, column: usize| (row * 7 + column * column * 3) % 10;
     let text_rows = (ROWS << 18) / 32;
@@ -144,10 +134,7 @@ fn rows_are_held_once_while_they_are_read() {
         if peak > share * rows + BUFFERS {
             failures.push(format!("{name}: {peak:.0} MiB for {rows:.0} MiB of rows"));
         }
-        assert!(
-            peak > 0.9 * rows,
-            "{name}: {peak} MiB for {rows} MiB of rows: nothing is measured"
-        );
+        assert!(peak > 0.9 * rows, "{name}: {peak} MiB for {rows} MiB of rows: nothing is measured");
     };
     for (name, share) in [
         ("idx", 1.0),

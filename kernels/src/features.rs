@@ -34,12 +34,7 @@ pub struct U8Rows<'a> {
 impl<'a> U8Rows<'a> {
     /// Rows that follow each other without gaps: `rows × columns` bytes.
     pub fn tight(values: &'a [u8], columns: usize, scale: f32) -> Self {
-        U8Rows {
-            values,
-            columns,
-            stride: columns,
-            scale,
-        }
+        U8Rows { values, columns, stride: columns, scale }
     }
 
     /// The bytes of a row.
@@ -79,12 +74,7 @@ pub enum Rows<'a> {
 impl<'a> Rows<'a> {
     /// Dense rows of f32: `rows × columns` values, row-major.
     pub fn f32(values: &'a [f32], columns: usize) -> Self {
-        Rows::F32(F32Rows {
-            values,
-            columns,
-            stripes: None,
-            planes: None,
-        })
+        Rows::F32(F32Rows { values, columns, stripes: None, planes: None })
     }
 
     /// The same rows with planes, if they are dense f32.

@@ -20,46 +20,20 @@ pub struct Shape {
 impl Shape {
     /// Rows stored without gaps.
     pub fn packed(m: usize, k: usize, n: usize) -> Self {
-        Self {
-            m,
-            k,
-            n,
-            a_stride: k,
-            b_stride: n,
-            c_stride: n,
-        }
+        Self { m, k, n, a_stride: k, b_stride: n, c_stride: n }
     }
 
     /// Panics unless three matrices of these lengths hold the product.
     fn check(&self, a: usize, b: usize, c: usize) {
-        let Self {
-            m,
-            k,
-            n,
-            a_stride,
-            b_stride,
-            c_stride,
-        } = *self;
-        assert!(
-            a_stride >= k && b_stride >= n && c_stride >= n,
-            "rows overlap: {self:?}"
-        );
+        let Self { m, k, n, a_stride, b_stride, c_stride } = *self;
+        assert!(a_stride >= k && b_stride >= n && c_stride >= n, "rows overlap: {self:?}");
         let needed = |rows: usize, stride: usize, columns: usize| match rows {
             0 => 0,
             _ => (rows - 1) * stride + columns,
         };
-        assert!(
-            a >= needed(m, a_stride, k),
-            "A holds {a} elements, too few for {self:?}"
-        );
-        assert!(
-            b >= needed(k, b_stride, n),
-            "B holds {b} elements, too few for {self:?}"
-        );
-        assert!(
-            c >= needed(m, c_stride, n),
-            "C holds {c} elements, too few for {self:?}"
-        );
+        assert!(a >= needed(m, a_stride, k), "A holds {a} elements, too few for {self:?}");
+        assert!(b >= needed(k, b_stride, n), "B holds {b} elements, too few for {self:?}");
+        assert!(c >= needed(m, c_stride, n), "C holds {c} elements, too few for {self:?}");
     }
 }
 
@@ -69,14 +43,7 @@ impl Shape {
 /// If a slice is too short for the shape, or rows overlap.
 pub fn multiply_add_f32(shape: Shape, a: &[f32], b: &[f32], c: &mut [f32]) {
     shape.check(a.len(), b.len(), c.len());
-    let Shape {
-        m,
-        k,
-        n,
-        a_stride,
-        b_stride,
-        c_stride,
-    } = shape;
+    let Shape { m, k, n, a_stride, b_stride, c_stride } = shape;
     // SAFETY: `check` proved that every element addressed by these extents and strides lies inside its slice, and that
     // rows of C do not overlap; C is borrowed exclusively, so it aliases neither A nor B.
     unsafe {
@@ -105,14 +72,7 @@ pub fn multiply_add_f32(shape: Shape, a: &[f32], b: &[f32], c: &mut [f32]) {
 /// If a slice is too short for the shape, or rows overlap.
 pub fn multiply_add_f64(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
     shape.check(a.len(), b.len(), c.len());
-    let Shape {
-        m,
-        k,
-        n,
-        a_stride,
-        b_stride,
-        c_stride,
-    } = shape;
+    let Shape { m, k, n, a_stride, b_stride, c_stride } = shape;
     // SAFETY: as in `multiply_add_f32`.
     unsafe {
         matrixmultiply::dgemm(
@@ -141,14 +101,7 @@ mod tests {
     #[test]
     fn products_equal_the_plain_triple_loop() {
         for (m, k, n, gap) in [(0, 3, 2, 0), (1, 1, 1, 0), (3, 5, 7, 2), (17, 33, 65, 1), (4, 0, 4, 3)] {
-            let shape = Shape {
-                m,
-                k,
-                n,
-                a_stride: k + gap,
-                b_stride: n + gap,
-                c_stride: n + gap,
-            };
+            let shape = Shape { m, k, n, a_stride: k + gap, b_stride: n + gap, c_stride: n + gap };
             let value = |index: usize| (index * 7919 % 23) as f64 - 11.0;
             let a: Vec<f64> = (0..m * (k + gap)).map(value).collect();
             let b: Vec<f64> = (0..k * (n + gap)).map(|index| value(index + 5)).collect();

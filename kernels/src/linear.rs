@@ -85,18 +85,12 @@ pub enum Clip {
 impl Clip {
     /// A bound of the L2 norm.
     pub const fn l2(clip_norm: f32) -> Self {
-        Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm,
-        }
+        Clip::Bounded { norm: Norm::L2, clip_norm }
     }
 
     /// A bound of the L1 norm.
     pub const fn l1(clip_norm: f32) -> Self {
-        Clip::Bounded {
-            norm: Norm::L1,
-            clip_norm,
-        }
+        Clip::Bounded { norm: Norm::L1, clip_norm }
     }
 }
 
@@ -134,10 +128,7 @@ pub struct Point<'a> {
 impl<'a> Point<'a> {
     /// The parameters with coefficient 1.
     pub fn at(parameters: &'a [f32]) -> Self {
-        Point {
-            coefficient: 1.0,
-            parameters,
-        }
+        Point { coefficient: 1.0, parameters }
     }
 }
 
@@ -243,10 +234,7 @@ pub fn accumulate_on_lattice(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let query = Query {
-        lattice: Some(*lattice),
-        ..Query::new(points, lattice.clip())
-    };
+    let query = Query { lattice: Some(*lattice), ..Query::new(points, lattice.clip()) };
     driver::accumulate(model, batch, &query, sum, workspace)
 }
 
@@ -283,11 +271,7 @@ pub fn accumulate_packed(
     (sum, worth): (&mut [f64], f64),
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    assert_eq!(
-        sum.len(),
-        model.parameters(),
-        "length of the sum (left) and parameters of the model (right)"
-    );
+    assert_eq!(sum.len(), model.parameters(), "length of the sum (left) and parameters of the model (right)");
     check_batch(model, batch);
     driver::accumulate_packed(model, batch, packed, (sum, worth), workspace)
 }
@@ -304,12 +288,7 @@ struct Query<'a> {
 impl<'a> Query<'a> {
     /// A sum that is not exact. With a coefficient of 0 the second point is not read.
     fn new((current, previous): (Point<'a>, Option<Point<'a>>), clip: Clip) -> Self {
-        Query {
-            current,
-            previous: previous.filter(|point| point.coefficient != 0.0),
-            clip,
-            lattice: None,
-        }
+        Query { current, previous: previous.filter(|point| point.coefficient != 0.0), clip, lattice: None }
     }
 
     /// |a| + |b|.
@@ -319,11 +298,7 @@ impl<'a> Query<'a> {
 }
 
 fn check_parameters(model: &LinearModel, parameters: &[f32]) {
-    assert_eq!(
-        parameters.len(),
-        model.parameters(),
-        "parameters given (left) and of the model (right)"
-    );
+    assert_eq!(parameters.len(), model.parameters(), "parameters given (left) and of the model (right)");
 }
 
 fn check(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) {
@@ -333,11 +308,7 @@ fn check(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) {
 
 fn check_batch(model: &LinearModel, batch: &Batch<'_>) {
     let rows = batch.rows.len();
-    assert_eq!(
-        batch.rows.columns(),
-        model.features,
-        "columns of the rows (left) and features of the model (right)"
-    );
+    assert_eq!(batch.rows.columns(), model.features, "columns of the rows (left) and features of the model (right)");
     assert_eq!(batch.targets.len(), rows, "targets (left) and rows (right)");
     let loss = model.loss;
     match (loss.targets(), batch.targets) {
@@ -350,10 +321,7 @@ fn check_batch(model: &LinearModel, batch: &Batch<'_>) {
         Selection::Range(range) => assert!(range.end <= rows, "rows {range:?} of a matrix with {rows}"),
         Selection::Indices(indices) => {
             let greatest = indices.iter().copied().max();
-            assert!(
-                greatest.is_none_or(|row| (row as usize) < rows),
-                "row {greatest:?} of a matrix with {rows}"
-            );
+            assert!(greatest.is_none_or(|row| (row as usize) < rows), "row {greatest:?} of a matrix with {rows}");
         }
     }
 }
@@ -367,9 +335,7 @@ fn norms_for<'a>(clip: Clip, batch: &Batch<'a>) -> Option<&'a [f32]> {
         (MINIMUM_CLIP_NORM..=MAXIMUM_CLIP_NORM).contains(&clip_norm),
         "clip norm {clip_norm}, expected one in [2^-64, 2^64]"
     );
-    let norms = batch
-        .norms
-        .expect("a bounded clip needs the norms of the rows (linear::row_norms)");
+    let norms = batch.norms.expect("a bounded clip needs the norms of the rows (linear::row_norms)");
     assert_eq!(norms.norm, norm, "norms of the rows (left) and of the clip (right)");
     assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
     Some(&norms.values)

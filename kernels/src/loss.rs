@@ -125,14 +125,8 @@ pub(crate) use with_margin_loss;
 
 impl Loss {
     /// Every loss, in the order of the help text; Huber with h = 1.
-    pub const ALL: [Self; 6] = [
-        Self::Softmax,
-        Self::Logistic,
-        Self::Squared,
-        Self::Huber(1.0),
-        Self::Hinge,
-        Self::Absolute,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Softmax, Self::Logistic, Self::Squared, Self::Huber(1.0), Self::Hinge, Self::Absolute];
 
     /// The names that the command line takes: "softmax, logistic, …".
     pub fn names() -> String {
@@ -222,10 +216,7 @@ impl Loss {
     }
 
     fn refuse(self, margins: &[f64], target: Target) -> ! {
-        panic!(
-            "{self} with {} margins cannot be compared with {target:?}",
-            margins.len()
-        )
+        panic!("{self} with {} margins cannot be compared with {target:?}", margins.len())
     }
 }
 
@@ -271,9 +262,7 @@ pub(crate) const NEGLIGIBLE: f32 = 1.0 / 18_446_744_073_709_551_616.0;
 /// `probabilities`, with 0 for those below [`NEGLIGIBLE`].
 #[inline(always)]
 fn without_negligible(probabilities: f32x16) -> f32x16 {
-    probabilities
-        .simd_lt(f32x16::splat(NEGLIGIBLE))
-        .select(f32x16::ZERO, probabilities)
+    probabilities.simd_lt(f32x16::splat(NEGLIGIBLE)).select(f32x16::ZERO, probabilities)
 }
 
 #[cfg(test)]
@@ -336,10 +325,7 @@ mod tests {
                     let bound = loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
                     assert!(residual(u, y).abs() <= bound, "{loss}");
                     let slope = (residual(u + 1e-6, y) - residual(u, y)) / 1e-6;
-                    assert!(
-                        slope <= loss.curvature().unwrap_or(f64::INFINITY) + 1e-4,
-                        "{loss}: {slope}"
-                    );
+                    assert!(slope <= loss.curvature().unwrap_or(f64::INFINITY) + 1e-4, "{loss}: {slope}");
                 }
             }
         }

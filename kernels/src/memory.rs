@@ -37,10 +37,7 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// More bytes than can be addressed.
     pub fn zeroed(len: usize) -> Self {
-        Self {
-            len,
-            ..Self::with_space_for(len)
-        }
+        Self { len, ..Self::with_space_for(len) }
     }
 
     /// A line begins aligned for every value, and ends with one.
@@ -60,17 +57,8 @@ impl<T: Pod> Buffer<T> {
         if bytes >= LEAST_HUGE_BYTES {
             advise_huge_pages(&mut memory);
         }
-        let start = if memory.is_empty() {
-            0
-        } else {
-            memory.as_ptr().align_offset(CACHE_LINE)
-        };
-        Self {
-            memory,
-            start,
-            len: 0,
-            values: PhantomData,
-        }
+        let start = if memory.is_empty() { 0 } else { memory.as_ptr().align_offset(CACHE_LINE) };
+        Self { memory, start, len: 0, values: PhantomData }
     }
 
     /// Values that fit without moving to other memory.
@@ -80,9 +68,7 @@ impl<T: Pod> Buffer<T> {
 
     /// The number of values once there are `more`.
     fn len_with(&self, more: usize) -> usize {
-        self.len
-            .checked_add(more)
-            .unwrap_or_else(|| not_addressable(more, size_of::<T>()))
+        self.len.checked_add(more).unwrap_or_else(|| not_addressable(more, size_of::<T>()))
     }
 
     /// Reserves memory for `more` values, and no more.
@@ -241,12 +227,7 @@ impl ByteRows {
     /// More bytes than can be addressed.
     pub fn zeroed(rows: usize, columns: usize) -> Self {
         let stride = stride_of(columns);
-        Self {
-            values: Buffer::zeroed(bytes_of(rows, stride)),
-            columns,
-            stride,
-            incomplete: 0,
-        }
+        Self { values: Buffer::zeroed(bytes_of(rows, stride)), columns, stride, incomplete: 0 }
     }
 
     /// Number of whole rows.
@@ -314,9 +295,7 @@ impl ByteRows {
     /// The rows one after the other.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let columns = self.columns;
-        self.values
-            .chunks_exact(self.stride.max(1))
-            .map(move |row| &row[..columns])
+        self.values.chunks_exact(self.stride.max(1)).map(move |row| &row[..columns])
     }
 
     /// All bytes of the rows, gaps included, and the bytes from a row's begin to the next one's.
@@ -332,12 +311,7 @@ impl ByteRows {
 
     /// The rows as the kernels read them.
     pub fn view(&self, scale: f32) -> crate::features::U8Rows<'_> {
-        crate::features::U8Rows {
-            values: self.memory().0,
-            columns: self.columns,
-            stride: self.stride,
-            scale,
-        }
+        crate::features::U8Rows { values: self.memory().0, columns: self.columns, stride: self.stride, scale }
     }
 
     /// The rows in `rows` alone.
@@ -346,11 +320,7 @@ impl ByteRows {
     /// Rows that do not exist.
     #[must_use]
     pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
-        assert!(
-            rows.start <= rows.end && rows.end <= self.len(),
-            "there are no rows {rows:?} among {}",
-            self.len()
-        );
+        assert!(rows.start <= rows.end && rows.end <= self.len(), "there are no rows {rows:?} among {}", self.len());
         Self {
             values: Buffer::from(&self.values[rows.start * self.stride..rows.end * self.stride]),
             incomplete: 0,
@@ -363,14 +333,8 @@ impl ByteRows {
     /// # Panics
     /// Rows of another length, or rows that are incomplete here.
     pub fn append(&mut self, rows: &Self) {
-        assert_eq!(
-            self.columns, rows.columns,
-            "bytes of the rows here (left) and of those that come (right)"
-        );
-        assert_eq!(
-            self.incomplete, 0,
-            "bytes of an incomplete row, behind which no other one can begin"
-        );
+        assert_eq!(self.columns, rows.columns, "bytes of the rows here (left) and of those that come (right)");
+        assert_eq!(self.incomplete, 0, "bytes of an incomplete row, behind which no other one can begin");
         self.values.extend_from_slice(&rows.values);
         self.incomplete = rows.incomplete;
     }
@@ -388,10 +352,7 @@ impl ByteRows {
     /// # Panics
     /// Rows without bytes, or incomplete ones.
     pub fn take_last_column(&mut self) -> Vec<u8> {
-        assert!(
-            self.columns > 0 && self.incomplete == 0,
-            "whole rows of one byte or more are needed"
-        );
+        assert!(self.columns > 0 && self.incomplete == 0, "whole rows of one byte or more are needed");
         let last = self.iter().map(|row| row[self.columns - 1]).collect();
         let (rows, before) = (self.len(), self.stride);
         self.columns -= 1;
@@ -409,15 +370,11 @@ impl ByteRows {
 
 /// Bytes from row to row: whole cache lines, unless the gaps took more than an eighth of the rows.
 fn stride_of(columns: usize) -> usize {
-    columns
-        .checked_next_multiple_of(CACHE_LINE)
-        .filter(|lines| lines - columns <= columns / 8)
-        .unwrap_or(columns)
+    columns.checked_next_multiple_of(CACHE_LINE).filter(|lines| lines - columns <= columns / 8).unwrap_or(columns)
 }
 
 fn bytes_of(rows: usize, stride: usize) -> usize {
-    rows.checked_mul(stride)
-        .unwrap_or_else(|| not_addressable(rows, stride))
+    rows.checked_mul(stride).unwrap_or_else(|| not_addressable(rows, stride))
 }
 
 #[cold]
@@ -434,13 +391,7 @@ fn advise_huge_pages(memory: &mut [u8]) {
         return;
     };
     // SAFETY: whole pages within an exclusive borrow; the advice changes no value in them.
-    unsafe {
-        libc::madvise(
-            memory.as_mut_ptr().add(start).cast(),
-            length - length % PAGE,
-            libc::MADV_HUGEPAGE,
-        )
-    };
+    unsafe { libc::madvise(memory.as_mut_ptr().add(start).cast(), length - length % PAGE, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -478,15 +429,7 @@ mod tests {
 
     #[test]
     fn rows_of_bytes_begin_at_cache_lines_where_that_is_cheap() {
-        for (columns, stride) in [
-            (784, 832),
-            (64, 64),
-            (3_072, 3_072),
-            (65, 65),
-            (100, 100),
-            (115, 128),
-            (3, 3),
-        ] {
+        for (columns, stride) in [(784, 832), (64, 64), (3_072, 3_072), (65, 65), (100, 100), (115, 128), (3, 3)] {
             let bytes: Vec<u8> = (0..7 * columns).map(|place| (place * 31 % 251) as u8).collect();
             let rows = ByteRows::new(&bytes, columns);
             assert_eq!((rows.len(), rows.stored(), rows.memory().1), (7, bytes.len(), stride));
@@ -495,18 +438,10 @@ mod tests {
                 assert_eq!(rows.view(1.0).row(row), &bytes[row * columns..(row + 1) * columns]);
                 assert!(stride != 832 || starts_at_a_line(rows.view(1.0).row(row)));
             }
-            assert!(
-                rows.part(2..5)
-                    .iter()
-                    .eq(bytes[2 * columns..5 * columns].chunks_exact(columns))
-            );
+            assert!(rows.part(2..5).iter().eq(bytes[2 * columns..5 * columns].chunks_exact(columns)));
             let mut twice = rows.clone();
             twice.append(&rows);
-            assert!(
-                twice
-                    .iter()
-                    .eq(bytes.chunks_exact(columns).chain(bytes.chunks_exact(columns)))
-            );
+            assert!(twice.iter().eq(bytes.chunks_exact(columns).chain(bytes.chunks_exact(columns))));
             twice.truncate(7);
             assert_eq!(twice, rows);
             for piece in [1, 7, columns, columns + 1, 3 * columns - 1] {
@@ -524,10 +459,7 @@ mod tests {
             let mut rows = ByteRows::new(&bytes, columns);
             let last: Vec<u8> = bytes.chunks_exact(columns).map(|row| row[columns - 1]).collect();
             assert_eq!(rows.take_last_column(), last);
-            let shorter: Vec<u8> = bytes
-                .chunks_exact(columns)
-                .flat_map(|row| row[..columns - 1].to_vec())
-                .collect();
+            let shorter: Vec<u8> = bytes.chunks_exact(columns).flat_map(|row| row[..columns - 1].to_vec()).collect();
             if columns > 1 {
                 assert_eq!(rows, ByteRows::new(&shorter, columns - 1), "{columns}");
             }

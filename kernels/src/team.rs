@@ -83,10 +83,7 @@ impl Team {
     /// Without a thread, or with 2¹⁶ of them.
     pub fn new(groups: &[usize]) -> Self {
         let members: usize = groups.iter().sum();
-        assert!(
-            members > 0 && (members as u64) < MEMBERS,
-            "1 to 65,534 threads make a team"
-        );
+        assert!(members > 0 && (members as u64) < MEMBERS, "1 to 65,534 threads make a team");
         let mut first = 0;
         let group = |&members: &usize| {
             first += members;
@@ -137,9 +134,7 @@ impl Team {
             if state & DISMISSED != 0 {
                 return;
             }
-            let joined = self
-                .state
-                .compare_exchange_weak(state, state + MEMBER, Ordering::AcqRel, Ordering::Relaxed);
+            let joined = self.state.compare_exchange_weak(state, state + MEMBER, Ordering::AcqRel, Ordering::Relaxed);
             if joined.is_err() {
                 continue;
             }
@@ -310,11 +305,7 @@ unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
     fn new(values: &'a mut [T]) -> Self {
-        Self {
-            start: values.as_mut_ptr(),
-            length: values.len(),
-            lifetime: PhantomData,
-        }
+        Self { start: values.as_mut_ptr(), length: values.len(), lifetime: PhantomData }
     }
 
     /// Values `offset .. offset + length`.
@@ -440,10 +431,7 @@ mod tests {
                 let mut members = [usize::MAX; 12];
                 team.for_each_chunk(0, &mut members, 1, &|_, to, member| to[0] = member);
                 assert!(members[..4].iter().all(|&member| member == 0), "{members:?}");
-                assert!(
-                    members[4..].iter().all(|&member| member == 1 || member == 2),
-                    "{members:?}"
-                );
+                assert!(members[4..].iter().all(|&member| member == 1 || member == 2), "{members:?}");
             }
         });
     }

@@ -463,13 +463,9 @@ mod tests {
             eprintln!("skipped: no byte tiles here");
             return;
         }
-        for (rows, steps, lines, add) in [
-            (4, 1, 1, true),
-            (16, 2, 2, true),
-            (20, 3, 1, false),
-            (30, 4, 2, true),
-            (32, 2, 2, false),
-        ] {
+        for (rows, steps, lines, add) in
+            [(4, 1, 1, true), (16, 2, 2, true), (20, 3, 1, false), (30, 4, 2, true), (32, 2, 2, false)]
+        {
             let (digits, quads) = (bytes(rows * 64 * steps, 3), bytes(lines * steps * TILE_BYTES, 5));
             let mut sums = vec![7; lines * rows * 16];
             let columns = Columns {
@@ -498,11 +494,7 @@ mod tests {
                     })
                     .sum();
                 let before = if add { 7 } else { 0 };
-                assert_eq!(
-                    sum,
-                    expected + before,
-                    "{rows} rows, {steps} steps: {line}, {row}, {column}"
-                );
+                assert_eq!(sum, expected + before, "{rows} rows, {steps} steps: {line}, {row}, {column}");
             }
         }
     }

@@ -154,10 +154,7 @@ pub(crate) fn truncate(value: f64) -> f32 {
 /// # Panics
 /// A radius that is not positive and finite, or different lengths.
 pub fn project_onto_ball(center: Option<&[f32]>, radius: f64, x: &mut [f32]) -> bool {
-    assert!(
-        radius > 0.0 && radius.is_finite(),
-        "radius {radius}, expected a positive one"
-    );
+    assert!(radius > 0.0 && radius.is_finite(), "radius {radius}, expected a positive one");
     let length = center.map_or_else(|| norm(x, Norm::L2), |center| distance(x, center));
     if length <= radius {
         return false;
@@ -214,9 +211,7 @@ pub fn prefetch_for_writing(x: &[f32]) {
 /// True if no entry is NaN or infinite.
 pub fn is_finite(x: &[f32]) -> bool {
     let (whole, rest) = x.as_chunks::<LANES>();
-    let poison = whole
-        .iter()
-        .fold(f32x16::ZERO, |poison, x| f32x16::new(*x).mul_add(f32x16::ZERO, poison));
+    let poison = whole.iter().fold(f32x16::ZERO, |poison, x| f32x16::new(*x).mul_add(f32x16::ZERO, poison));
     poison.simd_eq(f32x16::ZERO).all() && rest.iter().all(|x| x.is_finite())
 }
 
@@ -228,9 +223,7 @@ mod tests {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         (0..length)
             .map(|_| {
-                state = state
-                    .wrapping_mul(0x5851_F42D_4C95_7F2D)
-                    .wrapping_add(0x1405_7B7E_F767_814F);
+                state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
                 (state >> 40) as f32 / 8_388_608.0 - 1.0
             })
             .collect()
@@ -247,10 +240,7 @@ mod tests {
     }
 
     fn close(found: f64, expected: f64) {
-        assert!(
-            (found - expected).abs() <= 1e-13 * (1.0 + expected.abs()),
-            "{found} {expected}"
-        );
+        assert!((found - expected).abs() <= 1e-13 * (1.0 + expected.abs()), "{found} {expected}");
     }
 
     #[test]
@@ -306,17 +296,7 @@ mod tests {
 
     #[test]
     fn truncation_never_lengthens() {
-        for value in [
-            1.0 / 3.0,
-            -1.0 / 3.0,
-            1e-46,
-            -1e-46,
-            1e-40,
-            0.0,
-            16_777_217.0,
-            -16_777_219.0,
-            0.1,
-        ] {
+        for value in [1.0 / 3.0, -1.0 / 3.0, 1e-46, -1e-46, 1e-40, 0.0, 16_777_217.0, -16_777_219.0, 0.1] {
             assert!(f64::from(truncate(value)).abs() <= f64::abs(value), "{value}");
         }
     }

@@ -41,12 +41,7 @@ impl Problem {
     fn new(seed: u64, n: usize, features: usize, classes: usize, bias: bool, loss: Loss, format: Format) -> Self {
         let random = &mut SmallRng::seed_from_u64(seed);
         let outputs = if loss == Loss::Softmax { classes } else { 1 };
-        let model = LinearModel {
-            features,
-            outputs,
-            bias,
-            loss,
-        };
+        let model = LinearModel { features, outputs, bias, loss };
         let (mut floats, mut offsets, mut indices) = (Vec::new(), vec![0], Vec::new());
         for _ in 0..n {
             for feature in 0..features {
@@ -60,11 +55,7 @@ impl Problem {
         }
         let signed = matches!(loss, Loss::Logistic | Loss::Hinge);
         let spread = 3.0 / (features as f32 + 1.0).sqrt();
-        let mut weights = || {
-            (0..model.parameters())
-                .map(|_| random.random_range(-spread..=spread))
-                .collect()
-        };
+        let mut weights = || (0..model.parameters()).map(|_| random.random_range(-spread..=spread)).collect();
         let (parameters, earlier) = (weights(), weights());
         Problem {
             model,
@@ -76,13 +67,7 @@ impl Problem {
             indices,
             classes: (0..n).map(|_| random.random_range(0..classes as u32)).collect(),
             reals: (0..n)
-                .map(|_| {
-                    if signed {
-                        if random.random() { 1.0 } else { -1.0 }
-                    } else {
-                        random.random_range(-2.0..2.0)
-                    }
-                })
+                .map(|_| if signed { if random.random() { 1.0 } else { -1.0 } } else { random.random_range(-2.0..2.0) })
                 .collect(),
             parameters,
             earlier,
@@ -141,10 +126,7 @@ impl Problem {
         let batch = self.batch(norms.as_ref(), selection);
         let mut sum = vec![0.0; self.model.parameters()];
         let (current, previous) = self.points(difference);
-        let previous = previous.unwrap_or(Point {
-            coefficient: 0.0,
-            ..current
-        });
+        let previous = previous.unwrap_or(Point { coefficient: 0.0, ..current });
         let tally = accumulate_differences(&self.model, &batch, current, previous, clip, &mut sum, workspace).unwrap();
         assert_eq!(tally.rows, batch.selection.len());
         (sum, tally.clipped)
@@ -160,10 +142,7 @@ impl Problem {
     ) -> (Vec<f64>, usize) {
         let grid = match self.format {
             Format::U8 => FeatureGrid::bytes(self.scale),
-            Format::F32 | Format::Sparse => FeatureGrid {
-                step: 1.0 / 16_384.0,
-                greatest: 16_384,
-            },
+            Format::F32 | Format::Sparse => FeatureGrid { step: 1.0 / 16_384.0, greatest: 16_384 },
         };
         let norms = norms(self, clip);
         let batch = self.batch(norms.as_ref(), selection);
@@ -176,10 +155,7 @@ impl Problem {
     }
 
     fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {
-        let at = |coefficient, parameters| Point {
-            coefficient,
-            parameters,
-        };
+        let at = |coefficient, parameters| Point { coefficient, parameters };
         if difference {
             (at(1.5, &self.parameters), Some(at(0.75, &self.earlier)))
         } else {
@@ -188,12 +164,7 @@ impl Problem {
     }
 
     fn batch<'a>(&'a self, norms: Option<&'a RowNorms>, selection: Selection<'a>) -> Batch<'a> {
-        Batch {
-            rows: self.rows(),
-            targets: self.targets(),
-            norms,
-            selection,
-        }
+        Batch { rows: self.rows(), targets: self.targets(), norms, selection }
     }
 }
 
@@ -211,32 +182,15 @@ fn sum_of(
 
 /// A model without a bias.
 fn model(features: usize, outputs: usize, loss: Loss) -> LinearModel {
-    LinearModel {
-        features,
-        outputs,
-        bias: false,
-        loss,
-    }
+    LinearModel { features, outputs, bias: false, loss }
 }
 
-const LOSSES: [Loss; 6] = [
-    Loss::Softmax,
-    Loss::Logistic,
-    Loss::Squared,
-    Loss::Huber(0.7),
-    Loss::Hinge,
-    Loss::Absolute,
-];
+const LOSSES: [Loss; 6] = [Loss::Softmax, Loss::Logistic, Loss::Squared, Loss::Huber(0.7), Loss::Hinge, Loss::Absolute];
 
 /// Largest difference of two vectors, relative to `scale`.
 fn error(found: &[f64], expected: &[f64], scale: f64) -> f64 {
     assert_eq!(found.len(), expected.len());
-    found
-        .iter()
-        .zip(expected)
-        .map(|(f, e)| (f - e).abs())
-        .fold(0.0, f64::max)
-        / scale
+    found.iter().zip(expected).map(|(f, e)| (f - e).abs()).fold(0.0, f64::max) / scale
 }
 
 /// Rows whose margin lies so close to a kink of the loss that f32 and f64 may fall on different sides.
@@ -247,11 +201,7 @@ fn near_a_kink(problem: &Problem, row: usize, parameters: &[f32]) -> bool {
     let features = reference::row(problem.rows(), row, problem.model.bias);
     let u: f64 = features.iter().zip(parameters).map(|(a, &w)| a * f64::from(w)).sum();
     let y = f64::from(problem.reals[row]);
-    let distance = if problem.model.loss == Loss::Hinge {
-        y * u - 1.0
-    } else {
-        u - y
-    };
+    let distance = if problem.model.loss == Loss::Hinge { y * u - 1.0 } else { u - y };
     distance.abs() < 1e-4
 }
 
@@ -269,11 +219,7 @@ fn shapes() -> impl Strategy<Value = (u64, usize, usize, usize, bool, Loss, Form
         .prop_map(|(seed, n, d, k, bias, loss, format)| {
             (
                 seed,
-                if d == 0 {
-                    n.min(if format == Format::Sparse { n } else { 0 })
-                } else {
-                    n
-                },
+                if d == 0 { n.min(if format == Format::Sparse { n } else { 0 }) } else { n },
                 d,
                 k,
                 bias,
@@ -286,10 +232,7 @@ fn shapes() -> impl Strategy<Value = (u64, usize, usize, usize, bool, Loss, Form
 fn clips() -> impl Strategy<Value = Clip> {
     prop_oneof![
         Just(Clip::Unbounded),
-        (
-            prop::sample::select(vec![Norm::L1, Norm::L2]),
-            prop::sample::select(vec![0.01f32, 0.5, 3.0, 1e6])
-        )
+        (prop::sample::select(vec![Norm::L1, Norm::L2]), prop::sample::select(vec![0.01f32, 0.5, 3.0, 1e6]))
             .prop_map(|(norm, clip_norm)| Clip::Bounded { norm, clip_norm }),
     ]
 }
@@ -308,9 +251,7 @@ fn chosen(problem: &Problem, seed: u64, indexed: bool) -> (std::ops::Range<usize
     let kinked =
         |row: &usize| near_a_kink(problem, *row, &problem.parameters) || near_a_kink(problem, *row, &problem.earlier);
     if indexed || (0..n).any(|row| kinked(&row)) {
-        let rows = (0..if n == 0 { 0 } else { n + 7 })
-            .map(|_| random.random_range(0..n))
-            .filter(|row| !kinked(row));
+        let rows = (0..if n == 0 { 0 } else { n + 7 }).map(|_| random.random_range(0..n)).filter(|row| !kinked(row));
         (0..0, Some(rows.map(|row| row as u32).collect()))
     } else {
         let start = if n == 0 { 0 } else { random.random_range(0..n.min(5)) };
@@ -440,12 +381,8 @@ fn equal_clipped_rows_sum_to_their_number_times_the_clip_norm_and_no_more() {
     let rows = Rows::f32(&values, 33);
     let model = model(33, 1, Loss::Absolute);
     let norms = row_norms(rows, false, Norm::L2).unwrap();
-    let batch = Batch {
-        rows,
-        targets: Targets::Values(&[5.0; 128]),
-        norms: Some(&norms),
-        selection: Selection::Range(0..128),
-    };
+    let batch =
+        Batch { rows, targets: Targets::Values(&[5.0; 128]), norms: Some(&norms), selection: Selection::Range(0..128) };
     let clip = Clip::l2(0.1);
     let (sum, tally) = sum_of(&model, &batch, &[0.0; 33], clip).unwrap();
     assert_eq!(tally.clipped, 128);
@@ -486,12 +423,7 @@ fn an_empty_selection_changes_nothing() {
                 accumulate_gradients(&problem.model, &batch, &problem.parameters, clip, &mut sum, workspace).unwrap();
             assert_eq!((tally.rows, tally.clipped), (0, 0));
             assert_eq!(sum, vec![7.0; problem.model.parameters()]);
-            assert_eq!(
-                evaluate(&problem.model, &batch, &problem.parameters, workspace)
-                    .unwrap()
-                    .rows,
-                0
-            );
+            assert_eq!(evaluate(&problem.model, &batch, &problem.parameters, workspace).unwrap().rows, 0);
         }
     }
 }
@@ -503,11 +435,7 @@ fn nan_and_infinite_features_targets_and_parameters_name_the_row() {
             for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 for (d, row) in [(5, 150), (35, 3)] {
                     let mut problem = Problem::new(3, 200, d, 4, true, loss, format);
-                    let entry = if format == Format::F32 {
-                        row * d + d - 1
-                    } else {
-                        problem.offsets[row + 1] - 1
-                    };
+                    let entry = if format == Format::F32 { row * d + d - 1 } else { problem.offsets[row + 1] - 1 };
                     let row = if format == Format::F32 {
                         row
                     } else {
@@ -565,17 +493,10 @@ fn an_unbounded_sum_that_overflows_names_the_longest_gradient() {
 fn huge_gradients_are_clipped_to_the_clip_norm_not_to_zero() {
     let values = vec![1e37f32; 20];
     let rows = Rows::f32(&values, 20);
-    let model = LinearModel {
-        bias: true,
-        ..model(20, 1, Loss::Squared)
-    };
+    let model = LinearModel { bias: true, ..model(20, 1, Loss::Squared) };
     let norms = row_norms(rows, true, Norm::L2).unwrap();
-    let batch = Batch {
-        rows,
-        targets: Targets::Values(&[1e38]),
-        norms: Some(&norms),
-        selection: Selection::Range(0..1),
-    };
+    let batch =
+        Batch { rows, targets: Targets::Values(&[1e38]), norms: Some(&norms), selection: Selection::Range(0..1) };
     let (sum, tally) = sum_of(&model, &batch, &[0.0; 21], Clip::l2(2.0)).unwrap();
     assert_eq!(tally.clipped, 1);
     let length = reference::norm(&sum, Norm::L2);
@@ -602,12 +523,7 @@ fn row_norms_are_never_below_the_norm_and_close_to_it() {
 #[test]
 #[should_panic(expected = "ascend strictly")]
 fn a_feature_stored_twice_is_refused_since_its_norm_would_be_wrong() {
-    let rows = SparseRows {
-        offsets: &[0, 2],
-        indices: &[4, 4],
-        values: &[1.0, 1.0],
-        columns: 9,
-    };
+    let rows = SparseRows { offsets: &[0, 2], indices: &[4, 4], values: &[1.0, 1.0], columns: 9 };
     let _ = row_norms(Rows::Sparse(rows), false, Norm::L2);
 }
 
@@ -635,51 +551,26 @@ fn rows_with_gaps_give_the_bits_of_rows_without() {
         let n = 150;
         let problem = Problem::new(7, n, features, classes, true, loss, Format::U8);
         let indices: Vec<u32> = (0..n as u32 - 3).map(|place| place * 11 % n as u32).collect();
-        let results = [
-            features,
-            features + 1,
-            features + 17,
-            features.next_multiple_of(64) + 64,
-        ]
-        .map(|stride| {
+        let results = [features, features + 1, features + 17, features.next_multiple_of(64) + 64].map(|stride| {
             let mut values = vec![255; n * stride];
-            for (to, from) in values
-                .chunks_exact_mut(stride)
-                .zip(problem.bytes.chunks_exact(features))
-            {
+            for (to, from) in values.chunks_exact_mut(stride).zip(problem.bytes.chunks_exact(features)) {
                 to[..features].copy_from_slice(from);
             }
-            let rows = Rows::U8(U8Rows {
-                values: &values,
-                columns: features,
-                stride,
-                scale: SCALE,
-            });
+            let rows = Rows::U8(U8Rows { values: &values, columns: features, stride, scale: SCALE });
             assert_eq!((rows.len(), rows.columns()), (n, features));
             let norms = row_norms(rows, true, Norm::L2).unwrap();
             let l1_norms = row_norms(rows, true, Norm::L1).unwrap();
-            let mut bits: Vec<u64> = norms
-                .values
-                .iter()
-                .chain(&l1_norms.values)
-                .map(|norm| u64::from(norm.to_bits()))
-                .collect();
+            let mut bits: Vec<u64> =
+                norms.values.iter().chain(&l1_norms.values).map(|norm| u64::from(norm.to_bits())).collect();
             for selection in [Selection::Range(2..n), Selection::Indices(&indices)] {
-                let batch = Batch {
-                    rows,
-                    targets: problem.targets(),
-                    norms: Some(&norms),
-                    selection,
-                };
+                let batch = Batch { rows, targets: problem.targets(), norms: Some(&norms), selection };
                 let (model, length) = (&problem.model, problem.model.parameters());
                 let clip = Clip::l2(0.5);
                 let mut sum = vec![0.0; length];
                 let mut loss = 0.0;
                 for mut workspace in workspaces(model) {
                     accumulate_gradients(model, &batch, &problem.parameters, clip, &mut sum, &mut workspace).unwrap();
-                    loss += evaluate(model, &batch, &problem.parameters, &mut workspace)
-                        .unwrap()
-                        .loss;
+                    loss += evaluate(model, &batch, &problem.parameters, &mut workspace).unwrap().loss;
                 }
                 let mut recorded = RecordedWorkspace::new(model);
                 let mut residuals = vec![0.0; model.outputs * batch.selection.len()];
@@ -708,10 +599,7 @@ fn rows_with_gaps_give_the_bits_of_rows_without() {
             }
             bits
         });
-        assert!(
-            results.iter().all(|bits| *bits == results[0]),
-            "{features} features, {loss:?}"
-        );
+        assert!(results.iter().all(|bits| *bits == results[0]), "{features} features, {loss:?}");
     }
 }
 
@@ -726,9 +614,8 @@ fn workspaces(model: &LinearModel) -> [Workspace; 2] {
 fn null_rows_add_exactly_nothing_and_are_not_evaluated() {
     let shapes = [(1, 2), (20, 4), (33, 10), (64, 2), (130, 11)];
     let sizes = [1, 17, 33, 129];
-    for (loss, format) in LOSSES
-        .into_iter()
-        .flat_map(|loss| [Format::F32, Format::U8, Format::Sparse].map(|format| (loss, format)))
+    for (loss, format) in
+        LOSSES.into_iter().flat_map(|loss| [Format::F32, Format::U8, Format::Sparse].map(|format| (loss, format)))
     {
         for ((features, classes), n) in shapes.into_iter().flat_map(|shape| sizes.map(|n| (shape, n))) {
             for bias in [false, true] {
@@ -832,9 +719,7 @@ fn in_exact_sums_a_row_adds_what_it_adds_alone() {
             for (clip, difference) in bounded.flat_map(|clip| [(clip, false), (clip, true)]) {
                 let mut workspace = Workspace::new(&ordinary.model);
                 let mut sum = |problem: &Problem, rows: std::ops::Range<usize>| {
-                    problem
-                        .exact_sum(Selection::Range(rows), clip, difference, &mut workspace)
-                        .0
+                    problem.exact_sum(Selection::Range(rows), clip, difference, &mut workspace).0
                 };
                 let alone: Vec<Vec<f64>> = (0..n).map(|row| sum(&ordinary, row..row + 1)).collect();
                 for others in [&ordinary, &extreme, &null] {
@@ -844,11 +729,7 @@ fn in_exact_sums_a_row_adds_what_it_adds_alone() {
                         let added = changed.as_ref().unwrap_or(&alone[row]);
                         expected.iter_mut().zip(added).for_each(|(sum, value)| *sum += value);
                     }
-                    assert_eq!(
-                        sum(others, 0..n),
-                        expected,
-                        "{loss:?} {format:?} {n}×{features} {clip:?} {difference}"
-                    );
+                    assert_eq!(sum(others, 0..n), expected, "{loss:?} {format:?} {n}×{features} {clip:?} {difference}");
                 }
             }
         }

@@ -43,21 +43,21 @@ pub fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
 /// lower triangle of X is read. `None` when X is not positive definite.
 pub fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
     let size = gram.nrows();
-    let flipped = Mat::from_fn(size, size, |row, column| {
-        if row >= column {
-            gram[(size - 1 - column, size - 1 - row)]
-        } else {
-            0.0
-        }
-    });
+    let flipped = Mat::from_fn(
+        size,
+        size,
+        |row, column| {
+            if row >= column { gram[(size - 1 - column, size - 1 - row)] } else { 0.0 }
+        },
+    );
     let factor = cholesky(flipped.as_ref())?;
-    Some(Mat::from_fn(size, size, |row, column| {
-        if row >= column {
-            factor[(size - 1 - column, size - 1 - row)]
-        } else {
-            0.0
-        }
-    }))
+    Some(Mat::from_fn(
+        size,
+        size,
+        |row, column| {
+            if row >= column { factor[(size - 1 - column, size - 1 - row)] } else { 0.0 }
+        },
+    ))
 }
 
 /// L⁻¹ of a lower triangular matrix, entries above the diagonal zero. O(n³/3).
@@ -188,10 +188,7 @@ pub fn ellipsoid_cut(centre: &mut [f64], shape: &mut [f64], normal: &[f64]) -> f
 /// ⟨C e_i, C e_j⟩ over the rows from `first` on.
 pub fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
     let rows = matrix.nrows() - first;
-    let (left, right) = (
-        matrix.col(left).subrows(first, rows),
-        matrix.col(right).subrows(first, rows),
-    );
+    let (left, right) = (matrix.col(left).subrows(first, rows), matrix.col(right).subrows(first, rows));
     left.iter().zip(right.iter()).map(|(a, b)| a * b).sum()
 }
 

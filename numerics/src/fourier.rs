@@ -21,11 +21,7 @@ impl RealFourier {
         let forward = planner.plan_fft_forward(length);
         let backward = planner.plan_fft_inverse(length);
         let scratch = vec![Complex64::default(); forward.get_scratch_len().max(backward.get_scratch_len())];
-        Self {
-            forward,
-            backward,
-            scratch,
-        }
+        Self { forward, backward, scratch }
     }
 
     /// Entries of a spectrum.
@@ -38,9 +34,7 @@ impl RealFourier {
     /// # Panics
     /// Lengths other than those of the transform.
     pub fn forward(&mut self, values: &mut [f64], spectrum: &mut [Complex64]) {
-        self.forward
-            .process_with_scratch(values, spectrum, &mut self.scratch)
-            .expect("lengths of the transform");
+        self.forward.process_with_scratch(values, spectrum, &mut self.scratch).expect("lengths of the transform");
     }
 
     /// Writes n times the numbers of `spectrum`, which is overwritten. Its first entry, and for even n its last, must be

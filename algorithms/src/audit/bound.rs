@@ -133,10 +133,7 @@ impl ClaimedFamily<'_> {
         if let Ok(mu) = gdp::mu(self.mechanism, self.adjacency) {
             let bound = errors.gaussian_mu();
             let epsilon = if bound > 0.0 { self.epsilon(bound / mu)? } else { 0.0 };
-            return Ok(LowerBound {
-                mu: Some(bound),
-                epsilon,
-            });
+            return Ok(LowerBound { mu: Some(bound), epsilon });
         }
         let contradicted = |log_factor: f64| self.contradicts(log_factor.exp(), errors);
         // The claim itself is asked first: the bracket stays where curves are within numerical reach.
@@ -164,10 +161,7 @@ impl ClaimedFamily<'_> {
                 upper = middle;
             }
         }
-        Ok(LowerBound {
-            mu: None,
-            epsilon: self.epsilon(lower.exp())?,
-        })
+        Ok(LowerBound { mu: None, epsilon: self.epsilon(lower.exp())? })
     }
 
     /// ε at the claim's δ of the member with this factor.

@@ -109,25 +109,15 @@ impl Scene {
     /// The scene in which `sabotage` bites: a divisor shows where it is small, and all of the batch.
     pub(super) fn sabotaged(&self, sabotage: Option<Sabotage>) -> Self {
         match sabotage {
-            Some(Sabotage::DivisorFromRows) => Self {
-                rows: 4,
-                batch_size: None,
-                epsilon: Some(0.5),
-                ..self.clone()
-            },
-            Some(Sabotage::IgnoredParticipation) => Self {
-                rows: self.rows_with_second,
-                ..self.clone()
-            },
+            Some(Sabotage::DivisorFromRows) => Self { rows: 4, batch_size: None, epsilon: Some(0.5), ..self.clone() },
+            Some(Sabotage::IgnoredParticipation) => Self { rows: self.rows_with_second, ..self.clone() },
             _ => self.clone(),
         }
     }
 
     /// ε of the claim where none is asked for.
     pub(super) fn epsilon(&self, delta: f64) -> f64 {
-        self.epsilon
-            .or_else(|| gaussian::epsilon(delta, CLAIMED_MU).ok())
-            .unwrap_or(1.0)
+        self.epsilon.or_else(|| gaussian::epsilon(delta, CLAIMED_MU).ok()).unwrap_or(1.0)
     }
 
     /// Whether the audit can be made on such rows.
@@ -188,20 +178,13 @@ impl Scene {
         };
         match noise {
             Noise::Multiplier(noise_multiplier) => {
-                let budget = Budget::NoiseMultiplier {
-                    noise_multiplier: noise_multiplier * share,
-                    delta,
-                };
+                let budget = Budget::NoiseMultiplier { noise_multiplier: noise_multiplier * share, delta };
                 self.settings(budget, clip, key, rows)
             }
             // Scales of Laplace noise are sensitivity over ε.
             Noise::PureEpsilon(epsilon) => {
-                let budget = Budget::Target {
-                    epsilon: epsilon / share,
-                    delta,
-                };
-                self.settings(budget, clip, key, rows)
-                    .with("accountant", Accountant::Pure)
+                let budget = Budget::Target { epsilon: epsilon / share, delta };
+                self.settings(budget, clip, key, rows).with("accountant", Accountant::Pure)
             }
         }
     }
@@ -250,10 +233,7 @@ impl Scene {
         let bounds = |lo, hi| Bounds::new(lo, hi).expect("bounds in order");
         let domain = |count, bounds, storage, label| {
             let columns = Columns::Matrix { count, bounds };
-            Domain {
-                relation,
-                ..Domain::new(columns, storage, label, DomainSource::Arguments)
-            }
+            Domain { relation, ..Domain::new(columns, storage, label, DomainSource::Arguments) }
         };
         let mut unit = 1.0;
         let (features, labels, domain, loss) = match format {
@@ -291,12 +271,7 @@ impl Scene {
                 let labels = rows.iter().map(|row| sign(row).abs() * -self.raw as f32).collect();
                 let number = Label::Number(bounds(-self.raw, self.raw));
                 let domain = domain(COLUMNS, bounds(-1.0, 1.0), Storage::Dense, number);
-                (
-                    Features::f32(values, COLUMNS),
-                    Labels::Values(labels),
-                    domain,
-                    Loss::Squared,
-                )
+                (Features::f32(values, COLUMNS), Labels::Values(labels), domain, Loss::Squared)
             }
         };
         let mut dataset = Dataset::new("canary", features, labels)

@@ -37,11 +37,7 @@ pub struct Moments {
 impl Moments {
     /// Nothing seen of `rounds` rounds.
     pub fn new(rounds: usize) -> Self {
-        Self {
-            count: 0.0,
-            sum: vec![0.0; rounds],
-            products: vec![0.0; rounds * rounds],
-        }
+        Self { count: 0.0, sum: vec![0.0; rounds], products: vec![0.0; rounds * rounds] }
     }
 
     /// One coordinate's values, one a round.
@@ -50,10 +46,7 @@ impl Moments {
         self.count += 1.0;
         for (row, left) in values.clone().enumerate() {
             self.sum[row] += left;
-            for (entry, right) in self.products[row * rounds..]
-                .iter_mut()
-                .zip(values.clone().take(row + 1))
-            {
+            for (entry, right) in self.products[row * rounds..].iter_mut().zip(values.clone().take(row + 1)) {
                 *entry += left * right;
             }
         }
@@ -72,9 +65,7 @@ impl Moments {
         let mut half = vec![0.0; rounds * rounds];
         for column in 0..rounds {
             for row in 0..rounds {
-                let known: f64 = (0..row)
-                    .map(|k| root[row * rounds + k] * half[k * rounds + column])
-                    .sum();
+                let known: f64 = (0..row).map(|k| root[row * rounds + k] * half[k * rounds + column]).sum();
                 let entry = self.covariance(row.max(column), row.min(column));
                 half[row * rounds + column] = (entry - known) / root[row * rounds + row];
             }
@@ -99,9 +90,7 @@ impl Moments {
         let mut root = vec![0.0; rounds * rounds];
         for row in 0..rounds {
             for column in 0..=row {
-                let known: f64 = (0..column)
-                    .map(|k| root[row * rounds + k] * root[column * rounds + k])
-                    .sum();
+                let known: f64 = (0..column).map(|k| root[row * rounds + k] * root[column * rounds + k]).sum();
                 root[row * rounds + column] = if row == column {
                     let variance = covariance(row, row);
                     let ridge = (1e-10 * variance).max(floor);
@@ -180,11 +169,7 @@ impl LikelihoodRatio {
             .map(|column| {
                 values.clear();
                 values.extend(iterates[column..].iter().step_by(columns).map(|&x| f64::from(x)));
-                if column == 0 {
-                    self.of_shift(&mut values)
-                } else {
-                    self.of_scale(&mut values)
-                }
+                if column == 0 { self.of_shift(&mut values) } else { self.of_scale(&mut values) }
             })
             .sum()
     }
@@ -229,10 +214,7 @@ mod tests {
     use super::*;
     use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
-    const ALWAYS: NoiseLaw = NoiseLaw {
-        density: Density::Gaussian,
-        rate: 1.0,
-    };
+    const ALWAYS: NoiseLaw = NoiseLaw { density: Density::Gaussian, rate: 1.0 };
 
     fn draws(seed: u64, count: usize) -> Vec<f32> {
         let mut draws = vec![0.0; count];
@@ -245,9 +227,7 @@ mod tests {
         // x_t = Σ_{s ≤ t} (t − s + 1)·z_s, and a canary that moves z_0 by 1.2 and z_2 by −0.9: ‖δ‖ = 1.5.
         const ROUNDS: usize = 4;
         let response = |noise: [f64; ROUNDS]| -> Vec<f64> {
-            (0..ROUNDS)
-                .map(|t| (0..=t).map(|s| (t - s + 1) as f64 * noise[s]).sum())
-                .collect()
+            (0..ROUNDS).map(|t| (0..=t).map(|s| (t - s + 1) as f64 * noise[s]).sum()).collect()
         };
         let draws = draws(3, 4 * 50_000);
         let mut moments = Moments::new(ROUNDS);

@@ -190,10 +190,7 @@ impl Finding {
     /// Whether the bound disproves the claim.
     pub fn disproves(&self) -> bool {
         self.lower_bound_epsilon > self.claimed_epsilon
-            || self
-                .lower_bound_mu
-                .zip(self.claimed_mu)
-                .is_some_and(|(bound, claim)| bound > claim)
+            || self.lower_bound_mu.zip(self.claimed_mu).is_some_and(|(bound, claim)| bound > claim)
     }
 }
 
@@ -310,33 +307,16 @@ impl Claimed {
         let key = run_key(audit, Part::Claim, 0);
         let settings = scene.claimed((epsilon, audit.delta), key, (algorithm, audit.rows));
         let prepared = algorithm.prepare(problem, &settings);
-        let prepared = prepared.map_err(|source| AuditError::Prepare {
-            algorithm: algorithm.id,
-            source,
-        })?;
+        let prepared = prepared.map_err(|source| AuditError::Prepare { algorithm: algorithm.id, source })?;
         let statement = prepared.privacy;
-        let (Some(mechanism), Some(epsilon), Some(accountant)) = (
-            prepared.mechanism,
-            statement.epsilon.filter(|_| statement.claim != Claim::None),
-            statement.accountant,
-        ) else {
+        let (Some(mechanism), Some(epsilon), Some(accountant)) =
+            (prepared.mechanism, statement.epsilon.filter(|_| statement.claim != Claim::None), statement.accountant)
+        else {
             let reason = statement.reason;
             return Ok(Err(reason.unwrap_or_else(|| "nothing is claimed".to_owned())));
         };
-        let delta = if accountant == Accountant::Pure {
-            0.0
-        } else {
-            audit.delta
-        };
-        Ok(Ok(Self {
-            mechanism,
-            accountant,
-            adjacency,
-            epsilon,
-            delta,
-            rounds: prepared.rounds as usize,
-            settings,
-        }))
+        let delta = if accountant == Accountant::Pure { 0.0 } else { audit.delta };
+        Ok(Ok(Self { mechanism, accountant, adjacency, epsilon, delta, rounds: prepared.rounds as usize, settings }))
     }
 
     fn family(&self) -> ClaimedFamily<'_> {
@@ -379,10 +359,7 @@ impl Claimed {
         if audit.sabotage.is_some() || same() {
             return Ok(run);
         }
-        Ok(Settings {
-            strategies: run.strategies,
-            ..self.settings.clone()
-        })
+        Ok(Settings { strategies: run.strategies, ..self.settings.clone() })
     }
 }
 
@@ -438,11 +415,7 @@ fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: V
     // Which of the two reads the curve of another mechanism better is seen by asking.
     let by_ratio = best(&|errors| errors.log_ratio(0.0));
     let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(errors(threshold))?.epsilon);
-    Ok(if bound(by_mu)? >= bound(by_ratio)? {
-        by_mu
-    } else {
-        by_ratio
-    })
+    Ok(if bound(by_mu)? >= bound(by_ratio)? { by_mu } else { by_ratio })
 }
 
 /// Runs of one algorithm with one setting.
@@ -501,17 +474,11 @@ impl Runs<'_> {
         oracle: Oracle<'p>,
         iterates: &mut Vec<f32>,
     ) -> Result<Oracle<'p>, AuditError> {
-        let settings = Settings {
-            key: run_key(self.audit, part, run),
-            ..self.settings.clone()
-        };
+        let settings = Settings { key: run_key(self.audit, part, run), ..self.settings.clone() };
         let prepared = self
             .algorithm
             .prepare(&self.problems[usize::from(present)], &settings)
-            .map_err(|source| AuditError::Prepare {
-                algorithm: self.algorithm.id,
-                source,
-            })?;
+            .map_err(|source| AuditError::Prepare { algorithm: self.algorithm.id, source })?;
         let mut executor = Executor::on(oracle, prepared).limited_to(self.rounds as u64);
         let mut trace = |executor: &mut Executor<'_>| {
             iterates.extend(self.audit.rows.coordinates(executor.solution()));
@@ -519,10 +486,7 @@ impl Runs<'_> {
         };
         executor
             .run_observed(&mut [&mut trace])
-            .map_err(|source| AuditError::Round {
-                algorithm: self.algorithm.id,
-                source,
-            })?;
+            .map_err(|source| AuditError::Round { algorithm: self.algorithm.id, source })?;
         Ok(executor.into_oracle())
     }
 
@@ -581,9 +545,7 @@ impl Runs<'_> {
         let values = self.rounds * COLUMNS;
         let mut mean = vec![0.0; self.rounds];
         for run in iterates.chunks_exact(values) {
-            mean.iter_mut()
-                .zip(Self::coordinate(run, 0))
-                .for_each(|(sum, value)| *sum += value);
+            mean.iter_mut().zip(Self::coordinate(run, 0)).for_each(|(sum, value)| *sum += value);
         }
         let count = (iterates.len() / values).max(1) as f64;
         mean.iter_mut().for_each(|sum| *sum /= count);

@@ -17,12 +17,8 @@ pub enum Statistic {
 
 impl Statistic {
     /// The list.
-    pub const ALL: [Self; 4] = [
-        Self::MeanDifference(1),
-        Self::MeanDifference(100),
-        Self::MeanDifference(usize::MAX),
-        Self::LogVariance,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::MeanDifference(1), Self::MeanDifference(100), Self::MeanDifference(usize::MAX), Self::LogVariance];
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
@@ -50,9 +46,7 @@ impl Statistic {
             .map(|coordinate| {
                 let means = models.map(|models| mean(models, coordinate));
                 let squares = models.iter().zip(means).flat_map(|(models, mean)| {
-                    models
-                        .iter()
-                        .map(move |model| (f64::from(model[coordinate]) - mean).powi(2))
+                    models.iter().map(move |model| (f64::from(model[coordinate]) - mean).powi(2))
                 });
                 let count = (models[0].len() + models[1].len()) as f64;
                 // A coordinate that moves without noise must not drown in a division by 0.
@@ -66,9 +60,7 @@ impl Statistic {
             weights.truncate(most);
         }
         Box::new(move |model| {
-            let terms = weights
-                .iter()
-                .map(|&(coordinate, weight, _)| weight * f64::from(model[coordinate]));
+            let terms = weights.iter().map(|&(coordinate, weight, _)| weight * f64::from(model[coordinate]));
             terms.sum()
         })
     }
@@ -101,18 +93,10 @@ pub fn released_bound(models: [&[Vec<f32>]; 2], delta: f64, error: f64) -> Relea
     let bounds = Statistic::ALL.map(|statistic| {
         let value = statistic.learned(models.map(|models| &models[..half]));
         let values = |range: std::ops::Range<usize>| {
-            models.map(|models| {
-                models[range.clone()]
-                    .iter()
-                    .map(|model| value(model))
-                    .collect::<Vec<f64>>()
-            })
+            models.map(|models| models[range.clone()].iter().map(|model| value(model)).collect::<Vec<f64>>())
         };
         let learned = values(0..half);
-        let candidates = learned
-            .iter()
-            .flatten()
-            .flat_map(|&threshold| [(threshold, 1.0), (threshold, -1.0)]);
+        let candidates = learned.iter().flatten().flat_map(|&threshold| [(threshold, 1.0), (threshold, -1.0)]);
         let bound = |values: &[Vec<f64>; 2], (threshold, side): (f64, f64)| {
             let alarms = |values: &[f64]| values.iter().filter(|&&x| side * (x - threshold) > 0.0).count() as u64;
             let (trials, false_alarms) = (values[0].len() as u64, alarms(&values[0]));

@@ -102,18 +102,10 @@ impl<'a> EntryWise<'a> {
             return None;
         }
         // Minimum separation: every column alone at norm 1 is worst-case √k together, as for equal norms.
-        let patterns = participation
-            .patterns(rounds)
-            .unwrap_or_else(|| (0..rounds).map(|round| vec![round]).collect());
+        let patterns = participation.patterns(rounds).unwrap_or_else(|| (0..rounds).map(|round| vec![round]).collect());
         let matrix = workload.matrix();
         let rows = matrix.row_iter().flat_map(|row| row.iter().copied()).collect();
-        Some(Self {
-            workload,
-            patterns,
-            bands,
-            most_steps: most_steps.min(200),
-            rows,
-        })
+        Some(Self { workload, patterns, bands, most_steps: most_steps.min(200), rows })
     }
 
     fn refine(&self, start: BandedStrategy) -> BandedStrategy {
@@ -128,11 +120,7 @@ impl<'a> EntryWise<'a> {
             }
         }
         let coefficients = self.scaled(&minimizer.point).0;
-        BandedStrategy {
-            rounds: self.workload.rounds(),
-            bands: self.bands,
-            coefficients,
-        }
+        BandedStrategy { rounds: self.workload.rounds(), bands: self.bands, coefficients }
     }
 
     /// The entries with every pattern scaled to Σ_{i∈π} ‖C_i‖² = 1, and the factors.
@@ -168,11 +156,7 @@ impl<'a> EntryWise<'a> {
         const BLOCK: usize = 32;
         let (rounds, bands) = (self.workload.rounds(), self.bands);
         let (scaled, factors) = self.scaled(point);
-        let strategy = BandedStrategy {
-            rounds,
-            bands,
-            coefficients: scaled,
-        };
+        let strategy = BandedStrategy { rounds, bands, coefficients: scaled };
         let starts: Vec<usize> = (0..rounds).step_by(BLOCK).collect();
         let partial: Vec<(f64, Vec<f64>)> = starts
             .into_par_iter()
@@ -230,11 +214,7 @@ impl<'a> EntryWise<'a> {
             gradient[at] = factors[column] * (gradient[at] - strategy.coefficients[at] * by_pattern[column]);
         }
         let inverse_curvature = vec![rounds as f64; gradient.len()];
-        Some(Evaluation {
-            value: error.ln(),
-            gradient,
-            inverse_curvature,
-        })
+        Some(Evaluation { value: error.ln(), gradient, inverse_curvature })
     }
 }
 
@@ -245,9 +225,7 @@ mod tests {
     use super::*;
 
     fn frobenius(workload: &Workload, participation: Participation, strategy: BandedStrategy) -> f64 {
-        Factorization::evaluate(workload.clone(), participation, Strategy::Banded(strategy))
-            .unwrap()
-            .frobenius()
+        Factorization::evaluate(workload.clone(), participation, Strategy::Banded(strategy)).unwrap().frobenius()
     }
 
     #[test]

@@ -20,11 +20,7 @@ impl BandedLower {
                 entries[column * width + row - column] = entry(row, column);
             }
         }
-        Self {
-            size,
-            subdiagonals,
-            entries,
-        }
+        Self { size, subdiagonals, entries }
     }
 
     /// T.
@@ -59,9 +55,7 @@ impl BandedLower {
     pub fn multiply(&self, right: &Self) -> Self {
         assert_eq!(self.size, right.size, "factors of a product have one size");
         Self::from_fn(self.size, self.subdiagonals + right.subdiagonals, |row, column| {
-            (column..=row)
-                .map(|inner| self.get(row, inner) * right.get(inner, column))
-                .sum()
+            (column..=row).map(|inner| self.get(row, inner) * right.get(inner, column)).sum()
         })
     }
 
@@ -81,9 +75,7 @@ impl BandedLower {
     #[must_use]
     pub(crate) fn reflect(&self) -> Self {
         let last = self.size.wrapping_sub(1);
-        Self::from_fn(self.size, self.subdiagonals, |row, column| {
-            self.get(last - column, last - row)
-        })
+        Self::from_fn(self.size, self.subdiagonals, |row, column| self.get(last - column, last - row))
     }
 
     /// ‖W‖₁·‖W‖_∞ ≥ ‖W‖₂²: a bound of the largest eigenvalue of W·Wᵀ.

@@ -31,27 +31,16 @@ impl BltParameters {
             .enumerate()
             .map(|(j, decay)| {
                 let numerator: f64 = theta_hat.iter().map(|other| decay - other).product();
-                let denominator: f64 = theta
-                    .iter()
-                    .enumerate()
-                    .filter(|&(i, _)| i != j)
-                    .map(|(_, other)| decay - other)
-                    .product();
+                let denominator: f64 =
+                    theta.iter().enumerate().filter(|&(i, _)| i != j).map(|(_, other)| decay - other).product();
                 numerator / denominator
             })
             .collect();
-        Self {
-            omega,
-            theta: theta.to_vec(),
-        }
+        Self { omega, theta: theta.to_vec() }
     }
 
     pub(crate) fn strategy(self, rounds: usize) -> Strategy {
-        Strategy::Blt {
-            rounds,
-            omega: self.omega,
-            theta: self.theta,
-        }
+        Strategy::Blt { rounds, omega: self.omega, theta: self.theta }
     }
 }
 

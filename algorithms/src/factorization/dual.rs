@@ -44,11 +44,7 @@ impl Objective {
 
 /// A start of the maximisation whose values are finite.
 pub(crate) fn finite_start(start: Vec<f64>, rounds: usize) -> Result<Vec<f64>, FactorizationError> {
-    if start.iter().all(|value| value.is_finite()) {
-        Ok(start)
-    } else {
-        Err(numerical(SQUARE_ROOT, rounds))
-    }
+    if start.iter().all(|value| value.is_finite()) { Ok(start) } else { Err(numerical(SQUARE_ROOT, rounds)) }
 }
 
 /// The routine that makes the start.
@@ -146,15 +142,12 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
         }
     }
     let gap = best.as_ref().map_or(f64::INFINITY, |best| best.relative_gap);
-    best.filter(|_| gap <= goal)
-        .ok_or(FactorizationError::NotConverged { gap, asked: goal })
+    best.filter(|_| gap <= goal).ok_or(FactorizationError::NotConverged { gap, asked: goal })
 }
 
 /// e^x, scaled so that the largest is 1: the dual does not depend on the scale of its multipliers, so it may drift.
 pub(crate) fn exponentials(logarithms: &[f64]) -> Vec<f64> {
-    let largest = logarithms
-        .iter()
-        .fold(f64::NEG_INFINITY, |largest, &value| largest.max(value));
+    let largest = logarithms.iter().fold(f64::NEG_INFINITY, |largest, &value| largest.max(value));
     logarithms.iter().map(|value| (value - largest).exp()).collect()
 }
 
@@ -174,9 +167,7 @@ pub(crate) fn add_multipliers(
         if share > 0.0 {
             evaluation.value -= share * fraction.ln();
         }
-        evaluation
-            .gradient
-            .push(fraction - multiplier * square / nuclear + barrier * fraction - share);
+        evaluation.gradient.push(fraction - multiplier * square / nuclear + barrier * fraction - share);
         evaluation.inverse_curvature.push(1.0 / (0.5 * fraction + share));
     }
 }

@@ -86,9 +86,7 @@ impl FactorizationRequest {
             relative_gap: (!gap.is_nan()).then_some(gap),
         };
         factorization.correct_sensitivity()?;
-        factorization
-            .check_sensitivity(recorded_sensitivity)
-            .map_err(|error| damaged(&error.to_string()))?;
+        factorization.check_sensitivity(recorded_sensitivity).map_err(|error| damaged(&error.to_string()))?;
         Ok(factorization)
     }
 }
@@ -127,9 +125,7 @@ impl Factorization {
 
 fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError> {
     Ok(match reader.integer()? {
-        0 => Strategy::Identity {
-            rounds: reader.integer()?,
-        },
+        0 => Strategy::Identity { rounds: reader.integer()? },
         1 => {
             let size = reader.integer()?;
             let lower = reader.numbers()?;
@@ -139,29 +135,15 @@ fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError
             // Column j of the triangle starts at Σ_{i<j} (size − i).
             let start = |column: usize| column * size - column * column.saturating_sub(1) / 2;
             Strategy::Dense(Mat::from_fn(size, size, |row, column| {
-                if row >= column {
-                    lower[start(column) + row - column]
-                } else {
-                    0.0
-                }
+                if row >= column { lower[start(column) + row - column] } else { 0.0 }
             }))
         }
         2 => {
             let (rounds, bands) = (reader.integer()?, reader.integer()?);
-            Strategy::Banded(BandedStrategy {
-                rounds,
-                bands,
-                coefficients: reader.numbers()?,
-            })
+            Strategy::Banded(BandedStrategy { rounds, bands, coefficients: reader.numbers()? })
         }
-        3 => Strategy::Toeplitz {
-            coefficients: reader.numbers()?,
-        },
-        4 => Strategy::Blt {
-            rounds: reader.integer()?,
-            omega: reader.numbers()?,
-            theta: reader.numbers()?,
-        },
+        3 => Strategy::Toeplitz { coefficients: reader.numbers()? },
+        4 => Strategy::Blt { rounds: reader.integer()?, omega: reader.numbers()?, theta: reader.numbers()? },
         5 => Strategy::Tree {
             rounds: reader.integer()?,
             variant: match reader.integer()? {
@@ -174,9 +156,7 @@ fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError
 }
 
 fn damaged(reason: &str) -> FactorizationError {
-    FactorizationError::Damaged {
-        reason: reason.to_owned(),
-    }
+    FactorizationError::Damaged { reason: reason.to_owned() }
 }
 
 fn write_integer(bytes: &mut Vec<u8>, value: usize) {

@@ -192,18 +192,10 @@ pub(crate) fn check_range(
     range: std::ops::Range<f64>,
     expected: &'static str,
 ) -> Result<(), FactorizationError> {
-    if range.contains(&value) {
-        Ok(())
-    } else {
-        Err(FactorizationError::InvalidParameter { name, value, expected })
-    }
+    if range.contains(&value) { Ok(()) } else { Err(FactorizationError::InvalidParameter { name, value, expected }) }
 }
 
 /// `WrongLength` unless a sequence has the expected length.
 pub(crate) fn check_length(name: &'static str, found: usize, expected: usize) -> Result<(), FactorizationError> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(FactorizationError::WrongLength { name, found, expected })
-    }
+    if found == expected { Ok(()) } else { Err(FactorizationError::WrongLength { name, found, expected }) }
 }

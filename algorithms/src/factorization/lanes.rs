@@ -23,18 +23,13 @@ impl Lanes {
     /// self·factor + addend.
     #[inline(always)]
     pub(crate) fn multiply_add(self, factor: Self, addend: Self) -> Self {
-        Self(std::array::from_fn(|lane| {
-            self.0[lane].mul_add(factor.0[lane], addend.0[lane])
-        }))
+        Self(std::array::from_fn(|lane| self.0[lane].mul_add(factor.0[lane], addend.0[lane])))
     }
 
     /// self/divisor, and 0 where the divisor is 0.
     #[inline(always)]
     pub(crate) fn divide_or_zero(self, divisor: Self) -> Self {
-        self.map2(
-            divisor,
-            |value, divisor| if divisor > 0.0 { value / divisor } else { 0.0 },
-        )
+        self.map2(divisor, |value, divisor| if divisor > 0.0 { value / divisor } else { 0.0 })
     }
 }
 

@@ -13,11 +13,7 @@ pub(crate) struct Evaluation {
 impl Evaluation {
     /// gᵀ·H₀·g, twice what a Newton step is expected to gain.
     pub(crate) fn expected_gain(&self) -> f64 {
-        self.gradient
-            .iter()
-            .zip(&self.inverse_curvature)
-            .map(|(g, h)| g * g * h)
-            .sum()
+        self.gradient.iter().zip(&self.inverse_curvature).map(|(g, h)| g * g * h).sum()
     }
 }
 
@@ -33,12 +29,7 @@ pub(crate) struct Minimizer {
 
 impl Minimizer {
     pub(crate) fn new(point: Vec<f64>, evaluation: Evaluation, memory: usize) -> Self {
-        Self {
-            point,
-            evaluation,
-            history: Vec::new(),
-            memory,
-        }
+        Self { point, evaluation, history: Vec::new(), memory }
     }
 
     /// One quasi-Newton step with Armijo back-tracking; `false` when no step lowers the value any more.
@@ -65,9 +56,7 @@ impl Minimizer {
         evaluate: &mut impl FnMut(&[f64]) -> Option<Evaluation>,
     ) -> bool {
         // A step in logarithms beyond e^2 leaves the region in which the curvature means anything.
-        let largest = direction
-            .iter()
-            .fold(0.0_f64, |largest, value| largest.max(value.abs()));
+        let largest = direction.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
         let mut length = (2.0 / largest).min(1.0);
         // Where the change of the value drowns in its rounding, the gradient decides.
         let magnitude = self.evaluation.value.abs().max(1.0);

@@ -104,18 +104,10 @@ impl FromStr for Method {
             text: text.to_owned(),
             expected: "optimal, banded=b, blt=m, toeplitz, tree, honaker-online, honaker-full or identity",
         };
-        let number = |value: &str| {
-            value
-                .parse::<usize>()
-                .ok()
-                .filter(|&value| value > 0)
-                .ok_or_else(unreadable)
-        };
+        let number = |value: &str| value.parse::<usize>().ok().filter(|&value| value > 0).ok_or_else(unreadable);
         Ok(match text.split_once('=') {
             Some(("banded", bands)) => Self::Banded { bands: number(bands)? },
-            Some(("blt", buffers)) => Self::Blt {
-                buffers: number(buffers)?,
-            },
+            Some(("blt", buffers)) => Self::Blt { buffers: number(buffers)? },
             Some(_) => return Err(unreadable()),
             None => {
                 let named = Self::NAMED.into_iter().find(|(name, _)| *name == text);
@@ -156,13 +148,7 @@ pub struct FactorizationRequest {
 impl FactorizationRequest {
     /// The Frobenius objective and a gap of 1e-6.
     pub fn new(workload: Workload, participation: Participation, method: Method) -> Self {
-        Self {
-            workload,
-            participation,
-            method,
-            objective: Objective::Frobenius,
-            gap: 1e-6,
-        }
+        Self { workload, participation, method, objective: Objective::Frobenius, gap: 1e-6 }
     }
 
     /// Number of T × T matrices of f64 that [`factorize`](Self::factorize) holds at once, at most (measured at T = 1000 and 2000).
@@ -192,13 +178,7 @@ impl FactorizationRequest {
     /// A participation that does not fit the rounds, parameters out of range, a method that does not cover the request,
     /// an optimiser that misses the gap.
     pub fn factorize(self) -> Result<Factorization, FactorizationError> {
-        let Self {
-            workload,
-            participation,
-            method,
-            objective,
-            gap,
-        } = self;
+        let Self { workload, participation, method, objective, gap } = self;
         let rounds = workload.rounds();
         participation.check(rounds)?;
         let mut relative_gap = None;
@@ -213,9 +193,9 @@ impl FactorizationRequest {
                 Strategy::Banded(banded::optimize(&workload, &participation, objective, bands)?)
             }
             Method::Blt { buffers } => blt::optimize(&workload, &participation, objective, buffers)?.strategy(rounds),
-            Method::Toeplitz => Strategy::Toeplitz {
-                coefficients: square_root_coefficients(rounds, &workload.similar_roots()),
-            },
+            Method::Toeplitz => {
+                Strategy::Toeplitz { coefficients: square_root_coefficients(rounds, &workload.similar_roots()) }
+            }
             Method::Tree(TreeVariant::HonakerFull) => {
                 // B = S·H⁺ has the law of S·C⁻¹ with CᵀC = HᵀH.
                 let gram = Mat::from_fn(rounds, rounds, |row, column| {
@@ -322,12 +302,7 @@ impl Factorization {
             if (rows, columns) == (rounds, rounds) {
                 Ok(())
             } else {
-                Err(FactorizationError::ShapeMismatch {
-                    name,
-                    rows,
-                    columns,
-                    expected: rounds,
-                })
+                Err(FactorizationError::ShapeMismatch { name, rows, columns, expected: rounds })
             }
         };
         square("C", strategy.nrows(), strategy.ncols())?;
@@ -354,12 +329,7 @@ impl Factorization {
         let product = dense::multiply(dense::invert_lower(given.as_ref()).as_ref(), given.as_ref());
         let (difference, row, column) = largest_difference(product.as_ref(), Mat::identity(rounds, rounds).as_ref());
         if !(difference <= MOST_INVERSE_ERROR) {
-            return Err(FactorizationError::InverseMismatch {
-                row,
-                column,
-                difference,
-                most: MOST_INVERSE_ERROR,
-            });
+            return Err(FactorizationError::InverseMismatch { row, column, difference, most: MOST_INVERSE_ERROR });
         }
         if let Some(found) = recorded_sensitivity {
             factorization.check_sensitivity(found)?;
@@ -421,10 +391,7 @@ impl Factorization {
 
     /// ‖B_t‖·sens(C) for every round t: the error per unit of noise at sensitivity 1.
     pub fn row_errors(&self) -> Vec<f64> {
-        self.squared_row_errors
-            .iter()
-            .map(|error| error.sqrt() * self.sensitivity.value)
-            .collect()
+        self.squared_row_errors.iter().map(|error| error.sqrt() * self.sensitivity.value).collect()
     }
 
     /// √(Σ_t ‖B_t‖²/T) at sensitivity 1.

@@ -49,11 +49,7 @@ pub(crate) fn optimize(
 ) -> Result<Optimum, FactorizationError> {
     participation.check(workload.rounds())?;
     if !(gap.is_finite() && gap > 0.0) {
-        return Err(FactorizationError::InvalidParameter {
-            name: "gap",
-            value: gap,
-            expected: "a positive number",
-        });
+        return Err(FactorizationError::InvalidParameter { name: "gap", value: gap, expected: "a positive number" });
     }
     if participation.participations(workload.rounds()) == 1 {
         return minimize_gap(&SingleParticipation::new(workload, objective), gap);
@@ -107,36 +103,17 @@ impl<'a> SingleParticipation<'a> {
         });
         let inverse_norm = largest(&rows) * dot(&weights, &self.squared_columns);
         let rule = InverseSquareRoot::on(1.0 / inverse_norm, scaled.squared_norm_bound());
-        let columns_squared = ShiftedInverse {
-            factor: &factor,
-            weights: &weights,
-            rule: &rule,
-        }
-        .diagonal();
+        let columns_squared = ShiftedInverse { factor: &factor, weights: &weights, rule: &rule }.diagonal();
         let nuclear = dot(&weights, &columns_squared);
-        DualPoint {
-            weights,
-            rows,
-            rule,
-            factor,
-            columns_squared,
-            nuclear,
-        }
+        DualPoint { weights, rows, rule, factor, columns_squared, nuclear }
     }
 
     /// diag of B·Bᵀ = A·X⁻¹·Aᵀ at the dual's primal point: the same operator for J·A⁻ᵀ·J, read backwards.
     fn row_errors(&self, point: &DualPoint) -> Vec<f64> {
         let last = self.workload.rounds() - 1;
-        let factor = self
-            .reflected
-            .scale_columns(|column| point.weights[last - column].powf(-0.5));
+        let factor = self.reflected.scale_columns(|column| point.weights[last - column].powf(-0.5));
         let rows: Vec<f64> = point.rows.iter().rev().copied().collect();
-        let mut errors = ShiftedInverse {
-            factor: &factor,
-            weights: &rows,
-            rule: &point.rule,
-        }
-        .diagonal();
+        let mut errors = ShiftedInverse { factor: &factor, weights: &rows, rule: &point.rule }.diagonal();
         errors.reverse();
         errors
     }
@@ -185,11 +162,7 @@ impl Dual for SingleParticipation<'_> {
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
         let dual = self.dual_point(point);
-        let shifted = ShiftedInverse {
-            factor: &dual.factor,
-            weights: &dual.weights,
-            rule: &dual.rule,
-        };
+        let shifted = ShiftedInverse { factor: &dual.factor, weights: &dual.weights, rule: &dual.rule };
         let mut gram = shifted.upper_triangle();
         let squares: Vec<f64> = gram.diagonal().column_vector().iter().copied().collect();
         // Columns the optimum leaves slack (v → 0, the worst row only) must not be stretched to the constraint.
@@ -214,10 +187,7 @@ impl Dual for SingleParticipation<'_> {
         let nuclear = dual.nuclear * (1.0 - dual.rule.relative_error() - 1e-13);
         let bound = self.objective.dual_value(nuclear, &dual.weights, &dual.rows);
         let primal = sensitivity * self.objective.of_squares(&errors);
-        Ok(Some(Optimum {
-            strategy,
-            relative_gap: (primal - bound) / primal,
-        }))
+        Ok(Some(Optimum { strategy, relative_gap: (primal - bound) / primal }))
     }
 }
 
@@ -246,11 +216,7 @@ mod tests {
     ) -> Factorization {
         let workload = Workload::new(rounds, specification).unwrap();
         let request = FactorizationRequest::new(workload, participation, Method::Optimal);
-        let request = FactorizationRequest {
-            objective,
-            gap,
-            ..request
-        };
+        let request = FactorizationRequest { objective, gap, ..request };
         request.factorize().unwrap()
     }
 
@@ -409,11 +375,9 @@ mod tests {
 
     #[test]
     fn bits_do_not_depend_on_the_number_of_threads() {
-        for (rounds, epochs, objective) in [
-            (150, 1, Objective::Frobenius),
-            (150, 1, Objective::Max),
-            (96, 4, Objective::Frobenius),
-        ] {
+        for (rounds, epochs, objective) in
+            [(150, 1, Objective::Frobenius), (150, 1, Objective::Max), (96, 4, Objective::Frobenius)]
+        {
             let runs = [1, 2, 3, 8].map(|threads| -> Vec<u64> {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| {
@@ -434,18 +398,10 @@ mod tests {
         type Refused = fn(&FactorizationError) -> bool;
         let nine = Participation::FixedEpoch { epochs: 9 };
         let cases: [(Participation, f64, Refused); 4] = [
-            (separated(2, 4), 1e-6, |error| {
-                matches!(error, FactorizationError::Unsupported { .. })
-            }),
-            (Participation::Single, 0.0, |error| {
-                matches!(error, FactorizationError::InvalidParameter { .. })
-            }),
-            (Participation::Single, 1e-17, |error| {
-                matches!(error, FactorizationError::NotConverged { .. })
-            }),
-            (nine, 1e-6, |error| {
-                *error == FactorizationError::MoreEpochsThanRounds { epochs: 9, rounds: 8 }
-            }),
+            (separated(2, 4), 1e-6, |error| matches!(error, FactorizationError::Unsupported { .. })),
+            (Participation::Single, 0.0, |error| matches!(error, FactorizationError::InvalidParameter { .. })),
+            (Participation::Single, 1e-17, |error| matches!(error, FactorizationError::NotConverged { .. })),
+            (nine, 1e-6, |error| *error == FactorizationError::MoreEpochsThanRounds { epochs: 9, rounds: 8 }),
         ];
         for (participation, gap, refused) in cases {
             let workload = Workload::new(8, sums()).unwrap();

@@ -60,11 +60,7 @@ impl Participation {
     /// assert_eq!(Participation::epochs(3).participations(12), 3);
     /// ```
     pub fn epochs(epochs: usize) -> Self {
-        if epochs == 1 {
-            Self::Single
-        } else {
-            Self::FixedEpoch { epochs }
-        }
+        if epochs == 1 { Self::Single } else { Self::FixedEpoch { epochs } }
     }
 
     /// Checks the participation against the number of rounds.
@@ -85,10 +81,7 @@ impl Participation {
                 }
                 Ok(())
             }
-            Self::MinimumSeparation {
-                participations,
-                separation,
-            } => {
+            Self::MinimumSeparation { participations, separation } => {
                 positive("participations", participations)?;
                 positive("separation", separation)
             }
@@ -100,10 +93,9 @@ impl Participation {
         match *self {
             Self::Single => 1,
             Self::FixedEpoch { epochs } => epochs.min(rounds),
-            Self::MinimumSeparation {
-                participations,
-                separation,
-            } => participations.min(rounds.saturating_sub(1) / separation.max(1) + 1),
+            Self::MinimumSeparation { participations, separation } => {
+                participations.min(rounds.saturating_sub(1) / separation.max(1) + 1)
+            }
         }
     }
 
@@ -136,10 +128,7 @@ impl Participation {
         match self {
             Self::Single => "single participation".to_owned(),
             Self::FixedEpoch { epochs } => format!("fixed-epoch participation, {epochs} epochs"),
-            Self::MinimumSeparation {
-                participations,
-                separation,
-            } => {
+            Self::MinimumSeparation { participations, separation } => {
                 format!("at most {participations} participations, at least {separation} rounds apart")
             }
         }
@@ -163,9 +152,8 @@ pub fn gram_sensitivity(
     participation.check(rounds)?;
     if let Some(patterns) = participation.patterns(rounds) {
         let all = patterns.iter().enumerate();
-        let mut bounds: Vec<(f64, usize)> = all
-            .map(|(index, pattern)| (pattern_bound(pattern, &gram), index))
-            .collect();
+        let mut bounds: Vec<(f64, usize)> =
+            all.map(|(index, pattern)| (pattern_bound(pattern, &gram), index)).collect();
         bounds.sort_by(|left, right| right.0.total_cmp(&left.0));
         let largest = bounds.first().copied().unwrap_or((0.0, 0));
         if *participation == Participation::Single {
@@ -272,19 +260,12 @@ fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
 
 pub(crate) fn exact(squared: f64, reason: &'static str) -> Sensitivity {
     let (value, exactness) = (squared.sqrt(), Exactness::Exact);
-    Sensitivity {
-        value,
-        exactness,
-        reason,
-    }
+    Sensitivity { value, exactness, reason }
 }
 
 pub(crate) fn bound(squared: f64, reason: &'static str) -> Sensitivity {
     let exactness = Exactness::UpperBound;
-    Sensitivity {
-        exactness,
-        ..exact(squared, reason)
-    }
+    Sensitivity { exactness, ..exact(squared, reason) }
 }
 
 /// Σ_{i,i'∈π} |X_{ii'}|.
@@ -306,9 +287,7 @@ fn pattern_bound(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> f64 
 fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> (f64, f64) {
     const MOST_SWEEPS: usize = 20_000;
     let size = pattern.len();
-    let places = pattern
-        .iter()
-        .flat_map(|&row| pattern.iter().map(move |&column| (row, column)));
+    let places = pattern.iter().flat_map(|&row| pattern.iter().map(move |&column| (row, column)));
     let entries: Vec<f64> = places.map(|(row, column)| gram(row, column)).collect();
     let mut vectors = vec![0.0; size * size];
     for index in 0..size {
@@ -349,10 +328,7 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
     });
     let largest = rounds_numerics::dense::largest_eigenvalue(shifted.as_ref());
     let sum: f64 = multipliers.iter().sum();
-    (
-        attained,
-        largest.map_or(f64::INFINITY, |largest| sum + size as f64 * largest.max(0.0)),
-    )
+    (attained, largest.map_or(f64::INFINITY, |largest| sum + size as f64 * largest.max(0.0)))
 }
 
 /// True if one sign vector makes all s_i s_{i'} X_{ii'} ≥ 0: a two-colouring of the graph of non-zero entries.
@@ -424,9 +400,7 @@ fn best_sum_around(values: &[f64], centre: usize, others: usize, separation: usi
     let left: Vec<f64> = values[..left].iter().rev().copied().collect();
     let after = separated_sums(right, others, separation);
     let before = separated_sums(&left, others, separation);
-    (0..=others)
-        .map(|count| after[count][0] + before[others - count][0])
-        .fold(0.0, f64::max)
+    (0..=others).map(|count| after[count][0] + before[others - count][0]).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -488,12 +462,8 @@ mod tests {
 
     #[test]
     fn banded_matrix_has_the_reference_sensitivities() {
-        let matrix = [
-            vec![1.0, 0.0, 0.0, 0.0],
-            vec![2.0, 1.0, 0.0, 0.0],
-            vec![0.0, 1.0, 1.0, 0.0],
-            vec![0.0, 0.0, 1.0, -6.0],
-        ];
+        let matrix =
+            [vec![1.0, 0.0, 0.0, 0.0], vec![2.0, 1.0, 0.0, 0.0], vec![0.0, 1.0, 1.0, 0.0], vec![0.0, 0.0, 1.0, -6.0]];
         let sensitivity = |participation| gram_sensitivity(4, gram_of(&matrix), &participation).unwrap();
         assert_eq!(sensitivity(Participation::Single).value, 6.0);
         for separation in [2, 3] {

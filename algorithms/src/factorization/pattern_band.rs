@@ -27,11 +27,7 @@ impl FoldedOrder {
         let mut range = vec![(0, 0); rounds];
         let mut next = 0;
         for step in 0..patterns.len() {
-            let index = if step % 2 == 0 {
-                step / 2
-            } else {
-                patterns.len() - 1 - step / 2
-            };
+            let index = if step % 2 == 0 { step / 2 } else { patterns.len() - 1 - step / 2 };
             let first = next;
             for &round in &patterns[index] {
                 position[round] = next;
@@ -65,10 +61,7 @@ pub(crate) struct SymmetricBand {
 impl SymmetricBand {
     pub(crate) fn zeros(order: &FoldedOrder) -> Self {
         let width = order.bandwidth + 1;
-        Self {
-            width,
-            entries: vec![0.0; order.size() * width],
-        }
+        Self { width, entries: vec![0.0; order.size() * width] }
     }
 
     /// Adds `value` to the entry of two rounds, once for the pair.
@@ -130,19 +123,13 @@ pub(crate) fn shifted_inverse_band(
                 .zip(&shifted.entries)
                 .map(|(&fixed, &shifted)| shifts.multiply_add(Lanes::splat(shifted), Lanes::splat(fixed)))
                 .collect();
-            invert_band(&mut band, fixed.width).then(|| {
-                band.iter()
-                    .map(|&entry| (entry * weights).0.iter().sum::<f64>())
-                    .collect()
-            })
+            invert_band(&mut band, fixed.width)
+                .then(|| band.iter().map(|&entry| (entry * weights).0.iter().sum::<f64>()).collect())
         })
         .collect();
     let partial: Option<Vec<Vec<f64>>> = partial.into_iter().collect();
     let total = sum_in_order(fixed.entries.len(), &partial?);
-    total.iter().all(|value| value.is_finite()).then_some(SymmetricBand {
-        width: fixed.width,
-        entries: total,
-    })
+    total.iter().all(|value| value.is_finite()).then_some(SymmetricBand { width: fixed.width, entries: total })
 }
 
 /// P ← the band of P⁻¹ by P = L·D·Lᵀ and Takahashi's recursion; `false` where a pivot is not positive.

@@ -54,15 +54,13 @@ impl<'a> PatternDual<'a> {
         objective: Objective,
     ) -> Result<Self, FactorizationError> {
         let rounds = workload.rounds();
-        let patterns = participation
-            .patterns(rounds)
-            .ok_or_else(|| FactorizationError::Unsupported {
-                what: format!("the optimal factorisation for {}", participation.describe()),
-                reason:
-                    "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
+        let patterns = participation.patterns(rounds).ok_or_else(|| FactorizationError::Unsupported {
+            what: format!("the optimal factorisation for {}", participation.describe()),
+            reason:
+                "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
                      or fixed epochs"
-                        .to_owned(),
-            })?;
+                    .to_owned(),
+        })?;
         Ok(Self {
             workload,
             participation,
@@ -110,10 +108,7 @@ impl<'a> PatternDual<'a> {
             for row in 0..size {
                 for column in 0..=row {
                     let value = scale
-                        * dot(
-                            &root[row * size..=row * size + column],
-                            &root[column * size..=column * size + column],
-                        );
+                        * dot(&root[row * size..=row * size + column], &root[column * size..=column * size + column]);
                     coupling.add(order, pattern[row], pattern[column], value);
                 }
                 // tr(U·G) ≤ λ_max(U_π)·tr(G_π) and λ_max(U_π) ≤ k·v.
@@ -161,11 +156,7 @@ impl<'a> PatternDual<'a> {
         } else {
             Vec::new()
         };
-        Some(PrimalBlocks {
-            nuclear,
-            gram,
-            row_errors,
-        })
+        Some(PrimalBlocks { nuclear, gram, row_errors })
     }
 
     /// ‖Λ^(1/2)·A·L‖_* with U = L·Lᵀ, and F = L⁻ᵀ·Q·Σ^(1/2) of X = F·Fᵀ (transposed: one round a column), from the
@@ -189,9 +180,8 @@ impl<'a> PatternDual<'a> {
         }
         let (singular, right) = dense::singular_vectors(product.as_ref())
             .ok_or_else(|| numerical("the singular value decomposition", rounds))?;
-        let mut factor = Mat::from_fn(rounds, rounds, |index, round| {
-            right[(round, index)] * singular[index].max(0.0).sqrt()
-        });
+        let mut factor =
+            Mat::from_fn(rounds, rounds, |index, round| right[(round, index)] * singular[index].max(0.0).sqrt());
         for ((pattern, (root, _)), &scale) in self.patterns.iter().zip(&blocks.roots).zip(&blocks.scales) {
             let size = pattern.len();
             for row in (0..size).rev() {
@@ -221,9 +211,7 @@ impl Dual for PatternDual<'_> {
         let pairs: usize = sizes.map(|size| size * (size - 1) / 2).sum();
         let row_variables = if self.objective == Objective::Max { rounds } else { 0 };
         let mut start = vec![0.0; self.patterns.len() + pairs + row_variables];
-        let primal = self
-            .primal(&self.blocks(&start))
-            .ok_or_else(|| numerical(SQUARE_ROOT, rounds))?;
+        let primal = self.primal(&self.blocks(&start)).ok_or_else(|| numerical(SQUARE_ROOT, rounds))?;
         for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
             let diagonal = gram.iter().step_by(pattern.len() + 1);
             *value = diagonal.sum::<f64>().ln();
@@ -251,21 +239,16 @@ impl Dual for PatternDual<'_> {
         let mut inner_products = Vec::with_capacity(self.patterns.len());
         let mut angles = Vec::new();
         let mut angle_curvatures = Vec::new();
-        for (((pattern, (root, norms)), gram), &scale) in self
-            .patterns
-            .iter()
-            .zip(&blocks.roots)
-            .zip(&primal.gram)
-            .zip(&blocks.scales)
+        for (((pattern, (root, norms)), gram), &scale) in
+            self.patterns.iter().zip(&blocks.roots).zip(&primal.gram).zip(&blocks.scales)
         {
             let size = pattern.len();
             // M = X·L; ⟨S, X⟩ = Σ L∘M; ∂(2 ln nuclear)/∂L = 2v·M/nuclear.
             let mut product = vec![0.0; size * size];
             for row in 0..size {
                 for column in 0..size {
-                    product[row * size + column] = (column..size)
-                        .map(|k| gram[row * size + k] * root[k * size + column])
-                        .sum();
+                    product[row * size + column] =
+                        (column..size).map(|k| gram[row * size + k] * root[k * size + column]).sum();
                 }
             }
             inner_products.push(dot(&product, root));
@@ -378,9 +361,7 @@ fn invert_small_lower(root: &[f64], size: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; size * size];
     for column in 0..size {
         for row in column..size {
-            let known: f64 = (column..row)
-                .map(|k| root[row * size + k] * inverse[k * size + column])
-                .sum();
+            let known: f64 = (column..row).map(|k| root[row * size + k] * inverse[k * size + column]).sum();
             let unit = if row == column { 1.0 } else { 0.0 };
             inverse[row * size + column] = (unit - known) / root[row * size + row];
         }
@@ -401,10 +382,8 @@ fn add_inverse_coupling(
     let reach = inverse.subdiagonals();
     for a in 0..size {
         for c in 0..size {
-            let entry: f64 = (a.max(c)..size)
-                .map(|k| root_inverse[k * size + a] * root_inverse[k * size + c])
-                .sum::<f64>()
-                / scale;
+            let entry: f64 =
+                (a.max(c)..size).map(|k| root_inverse[k * size + a] * root_inverse[k * size + c]).sum::<f64>() / scale;
             let (row, column) = (pattern[a], pattern[c]);
             for i in row.saturating_sub(reach)..=row {
                 for j in column.saturating_sub(reach)..=column {

@@ -44,12 +44,7 @@ impl InverseSquareRoot {
             shifts.push(smallest * square);
             weights.push(scale * weight);
         }
-        Self {
-            shifts,
-            weights,
-            smallest,
-            largest,
-        }
+        Self { shifts, weights, smallest, largest }
     }
 
     /// (s², w) of eight nodes at a time; partial results are combined in this order, whatever thread made them.
@@ -63,13 +58,11 @@ impl InverseSquareRoot {
     pub(crate) fn relative_error(&self) -> f64 {
         const POINTS: usize = 4096;
         let step = (self.largest / self.smallest).ln() / (POINTS - 1) as f64;
-        (0..POINTS)
-            .map(|index| self.smallest * (step * index as f64).exp())
-            .fold(0.0, |worst: f64, x| {
-                let nodes = self.shifts.iter().zip(&self.weights);
-                let sum: f64 = nodes.map(|(shift, weight)| weight / (x + shift)).sum();
-                worst.max((x.sqrt() * sum - 1.0).abs())
-            })
+        (0..POINTS).map(|index| self.smallest * (step * index as f64).exp()).fold(0.0, |worst: f64, x| {
+            let nodes = self.shifts.iter().zip(&self.weights);
+            let sum: f64 = nodes.map(|(shift, weight)| weight / (x + shift)).sum();
+            worst.max((x.sqrt() * sum - 1.0).abs())
+        })
     }
 }
 

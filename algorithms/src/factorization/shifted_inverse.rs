@@ -94,9 +94,7 @@ impl ShiftedInverse<'_> {
             let inverse_pivot = Lanes::splat(1.0) / pivot;
             let carried: [Lanes; P] =
                 std::array::from_fn(|r| if r + 1 < P { d[0] * ell[0][r + 1] } else { Lanes::ZERO });
-            ratios.push(std::array::from_fn(|r| {
-                pivot_entry.multiply_add(below[r], carried[r]) * inverse_pivot
-            }));
+            ratios.push(std::array::from_fn(|r| pivot_entry.multiply_add(below[r], carried[r]) * inverse_pivot));
             inverse_pivots.push(inverse_pivot);
             // W_j W_jᵀ + s²v e eᵀ + carry − L_j L_jᵀ = (carry without its first term)
             //   + (d_0 s²v / rest) ℓ_0 ℓ_0ᵀ + u uᵀ/(rest·pivot),  u = rest·w − a·g   (Lagrange's identity).
@@ -106,11 +104,7 @@ impl ShiftedInverse<'_> {
             let mut second: [Lanes; P] = std::array::from_fn(|r| rest * below[r] - pivot_entry * carried[r]);
             for c in 0..P {
                 for r in c + 1..P {
-                    ell[c][r] = if c + 1 < P && r + 1 < P {
-                        ell[c + 1][r + 1]
-                    } else {
-                        Lanes::ZERO
-                    };
+                    ell[c][r] = if c + 1 < P && r + 1 < P { ell[c + 1][r + 1] } else { Lanes::ZERO };
                 }
                 d[c] = if c + 1 < P { d[c + 1] } else { Lanes::ZERO };
             }
@@ -131,10 +125,7 @@ impl ShiftedInverse<'_> {
             .into_par_iter()
             .map(|(shifts, weights)| {
                 let factor = self.factorize::<P>(shifts);
-                let mut band = InverseBand {
-                    diagonal: vec![Lanes::ZERO; size],
-                    below: vec![[Lanes::ZERO; P]; size],
-                };
+                let mut band = InverseBand { diagonal: vec![Lanes::ZERO; size], below: vec![[Lanes::ZERO; P]; size] };
                 factor.inverse_band(|column, diagonal, below| {
                     band.diagonal[column] = diagonal;
                     band.below[column] = *below;
@@ -145,50 +136,44 @@ impl ShiftedInverse<'_> {
         let mut matrix = vec![0.0; size * size];
         // A block of columns k of the upper triangle at a time: entry (j, k), j < k − P, follows from the P entries
         // below it in the same column of the symmetric inverse, so the columns of a block run side by side.
-        matrix
-            .par_chunks_mut(BLOCK * size)
-            .enumerate()
-            .for_each(|(block, columns)| {
-                let first = block * BLOCK;
-                let count = columns.len() / size;
-                let end = first + count;
-                let mut sums = vec![[0.0; BLOCK]; end];
-                for (weights, factor, band) in &groups {
-                    for lane in 0..LANES {
-                        let weight = weights.0[lane];
-                        let mut window = [[0.0; BLOCK]; P];
-                        for j in (0..end).rev() {
-                            let ratios: [f64; P] = std::array::from_fn(|r| factor.ratios[j][r].0[lane]);
-                            let mut values = [0.0; BLOCK];
-                            for (ratio, row) in ratios.iter().zip(&window) {
-                                for (value, entry) in values.iter_mut().zip(row) {
-                                    *value = (-ratio).mul_add(*entry, *value);
-                                }
+        matrix.par_chunks_mut(BLOCK * size).enumerate().for_each(|(block, columns)| {
+            let first = block * BLOCK;
+            let count = columns.len() / size;
+            let end = first + count;
+            let mut sums = vec![[0.0; BLOCK]; end];
+            for (weights, factor, band) in &groups {
+                for lane in 0..LANES {
+                    let weight = weights.0[lane];
+                    let mut window = [[0.0; BLOCK]; P];
+                    for j in (0..end).rev() {
+                        let ratios: [f64; P] = std::array::from_fn(|r| factor.ratios[j][r].0[lane]);
+                        let mut values = [0.0; BLOCK];
+                        for (ratio, row) in ratios.iter().zip(&window) {
+                            for (value, entry) in values.iter_mut().zip(row) {
+                                *value = (-ratio).mul_add(*entry, *value);
                             }
-                            for k in first.max(j)..end.min(j + P + 1) {
-                                values[k - first] = if k == j {
-                                    band.diagonal[j].0[lane]
-                                } else {
-                                    band.below[j][k - j - 1].0[lane]
-                                };
-                            }
-                            let start = j.saturating_sub(first);
-                            for (sum, value) in sums[j][start..].iter_mut().zip(&values[start..]) {
-                                *sum = weight.mul_add(*value, *sum);
-                            }
-                            for r in (1..P).rev() {
-                                window[r] = window[r - 1];
-                            }
-                            window[0] = values;
                         }
+                        for k in first.max(j)..end.min(j + P + 1) {
+                            values[k - first] =
+                                if k == j { band.diagonal[j].0[lane] } else { band.below[j][k - j - 1].0[lane] };
+                        }
+                        let start = j.saturating_sub(first);
+                        for (sum, value) in sums[j][start..].iter_mut().zip(&values[start..]) {
+                            *sum = weight.mul_add(*value, *sum);
+                        }
+                        for r in (1..P).rev() {
+                            window[r] = window[r - 1];
+                        }
+                        window[0] = values;
                     }
                 }
-                for (offset, column) in columns.chunks_exact_mut(size).enumerate() {
-                    for (j, entry) in column[..=first + offset].iter_mut().enumerate() {
-                        *entry = sums[j][offset];
-                    }
+            }
+            for (offset, column) in columns.chunks_exact_mut(size).enumerate() {
+                for (j, entry) in column[..=first + offset].iter_mut().enumerate() {
+                    *entry = sums[j][offset];
                 }
-            });
+            }
+        });
         rounds_numerics::MatRef::from_column_major_slice(&matrix, size, size).to_owned()
     }
 }
@@ -273,19 +258,14 @@ mod tests {
                 factor.get(row, column) / weights[row].sqrt()
             });
             let rule = InverseSquareRoot::on(0.9 / singular[0].powi(2), scaled.squared_norm_bound());
-            let shifted = ShiftedInverse {
-                factor,
-                weights: &weights,
-                rule: &rule,
-            };
+            let shifted = ShiftedInverse { factor, weights: &weights, rule: &rule };
             let (diagonal, triangle) = (shifted.diagonal(), shifted.upper_triangle());
             let scale = singular[0] / weights.iter().fold(f64::INFINITY, |least, &weight| least.min(weight));
             for column in 0..rounds {
                 for row in 0..=column {
-                    let expected: f64 = (0..rounds)
-                        .map(|k| right[(row, k)] * singular[k] * right[(column, k)])
-                        .sum::<f64>()
-                        / (weights[row] * weights[column]).sqrt();
+                    let expected: f64 =
+                        (0..rounds).map(|k| right[(row, k)] * singular[k] * right[(column, k)]).sum::<f64>()
+                            / (weights[row] * weights[column]).sqrt();
                     let close = (triangle[(row, column)] - expected).abs() < 1e-12 * scale;
                     assert!(close, "{specification:?} ({row}, {column})");
                 }

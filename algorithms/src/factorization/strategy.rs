@@ -64,16 +64,9 @@ impl BandedStrategy {
     pub fn toeplitz(rounds: usize, coefficients: &[f64]) -> Self {
         let bands = coefficients.len();
         let rows = (0..rounds).flat_map(|round| {
-            coefficients
-                .iter()
-                .enumerate()
-                .map(move |(lag, &value)| if lag <= round { value } else { 0.0 })
+            coefficients.iter().enumerate().map(move |(lag, &value)| if lag <= round { value } else { 0.0 })
         });
-        Self {
-            rounds,
-            bands,
-            coefficients: rows.collect(),
-        }
+        Self { rounds, bands, coefficients: rows.collect() }
     }
 
     /// C[row, column].
@@ -99,9 +92,7 @@ impl BandedStrategy {
     /// ⟨C e_left, C e_right⟩.
     pub(crate) fn gram(&self, left: usize, right: usize) -> f64 {
         let (first, last) = (left.max(right), (left.min(right) + self.bands).min(self.rounds));
-        (first..last)
-            .map(|row| self.get(row, left) * self.get(row, right))
-            .sum()
+        (first..last).map(|row| self.get(row, left) * self.get(row, right)).sum()
     }
 }
 
@@ -214,10 +205,7 @@ impl Strategy {
         }
         let inverse = self.inverse_matrix()?;
         Ok(matrix_of(rounds, rounds, |column, values| {
-            values
-                .iter_mut()
-                .zip(inverse.col(column).iter())
-                .for_each(|(value, &entry)| *value = entry);
+            values.iter_mut().zip(inverse.col(column).iter()).for_each(|(value, &entry)| *value = entry);
             workload.apply_in_place(values);
         }))
     }
@@ -231,9 +219,9 @@ impl Strategy {
         let inverse = match self {
             Self::Identity { .. } => Mat::identity(rounds, rounds),
             Self::Dense(matrix) => dense::invert_lower(matrix.as_ref()),
-            Self::Toeplitz { .. } | Self::Blt { .. } => toeplitz(&inverse_coefficients(
-                &self.toeplitz_coefficients().unwrap_or_default(),
-            )?),
+            Self::Toeplitz { .. } | Self::Blt { .. } => {
+                toeplitz(&inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?)
+            }
             Self::Banded(banded) => matrix_of_map(rounds, |values| banded.solve_in_place(values)),
             Self::Tree { .. } => {
                 return Err(FactorizationError::Unsupported {
@@ -302,9 +290,13 @@ impl Strategy {
 
 /// The Toeplitz matrix of the coefficients.
 fn toeplitz(coefficients: &[f64]) -> Mat<f64> {
-    Mat::from_fn(coefficients.len(), coefficients.len(), |row, column| {
-        if row >= column { coefficients[row - column] } else { 0.0 }
-    })
+    Mat::from_fn(
+        coefficients.len(),
+        coefficients.len(),
+        |row, column| {
+            if row >= column { coefficients[row - column] } else { 0.0 }
+        },
+    )
 }
 
 /// The weight of a node in the noise of every round: the differences of its weights in the prefixes.

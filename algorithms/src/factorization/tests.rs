@@ -16,19 +16,12 @@ pub(super) fn prefix(rounds: usize) -> Workload {
 
 /// At most k participations, at least b rounds apart.
 pub(super) fn separated(participations: usize, separation: usize) -> Participation {
-    Participation::MinimumSeparation {
-        participations,
-        separation,
-    }
+    Participation::MinimumSeparation { participations, separation }
 }
 
 /// C with these Toeplitz coefficients, as rows.
 pub(super) fn toeplitz_rows(coefficients: &[f64]) -> Vec<Vec<f64>> {
-    let row = |t: usize| {
-        (0..coefficients.len())
-            .map(move |s| if s <= t { coefficients[t - s] } else { 0.0 })
-            .collect()
-    };
+    let row = |t: usize| (0..coefficients.len()).map(move |s| if s <= t { coefficients[t - s] } else { 0.0 }).collect();
     (0..coefficients.len()).map(row).collect()
 }
 
@@ -60,9 +53,7 @@ pub(super) fn largest_signed_norm(matrix: &[Vec<f64>], patterns: &[Vec<usize>]) 
 pub(super) fn sequence(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
     }
 }
@@ -102,14 +93,8 @@ fn trees_of_eight_rounds_have_the_reference_variances() {
     // Node variance 1: divide by the sensitivity. [specification 3.2]
     for (variant, expected) in [
         (TreeVariant::Plain, [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0]),
-        (
-            TreeVariant::HonakerOnline,
-            [1.0, 0.6667, 1.6667, 0.5714, 1.5714, 1.2381, 2.2381, 0.5333],
-        ),
-        (
-            TreeVariant::HonakerFull,
-            [0.6095, 0.4381, 0.8190, 0.4190, 0.9524, 0.7048, 1.0095, 0.5333],
-        ),
+        (TreeVariant::HonakerOnline, [1.0, 0.6667, 1.6667, 0.5714, 1.5714, 1.2381, 2.2381, 0.5333]),
+        (TreeVariant::HonakerFull, [0.6095, 0.4381, 0.8190, 0.4190, 0.9524, 0.7048, 1.0095, 0.5333]),
     ] {
         let found = factorize(8, Method::Tree(variant));
         let sensitivity = found.sensitivity().value;
@@ -152,15 +137,7 @@ fn closed_forms_have_the_reference_errors() {
         ("toeplitz", 64, four, sums(), frobenius, 45.709, 1e-3),
         // Ratios to the square root.
         ("tree", 1024, single, sums(), worst, 3.20 * 3.272_554_150, 0.033),
-        (
-            "honaker-online",
-            1024,
-            single,
-            sums(),
-            worst,
-            2.44 * 3.272_554_150,
-            0.033,
-        ),
+        ("honaker-online", 1024, single, sums(), worst, 2.44 * 3.272_554_150, 0.033),
         ("identity", 1024, single, sums(), worst, 9.78 * 3.272_554_150, 0.033),
     ] {
         let workload = Workload::new(rounds, specification).unwrap();
@@ -178,16 +155,8 @@ fn closed_forms_have_the_reference_errors() {
 }
 
 /// A text for every method.
-const METHODS: [&str; 8] = [
-    "optimal",
-    "banded=4",
-    "blt=2",
-    "toeplitz",
-    "tree",
-    "honaker-online",
-    "honaker-full",
-    "identity",
-];
+const METHODS: [&str; 8] =
+    ["optimal", "banded=4", "blt=2", "toeplitz", "tree", "honaker-online", "honaker-full", "identity"];
 
 #[test]
 fn every_form_has_one_error_whether_measured_by_columns_or_by_its_matrix() {
@@ -265,27 +234,15 @@ fn factors_from_outside_are_checked() {
     let good = factorize(6, Method::Optimal);
     let (strategy, errors) = (good.strategy().matrix(), good.error_matrix().unwrap());
     let check = |strategy: Mat<f64>, errors: Option<&Mat<f64>>, sensitivity| {
-        Factorization::from_matrices(
-            prefix(6),
-            Participation::Single,
-            strategy,
-            errors.map(Mat::as_ref),
-            sensitivity,
-        )
+        Factorization::from_matrices(prefix(6), Participation::Single, strategy, errors.map(Mat::as_ref), sensitivity)
     };
     let taken = check(strategy.clone(), Some(&errors), Some(1.0)).unwrap();
     assert!((taken.frobenius() - good.frobenius()).abs() < 1e-12);
 
     let entries: [(usize, usize, f64, Refused); 3] = [
-        (1, 3, 0.1, |error| {
-            matches!(error, FactorizationError::NotLowerTriangular { row: 1, column: 3, .. })
-        }),
-        (2, 2, 0.0, |error| {
-            matches!(error, FactorizationError::Singular { row: 2, .. })
-        }),
-        (4, 1, f64::INFINITY, |error| {
-            matches!(error, FactorizationError::NotFinite { row: 4, column: 1, .. })
-        }),
+        (1, 3, 0.1, |error| matches!(error, FactorizationError::NotLowerTriangular { row: 1, column: 3, .. })),
+        (2, 2, 0.0, |error| matches!(error, FactorizationError::Singular { row: 2, .. })),
+        (4, 1, f64::INFINITY, |error| matches!(error, FactorizationError::NotFinite { row: 4, column: 1, .. })),
     ];
     for (row, column, value, refused) in entries {
         let mut wrong = strategy.clone();
@@ -295,25 +252,14 @@ fn factors_from_outside_are_checked() {
     }
     let mut wrong = errors.clone();
     wrong[(5, 2)] += 1e-3;
-    let shape = |name, rows, columns| FactorizationError::ShapeMismatch {
-        name,
-        rows,
-        columns,
-        expected: 6,
-    };
+    let shape = |name, rows, columns| FactorizationError::ShapeMismatch { name, rows, columns, expected: 6 };
     assert_eq!(check(Mat::identity(5, 5), None, None).unwrap_err(), shape("C", 5, 5));
     let narrow = check(strategy.clone(), Some(&Mat::identity(5, 6)), None);
     assert_eq!(narrow.unwrap_err(), shape("B", 5, 6));
     let error = check(strategy.clone(), Some(&wrong), None).unwrap_err();
-    assert!(
-        matches!(error, FactorizationError::ProductMismatch { row: 5, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, FactorizationError::ProductMismatch { row: 5, .. }), "{error}");
     let error = check(strategy, Some(&errors), Some(0.9)).unwrap_err();
-    assert!(
-        matches!(error, FactorizationError::SensitivityMismatch { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, FactorizationError::SensitivityMismatch { .. }), "{error}");
     // C⁻¹ of a bidiagonal matrix with −4 below a unit diagonal grows like 4ᵗ.
     let growing = Mat::from_fn(600, 600, |row, column| match row.wrapping_sub(column) {
         0 => 1.0,
@@ -326,10 +272,9 @@ fn factors_from_outside_are_checked() {
 
 #[test]
 fn messages_say_what_was_expected_and_found() {
-    for (epochs, method, expected, found) in [
-        (5, "identity", "4 rounds", "5 epochs"),
-        (1, "banded=9", "1 ≤ b ≤ T", "bands = 9"),
-    ] {
+    for (epochs, method, expected, found) in
+        [(5, "identity", "4 rounds", "5 epochs"), (1, "banded=9", "1 ≤ b ≤ T", "bands = 9")]
+    {
         let request = FactorizationRequest::new(prefix(4), Participation::epochs(epochs), method.parse().unwrap());
         let message = request.factorize().unwrap_err().to_string();
         assert!(message.contains(expected) && message.contains(found), "{message}");
@@ -348,15 +293,7 @@ fn a_given_c_whose_computed_inverse_is_none_is_refused_with_where_it_fails() {
         Factorization::from_matrices(prefix(rounds), Participation::Single, strategy, None, None)
     };
     let refused = ill(40, -1.3).unwrap_err();
-    let FactorizationError::InverseMismatch {
-        row,
-        column,
-        difference,
-        ..
-    } = refused
-    else {
-        panic!("{refused}")
-    };
+    let FactorizationError::InverseMismatch { row, column, difference, .. } = refused else { panic!("{refused}") };
     assert!(row > column && difference > 1e-9);
     assert!(refused.to_string().contains("badly conditioned"), "{refused}");
     // The same matrix with fewer rounds, or one whose inverse stays small, passes.

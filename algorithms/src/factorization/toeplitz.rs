@@ -47,10 +47,7 @@ pub fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, Factorizat
     if lead == 0.0 || !lead.is_finite() {
         return Err(FactorizationError::Singular { row: 0, value: lead });
     }
-    let bands = coefficients
-        .iter()
-        .rposition(|&value| value != 0.0)
-        .map_or(1, |last| last + 1);
+    let bands = coefficients.iter().rposition(|&value| value != 0.0).map_or(1, |last| last + 1);
     let mut inverse = vec![0.0; coefficients.len()];
     inverse[0] = 1.0 / lead;
     for n in 1..coefficients.len() {
@@ -135,9 +132,7 @@ mod tests {
     use super::*;
 
     fn convolve(left: &[f64], right: &[f64]) -> Vec<f64> {
-        (0..left.len())
-            .map(|n| (0..=n).map(|k| left[k] * right[n - k]).sum())
-            .collect()
+        (0..left.len()).map(|n| (0..=n).map(|k| left[k] * right[n - k]).sum()).collect()
     }
 
     #[test]
@@ -168,10 +163,7 @@ mod tests {
         let scaled =
             |rate: f64| -> Vec<f64> { base.iter().enumerate().map(|(k, c)| rate.powi(k as i32) * c).collect() };
         let expected = convolve(&convolve(&base, &scaled(momentum)), &scaled(decay));
-        for (found, expected) in square_root_coefficients(40, &[1.0, momentum, decay])
-            .iter()
-            .zip(&expected)
-        {
+        for (found, expected) in square_root_coefficients(40, &[1.0, momentum, decay]).iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-13 * expected);
         }
     }

@@ -138,11 +138,7 @@ fn separated_sensitivity(variant: TreeVariant, rounds: usize, participations: us
         }
         if level < rounds.ilog2() as usize {
             // The left child has an odd index; of the right one a plain tree releases no node.
-            let right = if variant == TreeVariant::Plain {
-                &unreleased
-            } else {
-                &released
-            };
+            let right = if variant == TreeVariant::Plain { &unreleased } else { &released };
             let parent = SubtreeTable::join(&released, right, participations);
             unreleased = parent.clone();
             released = parent.with_root();
@@ -168,11 +164,7 @@ impl SubtreeTable {
     fn leaf(separation: usize, counted: bool) -> Self {
         let mut one = vec![f64::NEG_INFINITY; separation * separation];
         one[0] = f64::from(u8::from(counted));
-        Self {
-            size: 1,
-            separation,
-            values: vec![vec![0.0; separation * separation], one],
-        }
+        Self { size: 1, separation, values: vec![vec![0.0; separation * separation], one] }
     }
 
     fn with_root(mut self) -> Self {
@@ -212,11 +204,7 @@ impl SubtreeTable {
                 }
             }
         }
-        Self {
-            size,
-            separation: b,
-            values,
-        }
+        Self { size, separation: b, values }
     }
 }
 
@@ -229,9 +217,8 @@ mod tests {
     fn the_plain_tree_completes_one_node_a_round() {
         for rounds in 1..70 {
             assert_eq!(nodes(TreeVariant::Plain, rounds).count(), rounds);
-            let mut completed: Vec<usize> = nodes(TreeVariant::Plain, rounds)
-                .map(|(level, index)| index << level)
-                .collect();
+            let mut completed: Vec<usize> =
+                nodes(TreeVariant::Plain, rounds).map(|(level, index)| index << level).collect();
             completed.sort_unstable();
             assert_eq!(completed, (1..=rounds).collect::<Vec<_>>());
         }
@@ -249,9 +236,7 @@ mod tests {
                     prefix_noise_column(variant, level, index, &mut column);
                     crate::vectors::add_scaled(&mut totals, (1 << level) as f64, &column);
                 }
-                let exact = (1..=rounds)
-                    .zip(&totals)
-                    .all(|(round, total)| (total - round as f64).abs() < 1e-12);
+                let exact = (1..=rounds).zip(&totals).all(|(round, total)| (total - round as f64).abs() < 1e-12);
                 assert!(exact, "{variant:?} {rounds} {totals:?}");
             }
         }
@@ -270,13 +255,9 @@ mod tests {
     #[test]
     fn separated_sensitivities_are_the_reference_ones() {
         // The reference counts the rounds between two participations, one fewer than the separation here.
-        for ((participations, between, rounds), expected) in [
-            ((1, 7, 8), 4.0),
-            ((3, 3, 9), 11.0),
-            ((3, 2, 7), 9.0),
-            ((8, 2, 24), 88.0),
-            ((8, 0, 8), 120.0),
-        ] {
+        for ((participations, between, rounds), expected) in
+            [((1, 7, 8), 4.0), ((3, 3, 9), 11.0), ((3, 2, 7), 9.0), ((8, 2, 24), 88.0), ((8, 0, 8), 120.0)]
+        {
             let participation = separated(participations, between + 1);
             let found = tree_sensitivity(TreeVariant::HonakerOnline, rounds, &participation).unwrap();
             let close = (found.value.powi(2) - expected).abs() < 1e-9;

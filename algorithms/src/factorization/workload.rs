@@ -78,8 +78,7 @@ impl WorkloadSpecification {
         format!(
             "momentum={:?};decay={};rates={};period={:?}",
             self.momentum.map(f64::to_bits),
-            self.decay
-                .map_or_else(|| "none".to_owned(), |decay| format!("constant {}", bits(decay))),
+            self.decay.map_or_else(|| "none".to_owned(), |decay| format!("constant {}", bits(decay))),
             rates.map_or_else(
                 || "none".to_owned(),
                 |rates| rates.iter().copied().map(bits).collect::<Vec<_>>().join(",")
@@ -160,11 +159,7 @@ impl Workload {
             check_range("lambda-tau", period as f64, 1.0..rounds as f64 + 1.0, "1 ≤ τ ≤ T")?;
         }
         let inverse = composed_inverse(rounds, &specification);
-        Ok(Self {
-            rounds,
-            specification,
-            inverse,
-        })
+        Ok(Self { rounds, specification, inverse })
     }
 
     /// T.
@@ -184,10 +179,7 @@ impl Workload {
 
     /// x ← A x = Λ_τ·S·diag(η)·M·L x, one pass a factor, O(T). `values` has one entry a round.
     pub fn apply_in_place(&self, values: &mut [f64]) {
-        for factor in [self.specification.decay, self.specification.momentum]
-            .into_iter()
-            .flatten()
-        {
+        for factor in [self.specification.decay, self.specification.momentum].into_iter().flatten() {
             for round in 1..values.len() {
                 values[round] += factor * values[round - 1];
             }
@@ -265,12 +257,7 @@ pub(crate) fn check_lower_triangular(matrix: MatRef<'_, f64>) -> Result<(), Fact
         return Err(FactorizationError::NoRounds);
     }
     if rows != columns {
-        return Err(FactorizationError::ShapeMismatch {
-            name: "C",
-            rows,
-            columns,
-            expected: rows.max(columns),
-        });
+        return Err(FactorizationError::ShapeMismatch { name: "C", rows, columns, expected: rows.max(columns) });
     }
     for column in 0..columns {
         for row in 0..rows {
@@ -294,11 +281,7 @@ pub(crate) fn check_lower_triangular(matrix: MatRef<'_, f64>) -> Result<(), Fact
 pub(crate) fn apply_lambda_tau(period: usize, values: &mut [f64]) {
     let weight = 1.0 / (period as f64).sqrt();
     for round in (1..=values.len()).rev() {
-        let (base, factor) = if round % period == 0 {
-            (round - period, 1.0)
-        } else {
-            (round - round % period, weight)
-        };
+        let (base, factor) = if round % period == 0 { (round - period, 1.0) } else { (round - round % period, weight) };
         let reference = if base == 0 { 0.0 } else { values[base - 1] };
         values[round - 1] = factor * (values[round - 1] - reference);
     }
@@ -378,13 +361,11 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
         None => BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -1.0 }),
         Some(period) => {
             let root = (period as f64).sqrt();
-            BandedLower::from_fn(rounds, 1, |row, column| {
-                match (row == column, (column + 1).is_multiple_of(period)) {
-                    (true, true) => 1.0,
-                    (true, false) => root,
-                    (false, true) => 0.0,
-                    (false, false) => -root,
-                }
+            BandedLower::from_fn(rounds, 1, |row, column| match (row == column, (column + 1).is_multiple_of(period)) {
+                (true, true) => 1.0,
+                (true, false) => root,
+                (false, true) => 0.0,
+                (false, false) => -root,
             })
         }
     };
@@ -466,9 +447,7 @@ mod tests {
         let found = lambda_tau_matrix(12, 3);
         let s = 1.0 / 3.0_f64.sqrt();
         // Row t has this weight at t and its negative at `minus`, all from 1, 0 for none [specification 5.2].
-        let rows = [0, 3, 6, 9]
-            .into_iter()
-            .flat_map(|minus| [s, s, 1.0].map(|weight| (weight, minus)));
+        let rows = [0, 3, 6, 9].into_iter().flat_map(|minus| [s, s, 1.0].map(|weight| (weight, minus)));
         for (plus, (weight, minus)) in (1..).zip(rows) {
             for column in 1..=12_usize {
                 let expected = if column == plus {
@@ -494,14 +473,7 @@ mod tests {
         let both = sums().with_decay(0.25).with_momentum(0.5);
         assert_eq!(read("srg=0.25,momentum=0.5").unwrap(), both);
         assert_eq!(read("momentum=0.5,srg=0.25").unwrap(), both);
-        let bad = [
-            "",
-            "momentum",
-            "momentum=x",
-            "srg=0.1,srg=0.2",
-            "suffix",
-            "momentum=0.5,",
-        ];
+        let bad = ["", "momentum", "momentum=x", "srg=0.1,srg=0.2", "suffix", "momentum=0.5,"];
         for text in bad {
             let error = read(text).unwrap_err();
             assert!(matches!(error, FactorizationError::Unreadable { .. }), "{text}");

@@ -21,8 +21,7 @@ impl Banded {
     /// If a row is empty or its diagonal entry is 0.
     pub(super) fn new(rows: Vec<Vec<f64>>) -> Self {
         assert!(
-            rows.iter()
-                .all(|row| row.first().is_some_and(|&diagonal| diagonal != 0.0)),
+            rows.iter().all(|row| row.first().is_some_and(|&diagonal| diagonal != 0.0)),
             "a diagonal entry of C is 0"
         );
         let bands = rows.iter().map(Vec::len).max().unwrap_or(1);
@@ -54,11 +53,7 @@ impl Recursion for Banded {
 
     fn gains(&self, rounds: u64) -> Vec<f64> {
         let is_moderate = |row: &Vec<f64>| row[0].abs() >= 2_f64.powi(-10) && row.iter().all(|c| c.abs() <= 1024.0);
-        if self.rows.iter().all(is_moderate) {
-            impulse_gains(self, rounds, false)
-        } else {
-            vec![f64::INFINITY]
-        }
+        if self.rows.iter().all(is_moderate) { impulse_gains(self, rounds, false) } else { vec![f64::INFINITY] }
     }
 
     /// Slots take turns: κ is the norm of a row of C⁻¹·diag(C), less the diagonal.

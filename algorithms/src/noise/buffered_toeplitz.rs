@@ -22,10 +22,7 @@ impl BufferedToeplitz {
     /// If ω and θ have different lengths.
     pub(super) fn new(output_scale: &[f64], decay: &[f64]) -> Self {
         assert_eq!(output_scale.len(), decay.len(), "a buffer has one scale and one decay");
-        Self {
-            output_scale: output_scale.to_vec(),
-            decay: decay.to_vec(),
-        }
+        Self { output_scale: output_scale.to_vec(), decay: decay.to_vec() }
     }
 }
 

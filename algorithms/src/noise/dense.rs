@@ -110,8 +110,7 @@ impl<F: NoiseScalar> Table<F> {
         let (rounds, height) = (self.rounds, self.height());
         let end = (start + BLOCK_ROUNDS).min(rounds);
         if self.panels.len() < engine.threads() {
-            self.panels
-                .resize_with(engine.threads(), || Mutex::new(vec![F::default(); PANEL * WIDTH]));
+            self.panels.resize_with(engine.threads(), || Mutex::new(vec![F::default(); PANEL * WIDTH]));
         }
         let (rows, panels, bounds) = (&self.rows, &self.panels, &self.bounds);
         let task = |offset: usize, block: &mut [F], worker: usize| {
@@ -138,12 +137,7 @@ impl<F: NoiseScalar> Table<F> {
                     b_stride: WIDTH,
                     c_stride: WIDTH,
                 };
-                F::multiply_add(
-                    shape,
-                    &rows[(start + top) * rounds + first..],
-                    &panel,
-                    &mut block[top * WIDTH..],
-                );
+                F::multiply_add(shape, &rows[(start + top) * rounds + first..], &panel, &mut block[top * WIDTH..]);
             }
             *bounds[chunk].lock().unwrap_or_else(PoisonError::into_inner) = greatest;
         };
@@ -206,19 +200,13 @@ impl NoiseMechanism for Dense {
         match (&mut self.made, scale) {
             (Made::Double(table), Some(scale)) => {
                 table.fill(round, key, dimension, engine);
-                let row = Row {
-                    row: &self.rows[round],
-                    scale,
-                };
+                let row = Row { row: &self.rows[round], scale };
                 add_enclosed(
                     sum,
                     engine,
                     &|chunk, values| {
                         let (noise, bounds) = table.round(round, chunk);
-                        values
-                            .iter_mut()
-                            .zip(noise)
-                            .for_each(|(value, noise)| *value = scale * noise);
+                        values.iter_mut().zip(noise).for_each(|(value, noise)| *value = scale * noise);
                         row.bound(bounds)
                     },
                     &|coordinate| decide(key, &row, coordinate),
@@ -273,9 +261,7 @@ impl Row<'_> {
 impl LinearForm for Row<'_> {
     fn value<const N: usize>(&self, normal: &mut dyn FnMut(Purpose, u64) -> Exact<N>) -> Exact<N> {
         let terms = (0..).zip(self.row);
-        let sum = terms.fold(Exact::ZERO, |sum, (round, entry)| {
-            sum + normal(NOISE, round).times(*entry)
-        });
+        let sum = terms.fold(Exact::ZERO, |sum, (round, entry)| sum + normal(NOISE, round).times(*entry));
         sum.times(self.scale)
     }
 }
@@ -298,10 +284,7 @@ mod tests {
             table.fill(round, &key, DIMENSION, &Engine::Sequential);
             let (noise, normals) = table.round(round, 0);
             for (greatest, share) in [(0.3, 1.0), (100.0, 0.001)] {
-                let row = |scale| Row {
-                    row: &matrix[round],
-                    scale,
-                };
+                let row = |scale| Row { row: &matrix[round], scale };
                 let row = row(greatest / row(1.0).bound(normals));
                 let values: [f64; DIMENSION] = std::array::from_fn(|j| row.scale * noise[j]);
                 let exact: [i64; DIMENSION] = std::array::from_fn(|j| decide(&key, &row, j as u64));

@@ -50,9 +50,9 @@ impl LinearForm for Reference<'_> {
         let t = self.round;
         let mut z = |round: usize| normal(NOISE, round as u64);
         let noise = match self.matrix {
-            Matrix::Draws(draws) => draws(t)
-                .into_iter()
-                .fold(Exact::ZERO, |sum, (round, sign)| sum + z(round).times(sign)),
+            Matrix::Draws(draws) => {
+                draws(t).into_iter().fold(Exact::ZERO, |sum, (round, sign)| sum + z(round).times(sign))
+            }
             Matrix::Rows(rows) => (0..=t).fold(Exact::ZERO, |sum, s| sum + z(s).times(rows[t][s])),
             Matrix::Inverse(rows) => {
                 let mut solution: Vec<Exact<N>> = Vec::new();
@@ -114,18 +114,12 @@ fn tree_draws(t: usize) -> Vec<(usize, f64)> {
 }
 
 /// Every mechanism with its matrix. Coefficients of C are such that its entries are f64 themselves.
-fn cases() -> Vec<(
-    &'static str,
-    Matrix,
-    Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>,
-)> {
+fn cases() -> Vec<(&'static str, Matrix, Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>)> {
     let rounds = ROUNDS as u64;
     let lower = |entry: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
         (0..ROUNDS).map(|t| (0..=t).map(|s| entry(t, s)).collect()).collect()
     };
-    let dense = Arc::new(lower(&|t, s| {
-        (if t == s { 1.1 } else { -0.3 }) / (1.0 + (t - s) as f64)
-    }));
+    let dense = Arc::new(lower(&|t, s| (if t == s { 1.1 } else { -0.3 }) / (1.0 + (t - s) as f64)));
     let bands = |t: usize, lag: usize| (1.2 + 0.1 * t as f64) / (1 + 2 * lag) as f64;
     let banded = |count: usize| {
         let rows = (0..ROUNDS).map(|t| (0..count.min(t + 1)).map(|lag| bands(t, lag)).collect());
@@ -215,17 +209,10 @@ fn increments_are_the_real_noise_rounded_once() {
                 let sigma = scale * UNIT;
                 let found = run(&mut *stream(key.clone(), sigma), (0, ROUNDS), Some(UNIT), &engine);
                 for (round, found) in found.iter().enumerate() {
-                    let form = Reference {
-                        matrix: &matrix,
-                        round,
-                        scale: (sigma / UNIT).next_up().next_up(),
-                    };
+                    let form = Reference { matrix: &matrix, round, scale: (sigma / UNIT).next_up().next_up() };
                     for j in COMPARED {
                         let expected = decide(&key, &form, j as u64) + 100;
-                        assert_eq!(
-                            found[j], expected as f64,
-                            "{name}, {scale}, round {round}, coordinate {j}"
-                        );
+                        assert_eq!(found[j], expected as f64, "{name}, {scale}, round {round}, coordinate {j}");
                     }
                 }
             }
@@ -237,30 +224,11 @@ fn increments_are_the_real_noise_rounded_once() {
 fn laplace_increments_are_the_exact_draws() {
     for key in keys() {
         for scale in SCALES {
-            let levels = NoiseLevels::Laplace {
-                scales: vec![scale * UNIT; 2],
-            };
-            let found = run(
-                &mut ScheduledNoise::new(key.clone(), levels),
-                (0, 2),
-                Some(UNIT),
-                &Engine::Sequential,
-            );
+            let levels = NoiseLevels::Laplace { scales: vec![scale * UNIT; 2] };
+            let found = run(&mut ScheduledNoise::new(key.clone(), levels), (0, 2), Some(UNIT), &Engine::Sequential);
             let mut expected = vec![0_i64; DIMENSION];
-            fill_rounded_laplace(
-                &key,
-                NOISE,
-                1,
-                0,
-                (scale * UNIT / UNIT).next_up().next_up(),
-                &mut expected,
-            );
-            assert!(
-                found[1]
-                    .iter()
-                    .zip(&expected)
-                    .all(|(found, expected)| *found == (expected + 100) as f64)
-            );
+            fill_rounded_laplace(&key, NOISE, 1, 0, (scale * UNIT / UNIT).next_up().next_up(), &mut expected);
+            assert!(found[1].iter().zip(&expected).all(|(found, expected)| *found == (expected + 100) as f64));
         }
     }
 }
@@ -290,11 +258,7 @@ impl StateVisitor for Tape {
     }
 
     fn f32s(&mut self, _: &str, values: &mut [f32]) {
-        self.pass(
-            values,
-            |value| value.to_bits().into(),
-            |word| f32::from_bits(word as u32),
-        );
+        self.pass(values, |value| value.to_bits().into(), |word| f32::from_bits(word as u32));
     }
 
     fn f64s(&mut self, _: &str, values: &mut [f64]) {
@@ -334,9 +298,7 @@ fn a_lattice_that_is_too_fine_is_refused_with_a_remedy() {
             let mut mechanism = stream(key, 1.0);
             let mut sum = vec![0.0; DIMENSION];
             let found = mechanism.add_increment(0, &mut sum, Some(2_f64.powi(-50)), &Engine::Sequential);
-            let Err(NoiseError::TooFine { unit, coarser }) = found else {
-                panic!("{name}: {found:?}")
-            };
+            let Err(NoiseError::TooFine { unit, coarser }) = found else { panic!("{name}: {found:?}") };
             assert!(sum.iter().all(|sum| *sum == 0.0));
             assert!(coarser > 1.0 && found.unwrap_err().to_string().contains("times as coarse"));
             let remedy = mechanism.add_increment(1, &mut sum, Some(1.01 * unit * coarser), &Engine::Sequential);

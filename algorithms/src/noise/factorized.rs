@@ -34,11 +34,7 @@ pub(super) fn prepare(
     })?;
     let (sensitivity, dimension) = (strategy.sensitivity, plan.dimension);
     Ok(PlannedNoise::new(
-        move |noise_multiplier, sampling| Mechanism::Factorized {
-            noise_multiplier,
-            sampling,
-            sensitivity,
-        },
+        move |noise_multiplier, sampling| Mechanism::Factorized { noise_multiplier, sampling, sensitivity },
         move |key, sigma| strategy.inverse.stream(key, sigma, dimension),
     ))
 }
@@ -72,11 +68,7 @@ impl Inverse {
             other => {
                 let inverse = other.inverse_matrix()?;
                 let size = inverse.nrows();
-                let columns = if matches!(other, Strategy::Toeplitz { .. }) {
-                    1
-                } else {
-                    size
-                };
+                let columns = if matches!(other, Strategy::Toeplitz { .. }) { 1 } else { size };
                 factor = 1.0 / (1.0 - other.inverse_error(inverse.subcols(0, columns)));
                 if !(factor >= 1.0 && factor.is_finite()) {
                     let routine = "the inversion of C";
@@ -114,10 +106,7 @@ pub struct StrategyMemory {
 impl StrategyMemory {
     /// An empty memory whose missing factorisations come from `source`.
     pub fn filled_from(source: FactorizationSource) -> Self {
-        Self {
-            source,
-            ..Self::default()
-        }
+        Self { source, ..Self::default() }
     }
 
     /// The strategy of `request`, made once. Two threads may make it at the same time; both get the one that is kept.
@@ -129,10 +118,8 @@ impl StrategyMemory {
         }
         let factorization = self.source.factorize(request)?;
         let (inverse, factor) = Inverse::of(factorization.strategy())?;
-        let strategy = Arc::new(FactorizedStrategy {
-            inverse,
-            sensitivity: factor * factorization.sensitivity().value,
-        });
+        let strategy =
+            Arc::new(FactorizedStrategy { inverse, sensitivity: factor * factorization.sensitivity().value });
         Ok(Arc::clone(known().entry(key).or_insert(strategy)))
     }
 }
@@ -152,29 +139,21 @@ mod tests {
     #[test]
     fn the_sensitivity_is_that_of_the_stored_inverse() {
         let workload = Workload::new(30, WorkloadSpecification::prefix()).unwrap();
-        for (method, is_larger) in [
-            (Method::Optimal, true),
-            (Method::Toeplitz, true),
-            (Method::Banded { bands: 4 }, false),
-        ] {
+        for (method, is_larger) in
+            [(Method::Optimal, true), (Method::Toeplitz, true), (Method::Banded { bands: 4 }, false)]
+        {
             let request = FactorizationRequest::new(workload.clone(), Participation::Single, method);
             let factorization = request.factorize().unwrap();
             let (_, factor) = Inverse::of(factorization.strategy()).unwrap();
-            assert!(
-                (1.0..1.0 + 1e-11).contains(&factor) && (factor > 1.0) == is_larger,
-                "{method}: {factor}"
-            );
+            assert!((1.0..1.0 + 1e-11).contains(&factor) && (factor > 1.0) == is_larger, "{method}: {factor}");
         }
     }
 
     #[test]
     fn the_error_of_an_inverse_is_bounded() {
-        for strategy in [
-            Strategy::Identity { rounds: 9 },
-            Strategy::Toeplitz {
-                coefficients: vec![1.0, 0.5, 0.25, 0.1],
-            },
-        ] {
+        for strategy in
+            [Strategy::Identity { rounds: 9 }, Strategy::Toeplitz { coefficients: vec![1.0, 0.5, 0.25, 0.1] }]
+        {
             let mut inverse = strategy.inverse_matrix().unwrap();
             let rounds = inverse.nrows();
             assert!(strategy.inverse_error(inverse.as_ref()) < 1e-13);
@@ -184,10 +163,7 @@ mod tests {
             let found = strategy.inverse_error(inverse.as_ref());
             assert!(found >= change && found < 1.01 * change, "{found} {change}");
             let toeplitz = strategy.inverse_error(inverse.subcols(0, 1));
-            assert!(
-                (toeplitz / found / (rounds as f64).sqrt() - 1.0).abs() < 1e-6,
-                "{toeplitz}"
-            );
+            assert!((toeplitz / found / (rounds as f64).sqrt() - 1.0).abs() < 1e-6, "{toeplitz}");
         }
     }
 }

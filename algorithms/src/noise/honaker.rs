@@ -21,9 +21,7 @@ use super::recursion::{Machine, Planned, Recursion, Recursive};
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let (rounds, epoch, dimension) = (plan.rounds as u64, plan.rounds_per_epoch as u64, plan.dimension);
     let planned = Arc::new(Planned::new(HonakerTree::new(rounds, epoch), rounds));
-    PlannedNoise::new(plan.tree_release(), move |key, sigma| {
-        Box::new(Recursive::new(key, sigma, planned, dimension))
-    })
+    PlannedNoise::new(plan.tree_release(), move |key, sigma| Box::new(Recursive::new(key, sigma, planned, dimension)))
 }
 
 /// Increments of the prefix estimates. Keeps the estimate of each open subtree, ⌊log₂T⌋ + 1 vectors; σ is the standard

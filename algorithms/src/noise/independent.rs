@@ -13,11 +13,7 @@ use crate::state::StateVisitor;
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let participations = plan.epochs();
     PlannedNoise::new(
-        move |noise_multiplier, sampling| Mechanism::Gaussian {
-            noise_multiplier,
-            sampling,
-            participations,
-        },
+        move |noise_multiplier, sampling| Mechanism::Gaussian { noise_multiplier, sampling, participations },
         |key, sigma| Box::new(IndependentGaussian::new(key, sigma)),
     )
 }
@@ -43,11 +39,7 @@ impl IndependentGaussian {
     /// # Ok::<(), NoiseError>(())
     /// ```
     pub fn new(key: StreamKey, standard_deviation: f64) -> Self {
-        Self {
-            key,
-            standard_deviation,
-            progress: Progress::new(u64::MAX),
-        }
+        Self { key, standard_deviation, progress: Progress::new(u64::MAX) }
     }
 }
 

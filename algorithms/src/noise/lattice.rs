@@ -22,10 +22,7 @@ pub(super) fn in_units(deviation: f64, unit: f64, size: f64, most: f64) -> Resul
     if scale > 0.0 && scale.max(1.0) * size <= most {
         Ok(scale)
     } else {
-        Err(NoiseError::TooFine {
-            unit,
-            coarser: scale.max(1.0) * size / most,
-        })
+        Err(NoiseError::TooFine { unit, coarser: scale.max(1.0) * size / most })
     }
 }
 

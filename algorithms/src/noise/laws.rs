@@ -43,12 +43,7 @@ fn draw_kept(key: &StreamKey, purpose: Purpose, round: u64, dimension: usize) ->
 
 /// A stream of a recursion on vectors of length [`DIMENSION`].
 fn stream<R: Recursion>(key: &StreamKey, recursion: R, rounds: usize) -> Recursive<R> {
-    Recursive::new(
-        key.clone(),
-        SIGMA,
-        Arc::new(Planned::new(recursion, rounds as u64)),
-        DIMENSION,
-    )
+    Recursive::new(key.clone(), SIGMA, Arc::new(Planned::new(recursion, rounds as u64)), DIMENSION)
 }
 
 /// The increments of all rounds.
@@ -64,14 +59,10 @@ fn increments(mechanism: &mut dyn NoiseMechanism, rounds: usize, dimension: usiz
 
 /// `rows·Z`, Z being the draws of `NOISE`.
 fn product(rows: &[Vec<f64>], key: &StreamKey, dimension: usize, draw: Draw) -> Vec<Vec<f64>> {
-    let z: Vec<Vec<f64>> = (0..rows.len())
-        .map(|round| draw(key, NOISE, round as u64, dimension))
-        .collect();
+    let z: Vec<Vec<f64>> = (0..rows.len()).map(|round| draw(key, NOISE, round as u64, dimension)).collect();
     rows.iter()
         .map(|row| {
-            (0..dimension)
-                .map(|j| SIGMA * row.iter().zip(&z).map(|(entry, z)| entry * z[j]).sum::<f64>())
-                .collect()
+            (0..dimension).map(|j| SIGMA * row.iter().zip(&z).map(|(entry, z)| entry * z[j]).sum::<f64>()).collect()
         })
         .collect()
 }
@@ -79,10 +70,7 @@ fn product(rows: &[Vec<f64>], key: &StreamKey, dimension: usize, draw: Draw) -> 
 fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64) {
     for (round, (found, expected)) in found.iter().zip(expected).enumerate() {
         for (j, (found, expected)) in found.iter().zip(expected).enumerate() {
-            assert!(
-                (found - expected).abs() <= tolerance,
-                "round {round}, coordinate {j}: {found} against {expected}"
-            );
+            assert!((found - expected).abs() <= tolerance, "round {round}, coordinate {j}: {found} against {expected}");
         }
     }
 }
@@ -119,17 +107,11 @@ fn independent_noise_is_z_and_anti_correlated_prefixes_are_one_draw() {
     for key in keys() {
         let independent = IndependentGaussian::new(key.clone(), SIGMA);
         let anti_correlated = anti_correlated::stream(key.clone(), SIGMA, ROUNDS as u64);
-        let cases: [(Box<dyn NoiseMechanism>, &[f64]); 2] = [
-            (Box::new(independent), &[1.0]),
-            (Box::new(anti_correlated), &[1.0, -1.0]),
-        ];
+        let cases: [(Box<dyn NoiseMechanism>, &[f64]); 2] =
+            [(Box::new(independent), &[1.0]), (Box::new(anti_correlated), &[1.0, -1.0])];
         for (mut mechanism, inverse) in cases {
             let found = increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-            assert_close(
-                &found,
-                &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION, draw),
-                1e-12,
-            );
+            assert_close(&found, &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION, draw), 1e-12);
         }
     }
 }
@@ -138,11 +120,7 @@ fn independent_noise_is_z_and_anti_correlated_prefixes_are_one_draw() {
 fn banded_noise_solves_its_recursion() {
     let toeplitz = |_: usize, lag: usize| 1.3 * 0.7_f64.powi(lag as i32);
     let unlike = |t: usize, lag: usize| {
-        if lag == 0 {
-            1.0 + 0.1 * t as f64
-        } else {
-            0.3 / (lag + t) as f64
-        }
+        if lag == 0 { 1.0 + 0.1 * t as f64 } else { 0.3 / (lag + t) as f64 }
     };
     let cases: [(&dyn Fn(usize, usize) -> f64, usize); 7] = [
         (&toeplitz, 1),
@@ -154,9 +132,8 @@ fn banded_noise_solves_its_recursion() {
         (&unlike, 4),
     ];
     for (entry, bands) in cases {
-        let rows: Vec<Vec<f64>> = (0..ROUNDS)
-            .map(|t| (0..bands.min(t + 1)).map(|lag| entry(t, lag)).collect())
-            .collect();
+        let rows: Vec<Vec<f64>> =
+            (0..ROUNDS).map(|t| (0..bands.min(t + 1)).map(|lag| entry(t, lag)).collect()).collect();
         let expected = inverse(&lower(ROUNDS, |t, s| rows[t].get(t - s).copied().unwrap_or(0.0)));
         for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
             let mut mechanism = stream(&key, Banded::new(rows.clone()), ROUNDS);
@@ -179,10 +156,8 @@ fn streams_of_factorisations_apply_the_inverse_of_c() {
         };
         let method: Method = kind.parse().unwrap();
         let workload = Workload::new(rounds, WorkloadSpecification::prefix()).unwrap();
-        let request = FactorizationRequest {
-            gap: 1e-4,
-            ..FactorizationRequest::new(workload, plan.participation(), method)
-        };
+        let request =
+            FactorizationRequest { gap: 1e-4, ..FactorizationRequest::new(workload, plan.participation(), method) };
         let strategy = request.factorize().unwrap().strategy().matrix();
         let planned = plan.prepare(&StrategyMemory::default()).unwrap();
         let found = increments(&mut *planned.stream(key.clone(), 1.0), rounds, 5, &Engine::Sequential);
@@ -209,9 +184,7 @@ fn kinds_are_read_and_written() {
 fn buffered_toeplitz_noise_is_its_dense_solve() {
     let (scale, decay): ([f64; 3], [f64; 3]) = ([0.044_441, 0.120_545, 0.311_390], [0.998_973, 0.978_560, 0.743_284]);
     let coefficient = |i: i32| (0..3).map(|j| scale[j] * decay[j].powi(i - 1)).sum::<f64>();
-    let coefficients: Vec<f64> = (0..ROUNDS as i32)
-        .map(|i| if i == 0 { 1.0 } else { coefficient(i) })
-        .collect();
+    let coefficients: Vec<f64> = (0..ROUNDS as i32).map(|i| if i == 0 { 1.0 } else { coefficient(i) }).collect();
     let expected = inverse(&toeplitz(&coefficients, ROUNDS));
     for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
         let mut mechanism = stream(&key, BufferedToeplitz::new(&scale, &decay), ROUNDS);
@@ -243,10 +216,7 @@ fn prefixes(increments: &[Vec<f64>]) -> Vec<Vec<f64>> {
     increments
         .iter()
         .map(|increment| {
-            total
-                .iter_mut()
-                .zip(increment)
-                .for_each(|(total, value)| *total += value);
+            total.iter_mut().zip(increment).for_each(|(total, value)| *total += value);
             total.clone()
         })
         .collect()
@@ -270,9 +240,7 @@ fn tree_prefixes_are_sums_of_their_nodes() {
                 }
             }
             let mut expected = vec![0.0; DIMENSION];
-            nodes
-                .iter()
-                .for_each(|&node| add_gaussian(&key, NOISE, node, SIGMA, &mut expected));
+            nodes.iter().for_each(|&node| add_gaussian(&key, NOISE, node, SIGMA, &mut expected));
             assert_close(std::slice::from_ref(prefix), &[expected], 1e-11);
         }
     }
@@ -288,10 +256,7 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
         let found = prefixes(&increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
         let variant = TreeVariant::HonakerOnline;
         let prefix = Workload::new(ROUNDS, WorkloadSpecification::prefix()).unwrap();
-        let tree = Strategy::Tree {
-            rounds: ROUNDS,
-            variant,
-        };
+        let tree = Strategy::Tree { rounds: ROUNDS, variant };
         let weights = tree.error_matrix(&prefix).unwrap();
         let mut expected = vec![vec![0.0; DIMENSION]; ROUNDS];
         for (column, (level, index)) in nodes(variant, ROUNDS).enumerate() {
@@ -309,11 +274,7 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
 #[test]
 fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
     for kind in NoiseKind::ALL {
-        let kind = if matches!(kind, NoiseKind::Banded(_)) {
-            NoiseKind::Banded(2)
-        } else {
-            *kind
-        };
+        let kind = if matches!(kind, NoiseKind::Banded(_)) { NoiseKind::Banded(2) } else { *kind };
         let plan = NoisePlan {
             kind,
             rounds: 24,

@@ -175,10 +175,7 @@ impl FromStr for NoiseKind {
     fn from_str(text: &str) -> Result<Self, UnknownNoise> {
         match text.split_once('=') {
             None => Self::of(text, None),
-            Some((name, parameter)) => parameter
-                .parse()
-                .ok()
-                .and_then(|parameter| Self::of(name, Some(parameter))),
+            Some((name, parameter)) => parameter.parse().ok().and_then(|parameter| Self::of(name, Some(parameter))),
         }
         .ok_or_else(|| UnknownNoise(text.to_owned()))
     }
@@ -290,11 +287,7 @@ impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send> NoiseMechanism for Addressed<D
         let (key, terms) = (&self.key, &mut self.terms);
         terms.clear();
         (self.draws)(round, &mut |round, coefficient| {
-            terms.push(Term {
-                purpose: NOISE,
-                round,
-                coefficient,
-            });
+            terms.push(Term { purpose: NOISE, round, coefficient });
         });
         let scale = match unit {
             None => self.standard_deviation,
@@ -341,10 +334,7 @@ impl Progress {
             return Err(NoiseError::Exhausted { rounds: self.rounds });
         }
         if round != self.next {
-            return Err(NoiseError::OutOfOrder {
-                asked: round,
-                next: self.next,
-            });
+            return Err(NoiseError::OutOfOrder { asked: round, next: self.next });
         }
         self.next += 1;
         Ok(())

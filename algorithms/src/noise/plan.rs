@@ -54,10 +54,7 @@ impl NoisePlan {
         if epochs * self.rounds_per_epoch == self.rounds || epochs == 1 {
             Participation::epochs(epochs)
         } else {
-            Participation::MinimumSeparation {
-                participations: epochs,
-                separation: self.rounds_per_epoch,
-            }
+            Participation::MinimumSeparation { participations: epochs, separation: self.rounds_per_epoch }
         }
     }
 
@@ -72,12 +69,7 @@ impl NoisePlan {
     /// The release of prefixes through one tree an epoch.
     pub(super) fn tree_release(&self) -> impl Fn(f64, Sampling) -> Mechanism + 'static {
         let (rounds, trees) = (self.rounds_per_epoch.min(self.rounds), self.epochs());
-        move |noise_multiplier, sampling| Mechanism::Tree {
-            noise_multiplier,
-            sampling,
-            rounds,
-            trees,
-        }
+        move |noise_multiplier, sampling| Mechanism::Tree { noise_multiplier, sampling, rounds, trees }
     }
 }
 
@@ -88,10 +80,7 @@ impl PlannedNoise {
         release: impl Fn(f64, Sampling) -> Mechanism + 'static,
         stream: impl FnOnce(StreamKey, f64) -> Box<dyn NoiseMechanism> + 'static,
     ) -> Self {
-        Self {
-            release: Box::new(release),
-            stream: Box::new(stream),
-        }
+        Self { release: Box::new(release), stream: Box::new(stream) }
     }
 
     /// The mechanism of a run with noise of this multiplier (standard deviation of Z's entries over clip norm).

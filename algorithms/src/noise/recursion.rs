@@ -83,11 +83,7 @@ pub(super) struct Planned<R> {
 
 impl<R: Recursion> Planned<R> {
     pub(super) fn new(recursion: R, rounds: u64) -> Self {
-        Self {
-            recursion,
-            rounds,
-            gains: OnceLock::new(),
-        }
+        Self { recursion, rounds, gains: OnceLock::new() }
     }
 
     fn gains(&self) -> &[f64] {
@@ -185,17 +181,10 @@ impl<R: Recursion> Recursive<R> {
 
     /// Adds `⌊W + ½⌋`, σ being `scale`.
     fn add_rounded(&self, blocks: &[Mutex<Block<f64>>], round: u64, sum: &mut [f64], scale: f64, engine: &Engine) {
-        let replay = Replay {
-            planned: &self.planned,
-            round,
-            scale,
-        };
-        add_enclosed(
-            sum,
-            engine,
-            &|block, values| self.enclose(blocks, round, block, scale, values),
-            &|coordinate| decide(&self.key, &replay, coordinate),
-        );
+        let replay = Replay { planned: &self.planned, round, scale };
+        add_enclosed(sum, engine, &|block, values| self.enclose(blocks, round, block, scale, values), &|coordinate| {
+            decide(&self.key, &replay, coordinate)
+        });
     }
 }
 
@@ -339,11 +328,7 @@ impl<'a, F: NoiseScalar> Vectors<'a, F> {
     }
 
     fn own_error(&self) -> f64 {
-        if F::ENCLOSED {
-            self.error + ROUNDOFF * greatest(self.roundings)
-        } else {
-            0.0
-        }
+        if F::ENCLOSED { self.error + ROUNDOFF * greatest(self.roundings) } else { 0.0 }
     }
 
     /// Notes the own error of what slot `slot` keeps now.
@@ -508,22 +493,12 @@ pub(super) fn impulse_gains<R: Recursion>(recursion: &R, rounds: u64, stationary
     let (mut first, mut error, mut outcome_error) = (0, 0.0_f64, 0.0_f64);
     let mut work = Work::new();
     loop {
-        let length = if stationary {
-            slots
-        } else {
-            BLOCK_COORDINATES.min(slots * rounds as usize)
-        };
-        let mut kept = Block {
-            values: vec![0.0; slots * length],
-            errors: vec![0.0; slots],
-        };
+        let length = if stationary { slots } else { BLOCK_COORDINATES.min(slots * rounds as usize) };
+        let mut kept = Block { values: vec![0.0; slots * length], errors: vec![0.0; slots] };
         let mut owners = Vec::new();
         for round in 0..rounds {
             let mut outcome = vec![0.0; length];
-            let source = Source::Impulses {
-                first,
-                slots: &mut owners,
-            };
+            let source = Source::Impulses { first, slots: &mut owners };
             let mut machine = Vectors::<f64>::new(source, 1.0, &mut work, &mut kept, &mut outcome);
             recursion.step(round, &mut machine);
             outcome_error = outcome_error.max(machine.outcome_error);
@@ -537,19 +512,11 @@ pub(super) fn impulse_gains<R: Recursion>(recursion: &R, rounds: u64, stationary
             break;
         }
     }
-    let found = if stationary {
-        sums
-    } else {
-        vec![sums.into_iter().fold(0.0, f64::max)]
-    };
+    let found = if stationary { sums } else { vec![sums.into_iter().fold(0.0, f64::max)] };
     let entries = slots as f64 * rounds as f64;
     let most = 2.0 * (found.iter().sum::<f64>() + entries * outcome_error);
     let valid = entries * error <= 0.5 && most <= 2_f64.powi(20) && rounds <= 1 << 24;
-    let slack = if valid {
-        entries * (outcome_error + most * error)
-    } else {
-        f64::INFINITY
-    };
+    let slack = if valid { entries * (outcome_error + most * error) } else { f64::INFINITY };
     found.into_iter().map(|found| found + slack).collect()
 }
 
@@ -647,11 +614,7 @@ mod tests {
     const DIMENSION: usize = 100;
 
     fn banded() -> Banded {
-        let row = |t: u64| {
-            (0..=t.min(4))
-                .map(|lag| (1.0 + 0.03 * t as f64) / (1.0 + lag as f64))
-                .collect()
-        };
+        let row = |t: u64| (0..=t.min(4)).map(|lag| (1.0 + 0.03 * t as f64) / (1.0 + lag as f64)).collect();
         Banded::new((0..ROUNDS).map(row).collect())
     }
 
@@ -669,11 +632,7 @@ mod tests {
                 for round in 0..ROUNDS {
                     let mut values = [0.0; DIMENSION];
                     let bound = stream.enclose(&blocks, round, 0, scale, &mut values);
-                    let replay = Replay {
-                        planned: &planned,
-                        round,
-                        scale,
-                    };
+                    let replay = Replay { planned: &planned, round, scale };
                     check(bound, &values, std::array::from_fn(|j| decide(&key, &replay, j as u64)));
                 }
             };

@@ -48,9 +48,9 @@ impl NoiseLevels {
         let scale = |levels: &[f64]| levels.iter().map(|level| level * factor).collect();
         match self {
             Self::Laplace { scales } => Self::Laplace { scales: scale(scales) },
-            Self::Gaussian { standard_deviations } => Self::Gaussian {
-                standard_deviations: scale(standard_deviations),
-            },
+            Self::Gaussian { standard_deviations } => {
+                Self::Gaussian { standard_deviations: scale(standard_deviations) }
+            }
         }
     }
 }
@@ -134,20 +134,14 @@ mod tests {
 
     #[test]
     fn every_round_has_the_moments_of_its_level() {
-        let laplace = NoiseLevels::Laplace {
-            scales: vec![1.0, 0.25],
-        };
-        let gaussian = NoiseLevels::Gaussian {
-            standard_deviations: vec![1.0, 0.25],
-        };
+        let laplace = NoiseLevels::Laplace { scales: vec![1.0, 0.25] };
+        let gaussian = NoiseLevels::Gaussian { standard_deviations: vec![1.0, 0.25] };
         for (levels, absolute) in [(laplace, 1.0), (gaussian, (2.0 / std::f64::consts::PI).sqrt())] {
             let variances = levels.variances();
             let mut noise = ScheduledNoise::new(StreamKey::Simulation(3), levels);
             for (round, level) in [1.0, 0.25].into_iter().enumerate() {
                 let mut sum = vec![0.0; 200_000];
-                noise
-                    .add_increment(round as u64, &mut sum, None, &Engine::Sequential)
-                    .unwrap();
+                noise.add_increment(round as u64, &mut sum, None, &Engine::Sequential).unwrap();
                 // E|y| = b for Laplace(b): the moment that a scale taken for a standard deviation misses by √2. Standard
                 // errors are below 1/√2e5 = 0.0022 of the level (variance: 0.005); five of them.
                 let mean = sum.iter().map(|y| y.abs()).sum::<f64>() / 2e5;

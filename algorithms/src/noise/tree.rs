@@ -12,9 +12,7 @@ use super::{Addressed, NoiseMechanism};
 /// The registry's entry: one tree an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let (rounds, epoch) = (plan.rounds as u64, plan.rounds_per_epoch as u64);
-    PlannedNoise::new(plan.tree_release(), move |key, sigma| {
-        Box::new(stream(key, sigma, rounds, epoch))
-    })
+    PlannedNoise::new(plan.tree_release(), move |key, sigma| Box::new(stream(key, sigma, rounds, epoch)))
 }
 
 /// Increments of the tree's prefix noise: at round t the new node, minus the nodes that it absorbs. Nodes are made again
@@ -29,21 +27,15 @@ pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
 pub(super) fn stream(key: StreamKey, sigma: f64, rounds: u64, restart_every: u64) -> impl NoiseMechanism {
     assert!(restart_every > 0, "a tree covers at least one round");
     let levels = restart_every.min(rounds.max(1)).ilog2() + 1;
-    Addressed::new(
-        key,
-        sigma,
-        rounds,
-        levels,
-        move |round: u64, add: &mut dyn FnMut(u64, f64)| {
-            let before = round / restart_every * restart_every;
-            let leaf = round - before + 1;
-            add(before + leaf, 1.0);
-            // Prefix leaf − 1 ends in ctz(leaf) ones: the absorbed nodes end where these bits are added.
-            let mut end = leaf & (leaf - 1);
-            for level in (0..leaf.trailing_zeros()).rev() {
-                end += 1 << level;
-                add(before + end, -1.0);
-            }
-        },
-    )
+    Addressed::new(key, sigma, rounds, levels, move |round: u64, add: &mut dyn FnMut(u64, f64)| {
+        let before = round / restart_every * restart_every;
+        let leaf = round - before + 1;
+        add(before + leaf, 1.0);
+        // Prefix leaf − 1 ends in ctz(leaf) ones: the absorbed nodes end where these bits are added.
+        let mut end = leaf & (leaf - 1);
+        for level in (0..leaf.trailing_zeros()).rev() {
+            end += 1 << level;
+            add(before + end, -1.0);
+        }
+    })
 }

@@ -97,10 +97,7 @@ impl Method {
     }
 
     fn optimized(self) -> bool {
-        matches!(
-            self,
-            Self::Nesterov { optimized: true } | Self::Multistage { optimized: true }
-        )
+        matches!(self, Self::Nesterov { optimized: true } | Self::Multistage { optimized: true })
     }
 }
 
@@ -296,11 +293,7 @@ impl AcceleratedPlan {
         };
         let schedule = schedule.map(|schedule| schedule.truncated(rounds));
         let steps = constants.steps(method, schedule.as_ref(), rounds);
-        let weights = if method.optimized() {
-            schedule.as_ref().map(Schedule::log_weights)
-        } else {
-            None
-        };
+        let weights = if method.optimized() { schedule.as_ref().map(Schedule::log_weights) } else { None };
         let (noise, mechanism, statement) = if settings.budget == Budget::NonPrivate {
             (None, None, PrivacyStatement::none("no noise is added"))
         } else {
@@ -326,11 +319,7 @@ impl AcceleratedPlan {
             (Some(noise), Some(mechanism), statement)
         };
         let norm = if gaussian { Norm::L2 } else { Norm::L1 };
-        let clip = if noise.is_some() {
-            Clip::Bounded { norm, clip_norm }
-        } else {
-            Clip::Unbounded
-        };
+        let clip = if noise.is_some() { Clip::Bounded { norm, clip_norm } } else { Clip::Unbounded };
         let acceleration = match method {
             Method::GradientDescent | Method::HeavyBall => Acceleration::HeavyBall,
             Method::Nesterov { .. } | Method::Multistage { .. } => Acceleration::Nesterov,
@@ -357,9 +346,7 @@ impl AcceleratedPlan {
         self.noise = self.noise.map(|noise| noise.scaled(factor));
         self.statement = self.statement.revoked(format!("the noise was multiplied by {factor}"));
         // Noise times a factor and sensitivity divided by it are the same mechanism.
-        self.mechanism = self
-            .mechanism
-            .map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
+        self.mechanism = self.mechanism.map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
         self
     }
 
@@ -395,16 +382,12 @@ impl AcceleratedPlan {
         let statement = if stated == matches!(key, StreamKey::Release(_)) {
             self.statement.clone()
         } else {
-            self.statement
-                .clone()
-                .revoked("the plan was made for a key of another kind")
+            self.statement.clone().revoked("the plan was made for a key of another kind")
         };
         let rounds = self.steps.len() as u64;
         let prepared = Prepared::new(method, rounds, self.mechanism.clone(), statement).with("batch-size", self.batch);
         Ok(match self.steps.first() {
-            Some(first) => prepared
-                .with("learning-rate", first.step_size)
-                .with("momentum", first.momentum),
+            Some(first) => prepared.with("learning-rate", first.step_size).with("momentum", first.momentum),
             None => prepared,
         })
     }
@@ -449,20 +432,11 @@ impl Constants {
             Method::HeavyBall => momentum.is_none(),
             Method::Nesterov { .. } | Method::Multistage { .. } => true,
         };
-        let curvature = if needs_convexity || mu > 0.0 {
-            Some(Curvature::new(mu, smoothness)?)
-        } else {
-            None
-        };
+        let curvature = if needs_convexity || mu > 0.0 { Some(Curvature::new(mu, smoothness)?) } else { None };
         let step_size = common.learning_rate.unwrap_or(own.step_scale / smoothness);
         // μ plays no part in the limit 1/L.
         Curvature::new(smoothness, smoothness)?.step_size(step_size)?;
-        Ok(Self {
-            step_size,
-            curvature,
-            smoothness,
-            momentum,
-        })
+        Ok(Self { step_size, curvature, smoothness, momentum })
     }
 
     /// The step sizes of the methods whose bound is known by stage.
@@ -488,29 +462,15 @@ impl Constants {
 
     fn steps(&self, method: Method, schedule: Option<&Schedule>, rounds: usize) -> Vec<Step> {
         let step_size = self.step_size;
-        let constant = |momentum| {
-            vec![
-                Step {
-                    step_size,
-                    momentum,
-                    restart: false
-                };
-                rounds
-            ]
-        };
+        let constant = |momentum| vec![Step { step_size, momentum, restart: false }; rounds];
         match (method, schedule, self.curvature) {
             (Method::HeavyBall, _, curvature) => constant(
-                self.momentum
-                    .unwrap_or_else(|| curvature.map_or(0.0, |curvature| curvature.momentum(step_size))),
+                self.momentum.unwrap_or_else(|| curvature.map_or(0.0, |curvature| curvature.momentum(step_size))),
             ),
             (_, Some(schedule), Some(curvature)) => (0..rounds)
                 .map(|round| {
                     let step_size = schedule.step_size(round);
-                    Step {
-                        step_size,
-                        momentum: curvature.momentum(step_size),
-                        restart: schedule.starts_stage(round),
-                    }
+                    Step { step_size, momentum: curvature.momentum(step_size), restart: schedule.starts_stage(round) }
                 })
                 .collect(),
             _ => constant(0.0),
@@ -541,10 +501,7 @@ fn public_norm(problem: &PublicProblem, bound: f64, norm: Norm) -> f64 {
 /// `L = sup φ″·A² + λ` from the declared or enforced feature bound A.
 fn public_smoothness(method: Method, problem: &PublicProblem, declared: Option<f64>) -> Result<f64, PrepareError> {
     let factor = curvature_of_loss(method, problem)?;
-    let Some(bound) = declared
-        .or_else(|| problem.row_bound(Norm::L2))
-        .filter(|&bound| bound > 0.0)
-    else {
+    let Some(bound) = declared.or_else(|| problem.row_bound(Norm::L2)).filter(|&bound| bound > 0.0) else {
         return Err(SettingsError::OutOfRange {
             parameter: "feature-bound",
             value: "none".to_owned(),
@@ -666,12 +623,7 @@ impl BudgetOf {
             if log_weights.is_some() {
                 return Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling);
             }
-            Mechanism::Laplace {
-                scale: scales[0],
-                l1_sensitivity,
-                sampling: self.sampling,
-                steps: scales.len(),
-            }
+            Mechanism::Laplace { scale: scales[0], l1_sensitivity, sampling: self.sampling, steps: scales.len() }
         };
         let accountant = self.accountant.unwrap_or(Accountant::Pure);
         if accountant == Accountant::Pure {
@@ -683,9 +635,7 @@ impl BudgetOf {
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
         let family = |factor: f64| mechanism(&times(factor));
-        let factor = self
-            .calibrations
-            .calibrate(accountant, self.adjacency, epsilon, delta, family)?;
+        let factor = self.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, family)?;
         let scales = times(factor.next_up());
         let mechanism = mechanism(&scales);
         Ok((accountant, delta, NoiseLevels::Laplace { scales }, mechanism))
@@ -705,57 +655,36 @@ impl BudgetOf {
                 .into());
             }
             // ρ_t·T/ρ = 1 for equal shares; σ_t ∝ ρ_t^{−1/2}.
-            Some(weights) => allocation::gaussian(weights, 1.0)?
-                .iter()
-                .map(|share| (share * rounds as f64).powf(-0.5))
-                .collect(),
+            Some(weights) => {
+                allocation::gaussian(weights, 1.0)?.iter().map(|share| (share * rounds as f64).powf(-0.5)).collect()
+            }
         };
         let mechanism = |noise_multiplier: f64| -> Mechanism {
             let sampling = self.sampling;
             if sampling != Sampling::FullBatch {
-                Mechanism::SubsampledGaussian {
-                    noise_multiplier,
-                    sampling,
-                    steps: rounds,
-                }
+                Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps: rounds }
             } else if log_weights.is_none() {
-                Mechanism::Gaussian {
-                    noise_multiplier,
-                    sampling,
-                    participations: rounds,
-                }
+                Mechanism::Gaussian { noise_multiplier, sampling, participations: rounds }
             } else {
                 let step = |factor: &f64| {
                     let noise_multiplier = noise_multiplier * factor;
-                    Mechanism::Gaussian {
-                        noise_multiplier,
-                        sampling,
-                        participations: 1,
-                    }
+                    Mechanism::Gaussian { noise_multiplier, sampling, participations: 1 }
                 };
                 Mechanism::Composition(shape.iter().map(step).collect())
             }
         };
-        let accountant = self
-            .accountant
-            .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+        let accountant = self.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
         let (noise_multiplier, delta) = match self.budget {
             Budget::Target { epsilon, delta } => {
-                let least = self
-                    .calibrations
-                    .calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
+                let least = self.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
                 (least.next_up(), delta)
             }
-            Budget::NoiseMultiplier {
-                noise_multiplier,
-                delta,
-            } => (Range::POSITIVE.check("noise-multiplier", noise_multiplier)?, delta),
+            Budget::NoiseMultiplier { noise_multiplier, delta } => {
+                (Range::POSITIVE.check("noise-multiplier", noise_multiplier)?, delta)
+            }
             Budget::NonPrivate => (0.0, 0.0),
         };
-        let standard_deviations = shape
-            .iter()
-            .map(|factor| noise_multiplier * factor * self.clip_norm)
-            .collect();
+        let standard_deviations = shape.iter().map(|factor| noise_multiplier * factor * self.clip_norm).collect();
         let levels = NoiseLevels::Gaussian { standard_deviations };
         Ok((accountant, delta, levels, mechanism(noise_multiplier)))
     }

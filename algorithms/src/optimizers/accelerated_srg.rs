@@ -163,26 +163,17 @@ struct Proven {
 /// average a quarter to an eighth of their bound, and models start at 0.
 pub(super) fn default_smoothness(problem: &PublicProblem) -> f64 {
     let model = problem.model();
-    let bound = problem
-        .row_bound(Norm::L2)
-        .map(|a| a * a + f64::from(u8::from(model.bias)));
+    let bound = problem.row_bound(Norm::L2).map(|a| a * a + f64::from(u8::from(model.bias)));
     let at_zero = model.loss.curvature_at_zero(model.outputs);
-    bound
-        .zip(at_zero)
-        .map_or(20.0, |(squared, curvature)| 0.25 * curvature * squared)
+    bound.zip(at_zero).map_or(20.0, |(squared, curvature)| 0.25 * curvature * squared)
 }
 
 /// M of the proofs, `sup φ″·A²` of a public bound A on the rows; the practical one where the loss or the rows have no such bound.
 fn proven_smoothness(problem: &PublicProblem) -> f64 {
     let model = problem.model();
-    let squared = problem
-        .row_bound(Norm::L2)
-        .map(|a| a * a + f64::from(u8::from(model.bias)));
+    let squared = problem.row_bound(Norm::L2).map(|a| a * a + f64::from(u8::from(model.bias)));
     let worst = squared.zip(model.loss.curvature());
-    worst.map_or_else(
-        || default_smoothness(problem),
-        |(squared, curvature)| curvature * squared,
-    )
+    worst.map_or_else(|| default_smoothness(problem), |(squared, curvature)| curvature * squared)
 }
 
 /// S where none is given: for losses of classes or signs their Lipschitz constant, of a public bound on the rows, at most 4 (the best of 0.5, 1,
@@ -312,9 +303,7 @@ impl Proven {
             ));
         }
         if batch > rows.sqrt() {
-            return Err(refuse(
-                "is proven for batches of at most √n rows in the constrained regime",
-            ));
+            return Err(refuse("is proven for batches of at most √n rows in the constrained regime"));
         }
         let ratio = self.smoothness * self.radius / self.lipschitz;
         let beta = (16.0 * ratio + 8.0) * self.lipschitz * rows.powf(1.5) / (self.radius * batch * batch);
@@ -341,31 +330,21 @@ fn left_assumptions(run: &Variant<'_>, steps: &Steps, beta: f64) -> Vec<Assumpti
     }
     let root = (run.problem.rows() as f64).sqrt();
     if run.recursive && run.constrained && plan.batch_size as f64 > root {
-        warnings.push(AssumptionWarning::LargeBatch {
-            batch_size: plan.batch_size,
-            root,
-        });
+        warnings.push(AssumptionWarning::LargeBatch { batch_size: plan.batch_size, root });
     }
     warnings
 }
 
 fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Result<Prepared, PrepareError> {
-    let id = if recursive {
-        ACCELERATED_DP_SRG.id
-    } else {
-        ACCELERATED_INDEPENDENT.id
-    };
+    let id = if recursive { ACCELERATED_DP_SRG.id } else { ACCELERATED_INDEPENDENT.id };
     let rows = problem.rows();
     let (common, steps, own) = (settings.common()?, Steps::read(settings)?, Accelerated::read(settings)?);
     let constrained = own.regime == Regime::Constrained;
     let mut defaulted = settings.clone();
     if common.batch_size.is_none() {
         // The constrained regime is proven for B ≤ √n: rounded down.
-        let batch = if constrained {
-            rows.isqrt()
-        } else {
-            rows.div_ceil((4.0 * (rows as f64).powf(0.25)).ceil() as usize)
-        };
+        let batch =
+            if constrained { rows.isqrt() } else { rows.div_ceil((4.0 * (rows as f64).powf(0.25)).ceil() as usize) };
         defaulted.set("batch-size", batch.max(1));
     }
     let plan = single_pass(&defaulted, problem, id)?;
@@ -377,11 +356,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)),
     )?;
     let Growing { growth, coupling } = Growing::read(settings)?;
-    let default = if recursive {
-        NoiseKind::Tree
-    } else {
-        NoiseKind::Independent
-    };
+    let default = if recursive { NoiseKind::Tree } else { NoiseKind::Independent };
     let workload = if growth > 0.0 {
         // g_t = e^{−λ}·g_{t−1} + D_t is what the steps add up.
         WorkloadSpecification::prefix().with_decay((-growth).exp())
@@ -389,16 +364,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         WorkloadSpecification::prefix()
     };
     let (privacy, statement) = calibrated(problem, settings, &plan, (default, workload), clip_norm)?;
-    let run = Variant {
-        id,
-        recursive,
-        constrained,
-        problem,
-        plan: &plan,
-        smoothness,
-        zeta,
-        coupling,
-    };
+    let run = Variant { id, recursive, constrained, problem, plan: &plan, smoothness, zeta, coupling };
     let (beta, warnings) = if let Some(proven) = proven {
         (proven.beta(&run, privacy.noise_deviation)?, Vec::new())
     } else {
@@ -499,14 +465,10 @@ impl Optimizer for AcceleratedSrg {
             (true, true) if round == 0 => (1.0, 0.0, 0.0, 1.0),
             (true, true) => (1.0, decay, decay, 1.0),
         };
-        let point = |coefficient: f64, parameters| Point {
-            coefficient: coefficient as f32,
-            parameters,
-        };
+        let point = |coefficient: f64, parameters| Point { coefficient: coefficient as f32, parameters };
         let plain = before == 0.0 && current == 1.0;
         let previous = (!plain).then(|| point(before, &self.previous));
-        self.sums
-            .release(round, oracle, point(current, &self.iterate), previous)?;
+        self.sums.release(round, oracle, point(current, &self.iterate), previous)?;
         if self.recursive {
             for (total, sum) in self.recursion.iter_mut().zip(&mut self.sums.sum) {
                 *total = carried * *total + *sum;
@@ -521,12 +483,7 @@ impl Optimizer for AcceleratedSrg {
         };
         let eta = if self.growth > 0.0 { 1.0 } else { round as f64 + 1.0 };
         let mirror_step = (self.zeta * eta / self.beta) as f32;
-        let state = self
-            .iterate
-            .iter()
-            .zip(&mut self.previous)
-            .zip(&mut self.aggregate)
-            .zip(&mut self.mirror);
+        let state = self.iterate.iter().zip(&mut self.previous).zip(&mut self.aggregate).zip(&mut self.mirror);
         for ((((&x, previous), y), z), &sum) in state.zip(&self.sums.sum) {
             let gradient = sum as f32 * per_row + regularization * x;
             *z -= mirror_step * gradient;

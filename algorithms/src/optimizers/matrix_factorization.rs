@@ -96,15 +96,7 @@ parameters! {
 }
 
 const GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL];
-const PLUS_GROUPS: &[&[Parameter]] = &[
-    BATCHES,
-    STEPS,
-    PRIVACY,
-    NOISE,
-    Iterates::ALL,
-    Factorized::ALL,
-    Weighted::ALL,
-];
+const PLUS_GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL, Weighted::ALL];
 
 entry!(
     DP_FTRL,
@@ -112,12 +104,7 @@ entry!(
     "[000 §2.4], [001 Example 3.3]",
     "tree-aggregated noise",
     GROUPS,
-    Variant {
-        id: "dp-ftrl",
-        noise: NoiseKind::HonakerOnline,
-        momentum: 0.9,
-        ..MF
-    }
+    Variant { id: "dp-ftrl", noise: NoiseKind::HonakerOnline, momentum: 0.9, ..MF }
 );
 entry!(
     DP_MEMF,
@@ -125,13 +112,7 @@ entry!(
     "[000 Algorithm 2]",
     "a factorisation for momentum and several epochs",
     GROUPS,
-    Variant {
-        id: "dp-memf",
-        noise: NoiseKind::Blt(3),
-        weighs_momentum: true,
-        momentum: 0.9,
-        ..MF
-    }
+    Variant { id: "dp-memf", noise: NoiseKind::Blt(3), weighs_momentum: true, momentum: 0.9, ..MF }
 );
 entry!(DP_MF, "DP-MF", "[001 §3]", "a factorisation of prefix sums", GROUPS, MF);
 entry!(
@@ -140,12 +121,7 @@ entry!(
     "[001 §5]",
     "a factorisation for the Λ_τ-weighted error",
     PLUS_GROUPS,
-    Variant {
-        id: "dp-mf-plus",
-        weighs_periods: true,
-        epochs: 1.0,
-        ..MF
-    }
+    Variant { id: "dp-mf-plus", weighs_periods: true, epochs: 1.0, ..MF }
 );
 entry!(
     PGD,
@@ -153,11 +129,7 @@ entry!(
     "[001 §3]",
     "a fresh Gaussian a round",
     GROUPS,
-    Variant {
-        id: "pgd",
-        noise: NoiseKind::Independent,
-        ..MF
-    }
+    Variant { id: "pgd", noise: NoiseKind::Independent, ..MF }
 );
 entry!(
     ANTI_PGD,
@@ -165,12 +137,7 @@ entry!(
     "[001 Example 3.2]",
     "anti-correlated noise",
     GROUPS,
-    Variant {
-        id: "anti-pgd",
-        noise: NoiseKind::AntiCorrelated,
-        epochs: 1.0,
-        ..MF
-    }
+    Variant { id: "anti-pgd", noise: NoiseKind::AntiCorrelated, epochs: 1.0, ..MF }
 );
 
 /// A plan whose rounds are whole epochs: correlated noise is made for a fixed number of participations.
@@ -186,10 +153,7 @@ pub(super) fn whole_epochs(
         sampling: SamplingKind::Shuffled,
     };
     let mut plan = BatchPlan::new(settings, problem, defaults)?;
-    if !matches!(
-        plan.sampling,
-        Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch
-    ) {
+    if !matches!(plan.sampling, Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch) {
         return Err(SettingsError::Unsupported {
             parameter: "sampling",
             value: plan.sampling.to_string(),
@@ -210,9 +174,8 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
     let plan = whole_epochs(settings, problem, variant.epochs, variant.id)?;
     let momentum = settings.common()?.momentum.unwrap_or(variant.momentum);
     let mut workload = WorkloadSpecification::prefix();
-    let weighs_momentum = Factorized::read(settings)?
-        .workload
-        .map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
+    let weighs_momentum =
+        Factorized::read(settings)?.workload.map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
     if weighs_momentum && momentum > 0.0 {
         workload = workload.with_momentum(momentum);
     }

@@ -316,10 +316,7 @@ impl Algorithm {
             *arithmetic = Arithmetic::Idealised;
         }
         if prepared.privacy.claim == Claim::Release && prepared.privacy.arithmetic != Some(Arithmetic::Exact) {
-            let reason = format!(
-                "the rounding of {} is not covered by its noise: no release is claimed",
-                self.id
-            );
+            let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", self.id);
             prepared.privacy = prepared.privacy.revoked(reason);
         }
         Ok(prepared)

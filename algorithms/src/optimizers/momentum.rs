@@ -66,16 +66,7 @@ impl NoisyMomentum {
     ) -> Self {
         let noise = noise.map(|(levels, key)| ScheduledNoise::new(key, levels));
         let (previous, point) = (start.clone(), start.clone());
-        Self {
-            acceleration,
-            steps,
-            divisor,
-            regularization,
-            noise,
-            iterate: start,
-            previous,
-            point,
-        }
+        Self { acceleration, steps, divisor, regularization, noise, iterate: start, previous, point }
     }
 
     /// x_t.
@@ -123,9 +114,7 @@ impl NoisyMomentum {
     /// # Panics
     /// After the last round.
     pub fn update(&mut self, round: u64, sum: &[f64]) {
-        let Step {
-            step_size, momentum, ..
-        } = self.steps[round as usize];
+        let Step { step_size, momentum, .. } = self.steps[round as usize];
         let (per_row, decay, carried) = (
             1.0 / self.divisor,
             self.regularization,
@@ -134,13 +123,7 @@ impl NoisyMomentum {
                 Acceleration::Nesterov => 0.0,
             },
         );
-        for (((x, before), &z), &sum) in self
-            .iterate
-            .iter_mut()
-            .zip(&mut self.previous)
-            .zip(&self.point)
-            .zip(sum)
-        {
+        for (((x, before), &z), &sum) in self.iterate.iter_mut().zip(&mut self.previous).zip(&self.point).zip(sum) {
             let (now, z) = (*x, f64::from(z));
             let carry = carried * (f64::from(now) - f64::from(*before));
             *x = (z - step_size * (sum * per_row + decay * z) + carry) as f32;
@@ -169,12 +152,7 @@ impl MomentumMethod {
     /// `iteration` on the batches of `sampler`.
     pub fn new(iteration: NoisyMomentum, sampler: Sampler, clip: Clip) -> Self {
         let sum = vec![0.0; iteration.iterate().len()];
-        Self {
-            iteration,
-            sampler,
-            clip,
-            sum,
-        }
+        Self { iteration, sampler, clip, sum }
     }
 }
 
@@ -182,10 +160,7 @@ impl Optimizer for MomentumMethod {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
-        let point = self
-            .iteration
-            .query(round)
-            .expect("an executor stops after the last step");
+        let point = self.iteration.query(round).expect("an executor stops after the last step");
         let unit = oracle.sum_in_units(&batch, (Point::at(point), None), self.clip, &mut self.sum)?;
         oracle.enter(Phase::Noise);
         self.iteration.add_noise(round, &mut self.sum, unit, oracle.engine())?;
@@ -220,11 +195,8 @@ mod tests {
         let mut iterates = Vec::new();
         let mut round = 0;
         while let Some(point) = iteration.query(round) {
-            let sum: Vec<f64> = point
-                .iter()
-                .zip(EIGENVALUES)
-                .map(|(&z, eigenvalue)| 10.0 * eigenvalue * f64::from(z))
-                .collect();
+            let sum: Vec<f64> =
+                point.iter().zip(EIGENVALUES).map(|(&z, eigenvalue)| 10.0 * eigenvalue * f64::from(z)).collect();
             iteration.update(round, &sum);
             round += 1;
             iterates.push(std::array::from_fn(|i| f64::from(iteration.iterate()[i])));
@@ -233,14 +205,7 @@ mod tests {
     }
 
     fn constant(step_size: f64, momentum: f64, rounds: usize) -> Vec<Step> {
-        vec![
-            Step {
-                step_size,
-                momentum,
-                restart: false
-            };
-            rounds
-        ]
+        vec![Step { step_size, momentum, restart: false }; rounds]
     }
 
     #[test]
@@ -280,10 +245,7 @@ mod tests {
             let resumed: Vec<f32> = first[9].iter().map(|&value| value as f32).collect();
             let mut second = NoisyMomentum::new(acceleration, constant(0.8, 0.7, 1), resumed, 10.0, 0.0, None);
             let point = second.query(0).unwrap().to_vec();
-            second.update(
-                0,
-                &std::array::from_fn::<_, 4, _>(|i| 10.0 * EIGENVALUES[i] * f64::from(point[i])),
-            );
+            second.update(0, &std::array::from_fn::<_, 4, _>(|i| 10.0 * EIGENVALUES[i] * f64::from(point[i])));
             assert!((0..4).all(|i| f64::from(second.iterate()[i]) == whole[10][i]));
         }
     }

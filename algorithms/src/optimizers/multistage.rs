@@ -17,12 +17,7 @@ pub static DP_MASG: Algorithm = Algorithm {
     release: true,
     groups: &[EVERY, PRIVACY, MethodParameters::ALL, Stages::ALL],
     scenes: &[Scene {
-        parameters: &[
-            ("rounds", "2"),
-            ("smoothness", "1"),
-            ("strong-convexity", "0.25"),
-            ("first-stage", "1"),
-        ],
+        parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("first-stage", "1")],
         ..ALL_ROWS
     }],
     constructor: |problem, settings| prepare(Method::Multistage { optimized: false }, problem, settings),

@@ -30,12 +30,7 @@ pub static DP_NAG_OPT: Algorithm = Algorithm {
     release: true,
     groups: &[EVERY, PRIVACY, MethodParameters::ALL, Division::ALL],
     scenes: &[Scene {
-        parameters: &[
-            ("rounds", "2"),
-            ("smoothness", "1"),
-            ("strong-convexity", "0.25"),
-            ("initial-gap", "fixed"),
-        ],
+        parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("initial-gap", "fixed")],
         ..ALL_ROWS
     }],
     constructor: |problem, settings| prepare(Method::Nesterov { optimized: true }, problem, settings),

@@ -48,9 +48,8 @@ impl Range {
     /// (0, ∞).
     pub const POSITIVE: Self = Self::new("a finite number above 0", |value| value > 0.0 && value.is_finite());
     /// [0, ∞).
-    pub const NOT_NEGATIVE: Self = Self::new("a finite number of at least 0", |value| {
-        value >= 0.0 && value.is_finite()
-    });
+    pub const NOT_NEGATIVE: Self =
+        Self::new("a finite number of at least 0", |value| value >= 0.0 && value.is_finite());
     /// [0, 1).
     pub const FRACTION: Self = Self::new("a number in [0, 1)", |value| (0.0..1.0).contains(&value));
     /// (0, 1].
@@ -79,11 +78,7 @@ impl Range {
         if (self.holds)(value) {
             return Ok(value);
         }
-        Err(SettingsError::OutOfRange {
-            parameter,
-            value: value.to_string(),
-            expected: self.expected,
-        })
+        Err(SettingsError::OutOfRange { parameter, value: value.to_string(), expected: self.expected })
     }
 }
 
@@ -142,9 +137,7 @@ impl ParameterValue for usize {
     /// `20.0` is a whole number too.
     fn parsed(text: &str) -> Option<Self> {
         let whole = |value: &f64| value.fract() == 0.0 && (0.0..9e15).contains(value);
-        text.parse()
-            .ok()
-            .or_else(|| text.parse().ok().filter(whole).map(|value| value as Self))
+        text.parse().ok().or_else(|| text.parse().ok().filter(whole).map(|value| value as Self))
     }
 
     fn number(&self) -> Option<f64> {
@@ -195,13 +188,11 @@ impl Settings {
         let Some(text) = self.parameters.get(parameter.name) else {
             return Ok(default());
         };
-        T::parsed(text)
-            .filter(|value| value.number().is_none_or(holds))
-            .ok_or_else(|| SettingsError::OutOfRange {
-                parameter: parameter.name,
-                value: text.clone(),
-                expected: parameter.expected,
-            })
+        T::parsed(text).filter(|value| value.number().is_none_or(holds)).ok_or_else(|| SettingsError::OutOfRange {
+            parameter: parameter.name,
+            value: text.clone(),
+            expected: parameter.expected,
+        })
     }
 
     /// The same settings with one parameter set.
@@ -366,12 +357,8 @@ parameters! {
 }
 
 /// Parameters of mini-batches.
-pub(super) const BATCHES: &[Parameter] = &[
-    Common::epochs(),
-    Common::rounds(),
-    Common::batch_size(),
-    Common::sampling(),
-];
+pub(super) const BATCHES: &[Parameter] =
+    &[Common::epochs(), Common::rounds(), Common::batch_size(), Common::sampling()];
 /// Parameters of steps with momentum.
 pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::momentum()];
 /// Parameters of a guarantee.

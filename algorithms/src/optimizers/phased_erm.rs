@@ -98,10 +98,7 @@ pub static PHASED_ERM: Algorithm = Algorithm {
     release: false,
     groups: GROUPS,
     // The default regulariser grows with the clip norm, and would hide a skipped clip.
-    scenes: &[Scene {
-        parameters: &[("first-regularization", "1")],
-        ..SCENE
-    }],
+    scenes: &[Scene { parameters: &[("first-regularization", "1")], ..SCENE }],
     constructor: |problem, settings| prepare(problem, settings, &PHASED_ERM, Private::Results),
 };
 
@@ -195,11 +192,7 @@ fn prepare(
         Private::Gradients => chunks(1.0).iter().map(Chunk::participations).max().unwrap_or(1),
     };
     let noise = plan::calibrate(settings, loss.clip_norm, loss.adjacency, problem, |noise_multiplier| {
-        Mechanism::Gaussian {
-            noise_multiplier,
-            sampling: Sampling::FixedOrder,
-            participations,
-        }
+        Mechanism::Gaussian { noise_multiplier, sampling: Sampling::FixedOrder, participations }
     })?;
     let privacy = noise.noise_multiplier * (problem.parameters() as f64).sqrt() / problem.rows() as f64;
     let first = own
@@ -225,15 +218,9 @@ fn prepare(
     Range::ROUNDS.check("rounds (of all phases, by first-regularization)", rounds as f64)?;
     let stream = IndependentGaussian::new(settings.key.clone(), deviation);
     let optimizer = PhasedErm::new(chunks, loss, (private, stream, radius), problem.parameters());
-    let queries = |chunk: &Chunk| {
-        (0..chunk.rounds)
-            .map(|round| chunk.batch(round).len() as u64)
-            .sum::<u64>()
-    };
+    let queries = |chunk: &Chunk| (0..chunk.rounds).map(|round| chunk.batch(round).len() as u64).sum::<u64>();
     let queries = optimizer.chunks.iter().map(queries).sum();
-    let statement = noise
-        .statement
-        .with_note("disjoint chunks: each phase spends the whole budget, none is composed");
+    let statement = noise.statement.with_note("disjoint chunks: each phase spends the whole budget, none is composed");
     Ok(Prepared {
         queries: Some(queries),
         ..Prepared::new(optimizer, rounds, Some(noise.mechanism), statement).with("first-regularization", first)
@@ -290,13 +277,8 @@ impl PhasedErm {
         self.released.copy_from_slice(&self.descended);
         if self.private == Private::Results {
             self.sum.fill(0.0);
-            self.noise
-                .add_increment(self.phase, &mut self.sum, None, oracle.engine())?;
-            add_scaled(
-                &mut self.released,
-                self.chunks[self.phase as usize].noise(1.0),
-                &self.sum,
-            );
+            self.noise.add_increment(self.phase, &mut self.sum, None, oracle.engine())?;
+            add_scaled(&mut self.released, self.chunks[self.phase as usize].noise(1.0), &self.sum);
             project(&mut self.released, self.radius);
         }
         self.iterate.copy_from_slice(&self.released);
@@ -412,11 +394,7 @@ mod tests {
         let rounds = chunk.rounds;
         let noise = IndependentGaussian::new(StreamKey::Simulation(1), deviation);
         let mut optimizer = PhasedErm::new(vec![chunk], loss(), (private, noise, 10.0), problem.parameters());
-        for state in [
-            &mut optimizer.iterate,
-            &mut optimizer.descended,
-            &mut optimizer.released,
-        ] {
+        for state in [&mut optimizer.iterate, &mut optimizer.descended, &mut optimizer.released] {
             state.fill(centre);
         }
         let mut oracle = Oracle::new(problem, Engine::default());
@@ -434,9 +412,7 @@ mod tests {
     /// The minimiser of F_i by the scheme above in f64, gradients included.
     fn exact_minimiser(problem: &Problem, chunk: &Chunk, centre: f64) -> Vec<f64> {
         let (dataset, beta) = (problem.dataset(), loss().smoothness + chunk.regularization);
-        let Targets::Values(targets) = dataset.targets() else {
-            panic!("signs")
-        };
+        let Targets::Values(targets) = dataset.targets() else { panic!("signs") };
         let row = |row| (reference::row(dataset.rows(), row, true), f64::from(targets[row]));
         let rows: Vec<_> = chunk.rows.clone().map(row).collect();
         let contraction = (chunk.regularization / beta).sqrt();
@@ -446,10 +422,7 @@ mod tests {
         let mut x = vec![centre; problem.parameters()];
         let mut descended = x.clone();
         for _ in 0..(2.0 * 40.0 / contraction) as usize {
-            let mut gradient: Vec<f64> = x
-                .iter()
-                .map(|x| 0.01 * x + chunk.regularization * (x - centre))
-                .collect();
+            let mut gradient: Vec<f64> = x.iter().map(|x| 0.01 * x + chunk.regularization * (x - centre)).collect();
             for (features, target) in &rows {
                 let mut residual = [dot(features, &x)];
                 Loss::Logistic.residual(&mut residual, Target::Value(*target));
@@ -474,17 +447,10 @@ mod tests {
         let unit = 1.0 / (8.0 * 0.01 * 320.0);
         let found = minimiser(Private::Results, &problem(rows, None), 1);
         let longer = minimiser(Private::Results, &problem(rows, None), 10);
-        assert!(
-            distance(&found, &longer) <= 0.005 * unit,
-            "{}",
-            distance(&found, &longer)
-        );
+        assert!(distance(&found, &longer) <= 0.005 * unit, "{}", distance(&found, &longer));
         for changed in [0, 100, 319] {
             let moved = distance(&found, &minimiser(Private::Results, &problem(rows, Some(changed)), 1));
-            assert!(
-                (0.05 * unit..=2.0 * 1.01 * unit).contains(&moved),
-                "{changed}: {moved} of {unit}"
-            );
+            assert!((0.05 * unit..=2.0 * 1.01 * unit).contains(&moved), "{changed}: {moved} of {unit}");
         }
         // Rows of later chunks do not enter.
         assert_eq!(found, minimiser(Private::Results, &problem(rows, Some(320)), 1));
@@ -505,14 +471,8 @@ mod tests {
             let off = distance(&found, &exact_minimiser(&one, &chunk(&one), centre));
             assert!(off <= 0.005 * unit, "{first}: {off} of {unit}");
             let other = problem(rows, Some(100));
-            let moved = distance(
-                &found,
-                &result(Private::Results, &other, chunk(&other), (centre, 1e-30)),
-            );
-            assert!(
-                (0.01 * unit..=2.0 * 1.01 * unit).contains(&moved),
-                "{first}: {moved} of {unit}"
-            );
+            let moved = distance(&found, &result(Private::Results, &other, chunk(&other), (centre, 1e-30)));
+            assert!((0.01 * unit..=2.0 * 1.01 * unit).contains(&moved), "{first}: {moved} of {unit}");
             // The noise of the release is not lost either.
             let noisy = distance(&found, &result(Private::Results, &one, chunk(&one), (centre, 1.0)));
             assert!((0.3 * unit..=6.0 * unit).contains(&noisy), "{first}: {noisy} of {unit}");
@@ -523,39 +483,25 @@ mod tests {
     fn phases_whose_noise_would_be_lost_in_rounding_are_left_out() {
         let problem = problem(4_000, None);
         let rounds = |first: f64| {
-            let budget = Budget::Target {
-                epsilon: 1.0,
-                delta: 1e-6,
-            };
+            let budget = Budget::Target { epsilon: 1.0, delta: 1e-6 };
             let settings = Settings::new(budget, StreamKey::Simulation(1)).with("first-regularization", first);
             PHASED_ERM.prepare(&problem, &settings).map(|prepared| prepared.rounds)
         };
         let all = |first| -> u64 {
             let phases = localization::phases(4_000, first).into_iter();
-            phases
-                .map(|phase| Chunk::new(phase, &loss(), 1.1, Private::Results).rounds)
-                .sum()
+            phases.map(|phase| Chunk::new(phase, &loss(), 1.1, Private::Results).rounds).sum()
         };
         assert_eq!(rounds(1.0).unwrap(), all(1.0));
         assert!(rounds(1e3).unwrap() < all(1e3));
         let error = rounds(1e12).unwrap_err().to_string();
-        assert!(
-            error.contains("first-regularization") && error.contains("rounding"),
-            "{error}"
-        );
+        assert!(error.contains("first-regularization") && error.contains("rounding"), "{error}");
     }
 
     #[test]
     fn no_row_is_read_more_often_than_the_mechanism_says() {
         for rows in [40, 1_000, 16_000] {
             let problem = problem(rows, None);
-            let settings = Settings::new(
-                Budget::Target {
-                    epsilon: 1.0,
-                    delta: 1e-6,
-                },
-                StreamKey::Simulation(5),
-            );
+            let settings = Settings::new(Budget::Target { epsilon: 1.0, delta: 1e-6 }, StreamKey::Simulation(5));
             let prepared = LOCALIZED_ACCELERATED.prepare(&problem, &settings).unwrap();
             let Some(Mechanism::Gaussian { participations, .. }) = prepared.mechanism else {
                 panic!("{:?}", prepared.mechanism)
@@ -594,12 +540,7 @@ mod tests {
                 evaluation.unwrap().loss / 4_000.0
             };
             let zero = loss(&[0.0; 6]);
-            assert!(
-                loss(&run(100.0, 1)) < zero - 0.01,
-                "{}: {} of {zero}",
-                entry.id,
-                loss(&run(100.0, 1))
-            );
+            assert!(loss(&run(100.0, 1)) < zero - 0.01, "{}: {} of {zero}", entry.id, loss(&run(100.0, 1)));
             assert!(distance(&run(1.0, 1), &run(1.0, 2)) > 10.0 * distance(&run(100.0, 1), &run(100.0, 2)));
         }
     }

@@ -50,12 +50,7 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP in one pass by contraction, excess risk LR(1/√n + √d/(nε)), for smooth losses",
     private: true,
     release: false,
-    groups: &[
-        &[Common::batch_size(), Common::learning_rate()],
-        PRIVACY,
-        NOISE,
-        PhasedParameters::ALL,
-    ],
+    groups: &[&[Common::batch_size(), Common::learning_rate()], PRIVACY, NOISE, PhasedParameters::ALL],
     scenes: &[Scene {
         name: "one pass",
         rows: 64,
@@ -93,12 +88,7 @@ impl SmoothLoss {
         let common = settings.common()?;
         plan::independent_noise_only(&common, algorithm)?;
         let refused = |parameter, value: String, reason| {
-            PrepareError::from(SettingsError::Unsupported {
-                parameter,
-                value,
-                algorithm,
-                reason,
-            })
+            PrepareError::from(SettingsError::Unsupported { parameter, value, algorithm, reason })
         };
         let Some(curvature) = loss.curvature() else {
             let reason = "needs a smooth loss, whose gradient steps do not expand; use huber or logistic";
@@ -122,30 +112,18 @@ impl SmoothLoss {
             let clip_norm = plan::clip_norm(settings, 1.0)?;
             (clip_norm, Clip::l2(clip_norm))
         };
-        Ok(Self {
-            smoothness: curvature * squared + problem.regularization(),
-            clip_norm,
-            clip,
-            adjacency,
-        })
+        Ok(Self { smoothness: curvature * squared + problem.regularization(), clip_norm, clip, adjacency })
     }
 }
 
 fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let common = settings.common()?;
-    let SmoothLoss {
-        smoothness,
-        clip_norm,
-        clip,
-        adjacency,
-    } = SmoothLoss::new(problem, settings, PHASED_SGD.id)?;
+    let SmoothLoss { smoothness, clip_norm, clip, adjacency } = SmoothLoss::new(problem, settings, PHASED_SGD.id)?;
     let factor = adjacency.row_change_factor();
-    let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| {
-        Mechanism::Gaussian {
-            noise_multiplier,
-            sampling: Sampling::FixedOrder,
-            participations: 1,
-        }
+    let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| Mechanism::Gaussian {
+        noise_multiplier,
+        sampling: Sampling::FixedOrder,
+        participations: 1,
     })?;
     let batch = common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
     // Iterates inside a phase are not released: they must not be able to diverge.
@@ -159,9 +137,8 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let asked = common.learning_rate.unwrap_or(balanced);
     // η_1 = η/4 ≤ 2/M.
     let rate = asked.min(8.0 / smoothness);
-    let mut statement = noise
-        .statement
-        .with_note("disjoint chunks: each phase spends the whole budget, none is composed");
+    let mut statement =
+        noise.statement.with_note("disjoint chunks: each phase spends the whole budget, none is composed");
     if settings.is_release() {
         statement = statement
             .revoked("the contraction proof holds in exact arithmetic; f32 rounding of its steps is not accounted");
@@ -242,8 +219,7 @@ impl PhasedSgd {
         for sum in &mut self.iterates {
             *sum *= share;
         }
-        self.noise
-            .add_increment(self.phase, &mut self.iterates, None, oracle.engine())?;
+        self.noise.add_increment(self.phase, &mut self.iterates, None, oracle.engine())?;
         for (released, value) in self.released.iter_mut().zip(&self.iterates) {
             *released = (value * scale) as f32;
         }
@@ -271,10 +247,7 @@ impl Optimizer for PhasedSgd {
             *x = (f64::from(*x) * (1.0 - step * decay) - per_row * sum) as f32;
         }
         project_onto_ball(&mut self.iterate, self.rule.radius);
-        self.iterates
-            .iter_mut()
-            .zip(&self.iterate)
-            .for_each(|(sum, &x)| *sum += f64::from(x));
+        self.iterates.iter_mut().zip(&self.iterate).for_each(|(sum, &x)| *sum += f64::from(x));
         self.position += 1;
         if start + self.rule.batch >= rows.end {
             oracle.enter(Phase::Noise);
@@ -334,12 +307,7 @@ mod tests {
         let (solution, ledger) = run(&problem, &settings(5.0));
         assert!(ledger.gradient_queries <= 4_000);
         let loss = |x: &[f32]| crate::oracle::evaluate(&problem, &Engine::default(), x).unwrap().loss / 4_000.0;
-        assert!(
-            loss(&solution) < loss(&[0.0; 6]) - 0.005,
-            "{} {}",
-            loss(&solution),
-            loss(&[0.0; 6])
-        );
+        assert!(loss(&solution) < loss(&[0.0; 6]) - 0.005, "{} {}", loss(&solution), loss(&[0.0; 6]));
     }
 
     #[test]
@@ -375,10 +343,7 @@ mod tests {
                 })
                 .into();
             let bound = averages[0][6];
-            let distance: f64 = (0..6)
-                .map(|j| (averages[0][j] - averages[1][j]).powi(2))
-                .sum::<f64>()
-                .sqrt();
+            let distance: f64 = (0..6).map(|j| (averages[0][j] - averages[1][j]).powi(2)).sum::<f64>().sqrt();
             assert!(distance <= bound * 1.000_1, "row {changed}: {distance} for {bound}");
             assert!(distance > 0.0 || changed > 310);
         }
@@ -386,13 +351,7 @@ mod tests {
 
     /// The optimiser itself instead of the boxed trait object.
     fn prepare_direct(problem: &Problem) -> PhasedSgd {
-        let rule = Rule {
-            clip: Clip::l2(1.0),
-            batch: 10,
-            rate: 8.0 / (0.25 * 5.0),
-            radius: 10.0,
-            deviation: 1.0,
-        };
+        let rule = Rule { clip: Clip::l2(1.0), batch: 10, rate: 8.0 / (0.25 * 5.0), radius: 10.0, deviation: 1.0 };
         PhasedSgd::new(rule, problem, StreamKey::Simulation(5))
     }
 

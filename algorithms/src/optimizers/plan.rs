@@ -46,9 +46,7 @@ pub struct BatchDefaults {
 impl BatchPlan {
     /// `prepared` with the batches that it was prepared for.
     pub(super) fn told(&self, prepared: super::Prepared) -> super::Prepared {
-        prepared
-            .with("batch-size", self.batch_size)
-            .with("sampling", self.sampling)
+        prepared.with("batch-size", self.batch_size).with("sampling", self.sampling)
     }
 
     /// The plan for `problem`, under the relation that the settings ask for or the domain declares.
@@ -64,36 +62,21 @@ impl BatchPlan {
             None => rounds_of(epochs, rows, batch_size)?,
         };
         let sampling = match common.sampling.unwrap_or(defaults.sampling) {
-            SamplingKind::Poisson => Sampling::Poisson {
-                rate: batch_size as f64 / rows as f64,
-            },
-            SamplingKind::WithoutReplacement => Sampling::WithoutReplacement {
-                batch: batch_size,
-                population: rows,
-            },
+            SamplingKind::Poisson => Sampling::Poisson { rate: batch_size as f64 / rows as f64 },
+            SamplingKind::WithoutReplacement => Sampling::WithoutReplacement { batch: batch_size, population: rows },
             _ if batch_size == rows => Sampling::FullBatch,
             SamplingKind::Fixed => Sampling::FixedOrder,
             SamplingKind::Shuffled => Sampling::ShuffledOnce,
             SamplingKind::Reshuffled => Sampling::ReshuffledEachEpoch,
         };
         let adjacency = adjacency(problem, &common)?;
-        Ok(Self {
-            batch_size,
-            rounds,
-            rounds_per_epoch: rows.div_ceil(batch_size),
-            sampling,
-            adjacency,
-        })
+        Ok(Self { batch_size, rounds, rounds_per_epoch: rows.div_ceil(batch_size), sampling, adjacency })
     }
 
     /// Queries of a run that asks one a row, or two in every round but the first where it takes `differences`.
     pub fn difference_queries(&self, sampler: &Sampler, differences: bool) -> Option<u64> {
         let rows = sampler.planned_rows(self.rounds as u64)?;
-        let again = if differences {
-            rows - sampler.planned_rows(1)?
-        } else {
-            0
-        };
+        let again = if differences { rows - sampler.planned_rows(1)? } else { 0 };
         Some(rows + again)
     }
 
@@ -200,9 +183,7 @@ pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError
 /// # Errors
 /// Any other.
 pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
-    Range::CLIPPABLE
-        .check("clip-norm", f64::from(clip_norm))
-        .map(|_| clip_norm)
+    Range::CLIPPABLE.check("clip-norm", f64::from(clip_norm)).map(|_| clip_norm)
 }
 
 /// `radius` if iterates within it cannot make margins overflow, or shift them so far, whatever a row of the domain holds.
@@ -222,21 +203,13 @@ pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64
 
 /// The generator that the key stands for.
 pub(super) fn noise_source(settings: &Settings) -> NoiseSource {
-    if settings.is_release() {
-        NoiseSource::Chacha20
-    } else {
-        NoiseSource::Xoshiro
-    }
+    if settings.is_release() { NoiseSource::Chacha20 } else { NoiseSource::Xoshiro }
 }
 
 /// The arithmetic of the run's sums and noise. Releases in a declared domain are exact. Simulations measure: their noise comes from the fast
 /// sampler, whose floating point no claim needs.
 pub(super) fn arithmetic(settings: &Settings, problem: &PublicProblem) -> Arithmetic {
-    if settings.is_release() && problem.feature_grid().is_some() {
-        Arithmetic::Exact
-    } else {
-        Arithmetic::Idealised
-    }
+    if settings.is_release() && problem.feature_grid().is_some() { Arithmetic::Exact } else { Arithmetic::Idealised }
 }
 
 /// Noise that was calibrated before, by all the inputs of its calibration; clones share it. The runs of a cell differ in
@@ -257,10 +230,7 @@ impl CalibrationMemory {
         delta: f64,
         mechanism: impl Fn(f64) -> Mechanism,
     ) -> Result<f64, PrivacyError> {
-        let inputs = format!(
-            "{accountant:?} {adjacency:?} {epsilon:?} {delta:?} {:?}",
-            mechanism(1.0)
-        );
+        let inputs = format!("{accountant:?} {adjacency:?} {epsilon:?} {delta:?} {:?}", mechanism(1.0));
         // A schedule has as many numbers as rounds.
         let key = hexadecimal(&Sha256::digest(inputs));
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -284,10 +254,7 @@ pub fn calibrate(
     problem: &PublicProblem,
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
-    let accountant = settings
-        .common()?
-        .accountant
-        .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+    let accountant = settings.common()?.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
     // The statement turns an error of the accountant into no claim. A run with a budget ends with the error instead.
     let stated = |noise_multiplier, delta| accountant.epsilon(&mechanism(noise_multiplier), adjacency, delta);
     let (noise_multiplier, epsilon, delta) = match settings.budget {
@@ -308,10 +275,7 @@ pub fn calibrate(
             }
             (noise_multiplier, epsilon, delta)
         }
-        Budget::NoiseMultiplier {
-            noise_multiplier,
-            delta,
-        } => {
+        Budget::NoiseMultiplier { noise_multiplier, delta } => {
             let noise_multiplier = Range::POSITIVE.check("noise-multiplier", noise_multiplier)?;
             (noise_multiplier, stated(noise_multiplier, delta)?, delta)
         }
@@ -353,11 +317,7 @@ mod tests {
             asked.set(0);
             let noise = memory.calibrate(Accountant::Gdp, Adjacency::ZeroOut, epsilon, 1e-5, |noise_multiplier| {
                 asked.set(asked.get() + 1);
-                Mechanism::Gaussian {
-                    noise_multiplier,
-                    sampling: Sampling::FullBatch,
-                    participations,
-                }
+                Mechanism::Gaussian { noise_multiplier, sampling: Sampling::FullBatch, participations }
             });
             (noise.unwrap(), asked.get())
         };

@@ -70,12 +70,8 @@ parameters! {
 }
 
 /// `rounds` is the number of adaptive rounds of the scaled mode (100 by default); `epochs` sets those of dp-practical.
-const GROUPS: &[&[Parameter]] = &[
-    &[Common::epochs(), Common::rounds(), Common::batch_size()],
-    PRIVACY,
-    NOISE,
-    PrivateSettings::ALL,
-];
+const GROUPS: &[&[Parameter]] =
+    &[&[Common::epochs(), Common::rounds(), Common::batch_size()], PRIVACY, NOISE, PrivateSettings::ALL];
 
 /// One release a round and a ball as large as the domain: every other round is a step, whose release is the iterate's move.
 const ALL_ROWS: Scene = Scene {
@@ -107,16 +103,7 @@ pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     private: true,
     release: true,
     groups: GROUPS,
-    scenes: &[
-        Scene {
-            batch_size: Some(64),
-            ..ALL_ROWS
-        },
-        Scene {
-            batch_size: Some(48),
-            ..POISSON
-        },
-    ],
+    scenes: &[Scene { batch_size: Some(64), ..ALL_ROWS }, Scene { batch_size: Some(48), ..POISSON }],
     constructor: |problem, settings| prepare(problem, settings, "resque-private-erm", false),
 };
 
@@ -129,16 +116,7 @@ pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     private: true,
     release: true,
     groups: GROUPS,
-    scenes: &[
-        Scene {
-            batch_size: Some(32),
-            ..ALL_ROWS
-        },
-        Scene {
-            batch_size: Some(24),
-            ..POISSON
-        },
-    ],
+    scenes: &[Scene { batch_size: Some(32), ..ALL_ROWS }, Scene { batch_size: Some(24), ..POISSON }],
     constructor: |problem, settings| prepare(problem, settings, "resque-private-sco", true),
 };
 
@@ -189,10 +167,7 @@ fn by_theorem(
     let chunks = chunks(&setting, localized, usize::MAX);
     let mut plans = Vec::new();
     for chunk in &chunks {
-        let setting = Setting {
-            examples: chunk.rows.len() as f64,
-            ..setting
-        };
+        let setting = Setting { examples: chunk.rows.len() as f64, ..setting };
         plans.push(match own.mode {
             Mode::Faithful => Plan::faithful(&setting).map_err(|reason| SettingsError::Infeasible {
                 algorithm: id,
@@ -216,21 +191,9 @@ fn by_theorem(
     let pool = ProjectedPool::new(problem, Weights::Full, lipschitz, settings.key.clone())?;
     let per_chunk = rounds.div_ceil(chunks.len() as u64);
     let rounds = per_chunk * chunks.len() as u64;
-    let mut first = TheoremChunks {
-        per_chunk,
-        chunks,
-        plans,
-        pool,
-        key: settings.key.clone(),
-        localized,
-    };
+    let mut first = TheoremChunks { per_chunk, chunks, plans, pool, key: settings.key.clone(), localized };
     let solution = vec![0.0; problem.parameters()];
-    let optimizer = TheoremResque {
-        run: first.start(0, &solution)?,
-        chunk: 0,
-        chunks: first,
-        solution,
-    };
+    let optimizer = TheoremResque { run: first.start(0, &solution)?, chunk: 0, chunks: first, solution };
     Ok(Prepared::new(optimizer, rounds, None, statement))
 }
 
@@ -249,10 +212,7 @@ fn setting(problem: &PublicProblem, lipschitz: f64, domain_radius: f64, (epsilon
 fn chunks(setting: &Setting, localized: bool, most: usize) -> Vec<Chunk> {
     let rows = setting.examples as usize;
     if !localized {
-        return vec![Chunk {
-            rows: 0..rows,
-            regularization: 0.0,
-        }];
+        return vec![Chunk { rows: 0..rows, regularization: 0.0 }];
     }
     let privacy = (setting.dimension * (1.0 / setting.delta).ln()).sqrt() / (rows as f64 * setting.epsilon);
     let first = localization::first_regularization(setting.lipschitz, setting.domain_radius, rows, privacy);
@@ -362,11 +322,7 @@ fn practical(
     let epochs = common.epochs.unwrap_or(10.0);
     let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
     let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| {
-        Mechanism::SubsampledGaussian {
-            noise_multiplier,
-            sampling,
-            steps: per_chunk as usize * inner,
-        }
+        Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps: per_chunk as usize * inner }
     })?;
     if localized && noise.epsilon <= 0.0 {
         return Err(SettingsError::OutOfRange {
@@ -395,14 +351,8 @@ fn practical(
         statement = statement.with_note("disjoint chunks: each spends the whole budget, none is composed");
     }
     let rounds = per_chunk * chunks.len() as u64;
-    let rule = Rule {
-        rate,
-        inner,
-        clip_norm,
-        weight_cap: own.weight_cap,
-        localized,
-        smoothing: acceleration.ball_radius,
-    };
+    let rule =
+        Rule { rate, inner, clip_norm, weight_cap: own.weight_cap, localized, smoothing: acceleration.ball_radius };
     let start = vec![0.0; problem.parameters()];
     let optimizer = PracticalResque {
         per_chunk,
@@ -416,11 +366,7 @@ fn practical(
             key: settings.key.clone(),
             releases: 0,
             anchor: start.clone(),
-            buffers: Buffers {
-                sum: vec![0.0; start.len()],
-                point: vec![0.0; start.len()],
-                ..Buffers::default()
-            },
+            buffers: Buffers { sum: vec![0.0; start.len()], point: vec![0.0; start.len()], ..Buffers::default() },
         },
         run: BallAcceleration::new(acceleration, start)?,
     };
@@ -515,16 +461,8 @@ impl NoisyBalls {
         let outputs = oracle.problem().model().outputs;
         let buffers = &mut self.buffers;
         narrow(&mut buffers.point, centre);
-        let shifts = Shifts {
-            normals: ByOutput::new(&buffers.normals, outputs),
-            radius: self.rule.smoothing as f32,
-        };
-        oracle.record(
-            &Selection::Indices(&buffers.rows),
-            &buffers.point,
-            Some(shifts),
-            &mut buffers.residuals,
-        )?;
+        let shifts = Shifts { normals: ByOutput::new(&buffers.normals, outputs), radius: self.rule.smoothing as f32 };
+        oracle.record(&Selection::Indices(&buffers.rows), &buffers.point, Some(shifts), &mut buffers.residuals)?;
         Ok(())
     }
 
@@ -536,12 +474,7 @@ impl NoisyBalls {
         offset: &[f32],
     ) -> Result<Option<f64>, ResqueError> {
         let outputs = oracle.problem().model().outputs;
-        let Rule {
-            clip_norm,
-            weight_cap: cap,
-            smoothing,
-            ..
-        } = self.rule;
+        let Rule { clip_norm, weight_cap: cap, smoothing, .. } = self.rule;
         let buffers = &mut self.buffers;
         let normals = ByOutput::new(&buffers.normals, outputs).from(start);
         let residuals = ByOutput::new(&buffers.residuals, outputs).from(start);
@@ -562,11 +495,7 @@ impl NoisyBalls {
             Ok::<(), QueryError>(())
         };
         let lattice = oracle.lattice(cap as f32, Clip::l2(clip_norm))?;
-        let reweighting = Reweighting {
-            offset,
-            residuals,
-            lattice,
-        };
+        let reweighting = Reweighting { offset, residuals, lattice };
         let selection = Selection::Indices(&buffers.rows[start..end]);
         oracle.recorded_sum(&selection, reweighting, &weigh, &mut buffers.sum)?;
         Ok(lattice.map(|lattice| lattice.unit()))
@@ -583,11 +512,7 @@ struct NoisyOracle<'b, 'o, 'a> {
 fn clipped_factor(log_weight: f64, weight_cap: f64, gradient_norm: f64, clip_norm: f32) -> f32 {
     let weight = log_weight.exp().min(weight_cap);
     let bound = f64::from(clip_norm) * (1.0 - 1e-6);
-    let factor = if weight * gradient_norm > bound {
-        bound / gradient_norm
-    } else {
-        weight
-    };
+    let factor = if weight * gradient_norm > bound { bound / gradient_norm } else { weight };
     factor as f32
 }
 
@@ -601,9 +526,7 @@ impl NoisyOracle<'_, '_, '_> {
         oracle.enter(Phase::Gradient);
         balls.query(oracle, centre)?;
         let rule = balls.rule;
-        let extra = rule
-            .localized
-            .then(|| (balls.chunks[balls.chunk].regularization, balls.anchor.clone()));
+        let extra = rule.localized.then(|| (balls.chunks[balls.chunk].regularization, balls.anchor.clone()));
         let (curvature, anchor) = combine(extra.as_ref(), centre, regularization + problem.regularization());
         // The problem's own regulariser (λ/2)‖x̄ + v‖² has its minimum at v = −x̄.
         let own = problem.regularization() / curvature;
@@ -617,9 +540,7 @@ impl NoisyOracle<'_, '_, '_> {
             oracle.enter(Phase::Gradient);
             let unit = balls.clipped_sum(oracle, (start, end), &offset)?;
             oracle.enter(Phase::Noise);
-            balls
-                .noise
-                .add_increment(balls.releases, &mut balls.buffers.sum, unit, oracle.engine())?;
+            balls.noise.add_increment(balls.releases, &mut balls.buffers.sum, unit, oracle.engine())?;
             in_real_numbers(&mut balls.buffers.sum, unit);
             balls.releases += 1;
             oracle.enter(Phase::Update);
@@ -707,20 +628,13 @@ mod tests {
     use std::sync::Arc;
 
     fn problem(rows: usize) -> Problem {
-        Problem::new(
-            Arc::new(synthetic_logistic(rows, 5, 3).into_binary().unwrap()),
-            Loss::Logistic,
-            true,
-            0.0,
-        )
-        .unwrap()
+        Problem::new(Arc::new(synthetic_logistic(rows, 5, 3).into_binary().unwrap()), Loss::Logistic, true, 0.0)
+            .unwrap()
     }
 
     fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
         let settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(5));
-        parameters
-            .iter()
-            .fold(settings, |settings, (name, value)| settings.with(name, value))
+        parameters.iter().fold(settings, |settings, (name, value)| settings.with(name, value))
     }
 
     fn loss_after(algorithm: &'static Algorithm, problem: &Problem, settings: &Settings) -> (f64, Prepared, u64) {
@@ -728,9 +642,7 @@ mod tests {
         let mut executor = Executor::new(problem, Engine::default(), prepared);
         executor.run().unwrap();
         assert_eq!(executor.ledger().rounds, executor.rounds());
-        let loss = crate::oracle::evaluate(problem, &Engine::default(), executor.solution())
-            .unwrap()
-            .loss
+        let loss = crate::oracle::evaluate(problem, &Engine::default(), executor.solution()).unwrap().loss
             / problem.rows() as f64;
         (loss, algorithm.prepare(problem, settings).unwrap(), executor.rounds())
     }
@@ -747,9 +659,7 @@ mod tests {
             let epsilon = prepared.privacy.epsilon.unwrap();
             assert!(epsilon <= 4.0 * (1.0 + 1e-6), "{epsilon}");
             let planned = prepared.rounds;
-            let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.mechanism else {
-                panic!()
-            };
+            let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.mechanism else { panic!() };
             let chunks = if algorithm.id == "resque-private-sco" { 3 } else { 1 };
             assert_eq!(steps as u64 * chunks, planned * 8, "S releases a round");
         }
@@ -768,26 +678,15 @@ mod tests {
         let target = settings(0.25, &[]);
         let (noise_multiplier, expected) = run(&target);
         let given = |noise_multiplier| Settings {
-            budget: Budget::NoiseMultiplier {
-                noise_multiplier,
-                delta: 1e-6,
-            },
+            budget: Budget::NoiseMultiplier { noise_multiplier, delta: 1e-6 },
             ..target.clone()
         };
         let (_, found) = run(&given(noise_multiplier));
         for (found, expected) in found.iter().zip(&expected) {
-            assert!(
-                (found - expected).abs() < 1e-4 * expected.abs().max(1e-2),
-                "{found} {expected}"
-            );
+            assert!((found - expected).abs() < 1e-4 * expected.abs().max(1e-2), "{found} {expected}");
         }
         let refused = RESQUE_PRIVATE_SCO.prepare(&problem, &given(1e12)).err();
-        assert!(
-            refused
-                .as_ref()
-                .is_some_and(|error| error.to_string().contains("whose ε is above 0")),
-            "{refused:?}"
-        );
+        assert!(refused.as_ref().is_some_and(|error| error.to_string().contains("whose ε is above 0")), "{refused:?}");
     }
 
     #[test]
@@ -804,15 +703,10 @@ mod tests {
 
     #[test]
     fn the_faithful_mode_says_from_when_on_it_is_feasible() {
-        let message = RESQUE_PRIVATE_ERM
-            .prepare(&problem(1_000), &settings(0.9, &[("mode", "faithful")]))
-            .err()
-            .unwrap();
+        let message =
+            RESQUE_PRIVATE_ERM.prepare(&problem(1_000), &settings(0.9, &[("mode", "faithful")])).err().unwrap();
         let message = message.to_string();
-        assert!(
-            message.contains("n = ") && message.contains("dp-practical"),
-            "{message}"
-        );
+        assert!(message.contains("n = ") && message.contains("dp-practical"), "{message}");
     }
 
     #[test]
@@ -820,10 +714,7 @@ mod tests {
         for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
             let parameters = [("mode", "scaled"), ("steps-constant", "1e4")];
             let refused = algorithm.prepare(&problem(2_000), &settings(0.9, &parameters)).err();
-            assert!(
-                matches!(refused, Some(PrepareError::Resque(ResqueError::StepsBeyondData { .. }))),
-                "{refused:?}"
-            );
+            assert!(matches!(refused, Some(PrepareError::Resque(ResqueError::StepsBeyondData { .. }))), "{refused:?}");
         }
     }
 
@@ -832,10 +723,7 @@ mod tests {
         for log_weight in [-50.0, 0.0, 1.0, 700.0, f64::INFINITY] {
             for gradient_norm in [0.0, 1e-30, 0.5, 1.0, 3.0, 1e30] {
                 let factor = clipped_factor(log_weight, 2.72, gradient_norm, 1.0);
-                assert!(
-                    f64::from(factor) * gradient_norm <= 1.0 && factor <= 2.72,
-                    "{log_weight} {gradient_norm}"
-                );
+                assert!(f64::from(factor) * gradient_norm <= 1.0 && factor <= 2.72, "{log_weight} {gradient_norm}");
             }
         }
         // Short gradients keep their weight.

@@ -63,9 +63,5 @@ impl Scene {
     };
 
     /// One pass of fixed batches.
-    pub const SINGLE_PASS: Self = Self {
-        rows: 16,
-        second: 2,
-        ..Self::FIXED
-    };
+    pub const SINGLE_PASS: Self = Self { rows: 16, second: 2, ..Self::FIXED };
 }

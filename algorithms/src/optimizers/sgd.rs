@@ -69,11 +69,7 @@ pub static DP_SGD: Algorithm = Algorithm {
             name: "without replacement",
             // The accountant's theorem is loose at rates near ½, and the bound would be 0.
             batch_size: Some(12),
-            parameters: &[
-                ("rounds", "4"),
-                ("sampling", "without-replacement"),
-                ("learning-rate", "4"),
-            ],
+            parameters: &[("rounds", "4"), ("sampling", "without-replacement"), ("learning-rate", "4")],
             others: Row::Opposite,
             ..POISSON
         },
@@ -93,21 +89,11 @@ const POISSON: Scene = Scene {
 };
 
 fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let defaults = BatchDefaults {
-        batch_size: 500,
-        epochs: 20.0,
-        sampling: SamplingKind::Reshuffled,
-    };
+    let defaults = BatchDefaults { batch_size: 500, epochs: 20.0, sampling: SamplingKind::Reshuffled };
     let plan = BatchPlan::new(settings, problem, defaults)?;
     let statement = PrivacyStatement::none("no noise is added");
     let momentum = settings.common()?.momentum.unwrap_or(0.9);
-    Sgd::prepared(
-        problem,
-        settings,
-        &plan,
-        (rate(problem, momentum), momentum),
-        (None, statement),
-    )
+    Sgd::prepared(problem, settings, &plan, (rate(problem, momentum), momentum), (None, statement))
 }
 
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
@@ -131,10 +117,7 @@ fn longest_rate(problem: &PublicProblem, momentum: f64) -> f64 {
 /// R², the bound on `‖a‖² + 1` of all rows, the bias included; 1 if there is none.
 fn squared_row(problem: &PublicProblem) -> f64 {
     let bias = f64::from(u8::from(problem.model().bias));
-    problem
-        .row_bound(Norm::L2)
-        .map_or(1.0, |bound| bound.powi(2) + bias)
-        .max(f64::MIN_POSITIVE)
+    problem.row_bound(Norm::L2).map_or(1.0, |bound| bound.powi(2) + bias).max(f64::MIN_POSITIVE)
 }
 
 /// The default step size η of DP-SGD with momentum β, of public numbers alone:
@@ -195,17 +178,9 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let noise = plan::calibrate(settings, clip_norm, plan.adjacency, problem, |noise_multiplier| {
         if plan.sampling.amplifies() {
-            Mechanism::SubsampledGaussian {
-                noise_multiplier,
-                sampling: plan.sampling,
-                steps: plan.rounds,
-            }
+            Mechanism::SubsampledGaussian { noise_multiplier, sampling: plan.sampling, steps: plan.rounds }
         } else {
-            Mechanism::Gaussian {
-                noise_multiplier,
-                sampling: plan.sampling,
-                participations: plan.participations(),
-            }
+            Mechanism::Gaussian { noise_multiplier, sampling: plan.sampling, participations: plan.participations() }
         }
     })?;
     let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
@@ -234,12 +209,8 @@ impl GradientPrivacy {
         noise: Box<dyn NoiseMechanism>,
         calibrated: CalibratedNoise,
     ) -> (Self, PrivacyStatement) {
-        let privacy = Self {
-            clip_norm,
-            noise,
-            noise_deviation: calibrated.standard_deviation,
-            mechanism: calibrated.mechanism,
-        };
+        let privacy =
+            Self { clip_norm, noise, noise_deviation: calibrated.standard_deviation, mechanism: calibrated.mechanism };
         (privacy, calibrated.statement)
     }
 }
@@ -283,11 +254,7 @@ impl Sgd {
         (privacy, statement): (Option<GradientPrivacy>, PrivacyStatement),
     ) -> Result<Prepared, PrepareError> {
         let (common, own) = (settings.common()?, Iterates::read(settings)?);
-        let averaging = if privacy.is_some() {
-            Averaging::Last
-        } else {
-            Averaging::Suffix
-        };
+        let averaging = if privacy.is_some() { Averaging::Last } else { Averaging::Suffix };
         let parameters = SgdParameters {
             learning_rate: common.learning_rate.unwrap_or(learning_rate),
             momentum: common.momentum.unwrap_or(momentum),
@@ -297,11 +264,7 @@ impl Sgd {
         };
         let dimension = problem.parameters();
         let mechanism = privacy.as_ref().map(|privacy| privacy.mechanism.clone());
-        let averages = if parameters.averaging == Averaging::Last {
-            0
-        } else {
-            dimension
-        };
+        let averages = if parameters.averaging == Averaging::Last { 0 } else { dimension };
         let privacy = privacy.map(|privacy| (privacy.clip_norm, privacy.noise));
         let sums = NoisySums::new(problem, settings, plan, privacy)?;
         let queries = plan.difference_queries(&sums.sampler, false);
@@ -314,10 +277,7 @@ impl Sgd {
             average: vec![0.0; averages],
             parameters,
         };
-        let prepared = Prepared {
-            queries,
-            ..Prepared::new(optimizer, parameters.rounds, mechanism, statement)
-        };
+        let prepared = Prepared { queries, ..Prepared::new(optimizer, parameters.rounds, mechanism, statement) };
         Ok(plan
             .told(prepared)
             .with("learning-rate", parameters.learning_rate)
@@ -415,9 +375,7 @@ mod tests {
     fn the_default_step_on_squared_loss_is_stable_where_all_rows_lie_close_together() {
         let rows = 2_000;
         let near = |row: usize, column: usize| 1.0 + 0.02 * ((row * (7 + 4 * column)) % 13) as f32;
-        let values: Vec<f32> = (0..rows)
-            .flat_map(|row| (0..4).map(move |column| near(row, column)))
-            .collect();
+        let values: Vec<f32> = (0..rows).flat_map(|row| (0..4).map(move |column| near(row, column))).collect();
         let targets = values.chunks(4).map(|row| 2.0 * row[0] - row[1] + 1.0).collect();
         let data = Dataset::new("close", Features::f32(values, 4), Labels::Values(targets)).unwrap();
         let data = data.clip_features(Norm::L2, 1.0).unwrap();

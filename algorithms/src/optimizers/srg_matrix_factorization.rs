@@ -99,10 +99,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         queries: plan.difference_queries(&optimizer.sums.sampler, optimizer.decay != 0.0),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     };
-    Ok(plan
-        .told(prepared)
-        .with("learning-rate", learning_rate)
-        .with("momentum", momentum))
+    Ok(plan.told(prepared).with("learning-rate", learning_rate).with("momentum", momentum))
 }
 
 /// The iteration above.
@@ -121,21 +118,13 @@ struct SrgMatrixFactorization {
 impl Optimizer for SrgMatrixFactorization {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let decay = if round == 0 { 0.0 } else { self.decay };
-        let previous = Point {
-            coefficient: decay,
-            parameters: &self.previous,
-        };
+        let previous = Point { coefficient: decay, parameters: &self.previous };
         let previous = (decay != 0.0).then_some(previous);
         self.sums.release(round, oracle, Point::at(&self.iterate), previous)?;
         let per_row = 1.0 / self.sums.sampler.batch_size() as f32;
         let regularization = oracle.problem().regularization() as f32;
         let (momentum, rate) = (self.momentum, self.learning_rate);
-        let state = self
-            .iterate
-            .iter_mut()
-            .zip(&mut self.previous)
-            .zip(&mut self.recursive)
-            .zip(&mut self.velocity);
+        let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursive).zip(&mut self.velocity);
         let mut added = self.sums.noise_alone.iter();
         for ((((x, previous), g), v), &sum) in state.zip(&self.sums.sum) {
             *g = decay * *g + sum as f32 * per_row;

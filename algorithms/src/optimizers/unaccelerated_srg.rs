@@ -73,12 +73,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     };
     let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, true),
-        warnings: own
-            .radius
-            .is_none()
-            .then_some(AssumptionWarning::NoProjection)
-            .into_iter()
-            .collect(),
+        warnings: own.radius.is_none().then_some(AssumptionWarning::NoProjection).into_iter().collect(),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     };
     Ok(plan.told(prepared).with("beta", beta))
@@ -100,13 +95,9 @@ impl Optimizer for UnacceleratedSrg {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         // w_t.
         let weight = (round as f64 + 1.0).powf(self.power);
-        let point = |coefficient: f64, parameters| Point {
-            coefficient: coefficient as f32,
-            parameters,
-        };
+        let point = |coefficient: f64, parameters| Point { coefficient: coefficient as f32, parameters };
         let previous = (round > 0).then(|| point((round as f64).powf(self.power), &self.previous));
-        self.sums
-            .release(round, oracle, point(weight, &self.iterate), previous)?;
+        self.sums.release(round, oracle, point(weight, &self.iterate), previous)?;
         let per_row = 1.0 / (weight * self.sums.sampler.batch_size() as f64);
         let regularization = oracle.problem().regularization() as f32;
         let step = (1.0 / self.beta) as f32;

@@ -163,11 +163,7 @@ impl Engine {
     /// As [`Self::with_threads`].
     pub fn over_ranks(ranks: Arc<dyn Ranks>, threads: usize) -> Result<Self, EngineError> {
         let failed = AtomicUsize::new(ranks.count());
-        Ok(Self::Ranks(Arc::new(RankedEngine {
-            ranks,
-            local: Self::with_threads(threads)?,
-            failed,
-        })))
+        Ok(Self::Ranks(Arc::new(RankedEngine { ranks, local: Self::with_threads(threads)?, failed })))
     }
 
     /// The ranks that this engine is over.
@@ -198,11 +194,7 @@ impl Engine {
     pub fn threads_by_node(&self) -> Vec<usize> {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => vec![1],
-            Self::Threads(threads) => threads
-                .pools
-                .iter()
-                .map(|(pool, _)| pool.current_num_threads())
-                .collect(),
+            Self::Threads(threads) => threads.pools.iter().map(|(pool, _)| pool.current_num_threads()).collect(),
         }
     }
 
@@ -344,10 +336,7 @@ mod tests {
                 });
             });
             assert!(workers[..4].iter().all(|&worker| worker == 0), "{workers:?}");
-            assert!(
-                workers[4..].iter().all(|&worker| worker == 1 || worker == 2),
-                "{workers:?}"
-            );
+            assert!(workers[4..].iter().all(|&worker| worker == 1 || worker == 2), "{workers:?}");
         }
     }
 

@@ -20,10 +20,6 @@ pub struct Ledger {
 impl Ledger {
     /// Fraction of the per-example gradients that were clipped (diagnostics; not covered by any privacy guarantee).
     pub fn clipped_fraction(&self) -> f64 {
-        if self.clippable == 0 {
-            0.0
-        } else {
-            self.clipped as f64 / self.clippable as f64
-        }
+        if self.clippable == 0 { 0.0 } else { self.clipped as f64 / self.clippable as f64 }
     }
 }

@@ -143,9 +143,7 @@ impl<'a> Oracle<'a> {
                 .collect(),
             travelling: shared::Travelling::default(),
             exact: false,
-            workspaces: (0..engine.threads())
-                .map(|_| Mutex::new(Workspace::new(problem.model())))
-                .collect(),
+            workspaces: (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect(),
             packed: PackedQuery::new(problem.model()),
             recorded: Vec::new(),
             engine,
@@ -326,20 +324,14 @@ impl<'a> Oracle<'a> {
     /// # Errors
     /// Batches too large for exact sums, by public numbers.
     pub fn lattice(&self, weight: f32, clip: Clip) -> Result<Option<SumLattice>, QueryError> {
-        let Some(grid) = self
-            .problem
-            .feature_grid()
-            .filter(|_| self.exact && clip != Clip::Unbounded)
-        else {
+        let Some(grid) = self.problem.feature_grid().filter(|_| self.exact && clip != Clip::Unbounded) else {
             return Ok(None);
         };
         let rows = self.problem.most_rows();
         if self.problem.rows() > rows {
             return Err(QueryError::Lattice { rows });
         }
-        SumLattice::new(self.problem.model(), grid, weight, clip, rows)
-            .map(Some)
-            .ok_or(QueryError::Lattice { rows })
+        SumLattice::new(self.problem.model(), grid, weight, clip, rows).map(Some).ok_or(QueryError::Lattice { rows })
     }
 
     /// Counts a round of `queries` queries a row.
@@ -382,10 +374,7 @@ impl<'a> Oracle<'a> {
         let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
         let of_grid = |grid| SumLattice::new(model, grid, weight, clip, 0);
         let mut packed = self.packed.take();
-        let candidate = self
-            .problem
-            .integer_grid()
-            .and_then(|grid| exact.or_else(|| of_grid(grid)));
+        let candidate = self.problem.integer_grid().and_then(|grid| exact.or_else(|| of_grid(grid)));
         let in_digits = match &mut packed {
             Some(packed) => candidate.filter(|lattice| linear::pack(model, points, lattice, packed)),
             None => None,
@@ -401,24 +390,15 @@ impl<'a> Oracle<'a> {
             (_, _, Some(lattice)) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
                 linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
             }),
-            _ => self.round(
-                batch,
-                clip,
-                counts,
-                sum,
-                &|model, rows, sum, workspace| match previous {
-                    None if current.coefficient == 1.0 => {
-                        linear::accumulate_gradients(model, rows, current.parameters, clip, sum, workspace)
-                    }
-                    previous => {
-                        let previous = previous.unwrap_or(Point {
-                            coefficient: 0.0,
-                            ..current
-                        });
-                        linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
-                    }
-                },
-            ),
+            _ => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| match previous {
+                None if current.coefficient == 1.0 => {
+                    linear::accumulate_gradients(model, rows, current.parameters, clip, sum, workspace)
+                }
+                previous => {
+                    let previous = previous.unwrap_or(Point { coefficient: 0.0, ..current });
+                    linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
+                }
+            }),
         };
         self.packed = packed;
         outcome?;
@@ -445,12 +425,7 @@ impl<'a> Oracle<'a> {
         let tally = if count == 1 && self.engine.ranked().is_none() {
             sum.fill(0.0);
             let mut workspace = lock(&self.workspaces[0]);
-            kernel(
-                problem.model(),
-                &problem.batch(batch.clone(), norm),
-                sum,
-                &mut workspace,
-            )?
+            kernel(problem.model(), &problem.batch(batch.clone(), norm), sum, &mut workspace)?
         } else {
             self.round_of_leaves(batch, norm, count, sum, kernel)?
         };
@@ -505,9 +480,7 @@ pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Resul
             (range, Vec::new(), Ok(Evaluation::default()))
         })
         .collect();
-    let workspaces: Vec<_> = (0..engine.threads())
-        .map(|_| Mutex::new(Workspace::new(problem.model())))
-        .collect();
+    let workspaces: Vec<_> = (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect();
     engine.for_each(&mut leaves, &|(range, slots, outcome), worker| {
         let batch = reader.batch(Selection::Range(range.clone()), None, slots);
         *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]))

@@ -48,11 +48,7 @@ impl MpiRanks {
         }
         let world = universe.world();
         let (rank, count) = (world.rank() as usize, world.size() as usize);
-        Ok(Self {
-            _universe: universe,
-            rank,
-            count,
-        })
+        Ok(Self { _universe: universe, rank, count })
     }
 
     /// Ends all ranks at once, with exit code `code`.
@@ -79,11 +75,7 @@ impl Ranks for MpiRanks {
     }
 
     fn all_gather(&self, own: &[u8], lengths: &[usize], all: &mut [u8]) {
-        assert!(
-            i32::try_from(all.len()).is_ok(),
-            "{} bytes are more than MPI counts",
-            all.len()
-        );
+        assert!(i32::try_from(all.len()).is_ok(), "{} bytes are more than MPI counts", all.len());
         let counts: Vec<i32> = lengths.iter().map(|&length| length as i32).collect();
         let places: Vec<i32> = lengths
             .iter()

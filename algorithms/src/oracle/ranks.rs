@@ -59,12 +59,8 @@ pub fn gather_messages(ranks: &dyn Ranks, own: &[u8]) -> Vec<Vec<u8>> {
     let count = ranks.count();
     let mut lengths = vec![0; 8 * count];
     ranks.all_gather(&(own.len() as u64).to_le_bytes(), &vec![8; count], &mut lengths);
-    let lengths: Vec<usize> = lengths
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|&length| u64::from_le_bytes(length) as usize)
-        .collect();
+    let lengths: Vec<usize> =
+        lengths.as_chunks::<8>().0.iter().map(|&length| u64::from_le_bytes(length) as usize).collect();
     let mut all = vec![0; lengths.iter().sum()];
     ranks.all_gather(own, &lengths, &mut all);
     let mut rest = all.as_slice();
@@ -97,12 +93,7 @@ impl ThreadRanks {
             barrier: Barrier::new(count),
             places: (0..count).map(|_| Mutex::new(Vec::new())).collect(),
         });
-        (0..count)
-            .map(|rank| Self {
-                rank,
-                meeting: Arc::clone(&meeting),
-            })
-            .collect()
+        (0..count).map(|rank| Self { rank, meeting: Arc::clone(&meeting) }).collect()
     }
 
     /// Lays down messages, reads those of others through `read(rank, messages)`, and leaves when all have read.

@@ -65,10 +65,7 @@ impl Oracle<'_> {
                 let length = positions.len();
                 Answers {
                     positions,
-                    residuals: rest
-                        .iter_mut()
-                        .filter_map(|rest| rest.split_off_mut(..length))
-                        .collect(),
+                    residuals: rest.iter_mut().filter_map(|rest| rest.split_off_mut(..length)).collect(),
                     outcome: Ok(()),
                 }
             })
@@ -78,21 +75,12 @@ impl Oracle<'_> {
         let scratches = &self.recorded;
         self.engine.for_each(&mut leaves, &|leaf, worker| {
             let RecordedScratch { workspace, slots } = &mut *lock(&scratches[worker]);
-            let Answers {
-                positions, residuals, ..
-            } = leaf;
+            let Answers { positions, residuals, .. } = leaf;
             let rows = reader.batch(part(batch, positions.clone()), norm, slots);
-            let shifts = shifts.map(|shifts| Shifts {
-                normals: shifts.normals.from(positions.start),
-                ..shifts
-            });
+            let shifts = shifts.map(|shifts| Shifts { normals: shifts.normals.from(positions.start), ..shifts });
             leaf.outcome = recorded::record(model, &rows, parameters, shifts, residuals, workspace);
         });
-        let failed = leaves
-            .iter()
-            .rev()
-            .find_map(|leaf| leaf.outcome.err())
-            .map(|error| reader.named(error));
+        let failed = leaves.iter().rev().find_map(|leaf| leaf.outcome.err()).map(|error| reader.named(error));
         drop(reader);
         let Some(ranked) = ranked else {
             return failed.map_or(Ok(()), |row| Err(row.into()));
@@ -106,9 +94,7 @@ impl Oracle<'_> {
         }
         let mut failed = None;
         for (rank, message) in gather_messages(ranked.ranks(), &message).iter().enumerate() {
-            let (row, values) = message
-                .split_first_chunk::<8>()
-                .expect("a message begins with a number");
+            let (row, values) = message.split_first_chunk::<8>().expect("a message begins with a number");
             let row = f64::from_le_bytes(*row);
             if row >= 0.0 && failed.is_none() {
                 failed = Some(NonFiniteGradient { row: row as usize });
@@ -158,10 +144,7 @@ impl Oracle<'_> {
             let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
                 weigh(&block.clone().behind(first), weights).map_err(Failure::Weight)
             };
-            let of_leaf = Reweighting {
-                residuals: reweighting.residuals.from(first),
-                ..reweighting
-            };
+            let of_leaf = Reweighting { residuals: reweighting.residuals.from(first), ..reweighting };
             recorded::accumulate_reweighted(model, &leaf, of_leaf, &mut weigh, sum, workspace).map_err(|failure| {
                 match failure {
                     Failure::Weight(error) => error,
@@ -181,9 +164,7 @@ impl Oracle<'_> {
         self.engine.for_each(&mut outcomes, &|(index, leaf, outcome), worker| {
             *outcome = run(partition::leaf_range(rows, parts, *index), &mut leaf.sum, worker);
         });
-        let failed = outcomes
-            .into_iter()
-            .find_map(|(index, _, outcome)| outcome.err().map(|error| (index, error)));
+        let failed = outcomes.into_iter().find_map(|(index, _, outcome)| outcome.err().map(|error| (index, error)));
         drop(reader);
         let leaves = &self.leaves[..own.len()];
         let Some(ranked) = ranked else {
@@ -213,11 +194,7 @@ impl Oracle<'_> {
         let (model, exact) = (self.problem.model(), self.exact);
         while self.recorded.len() < self.engine.threads() {
             self.recorded.push(std::sync::Mutex::new(RecordedScratch {
-                workspace: if exact {
-                    RecordedWorkspace::new(model).exactly()
-                } else {
-                    RecordedWorkspace::new(model)
-                },
+                workspace: if exact { RecordedWorkspace::new(model).exactly() } else { RecordedWorkspace::new(model) },
                 slots: Vec::new(),
             }));
         }

@@ -72,15 +72,8 @@ impl<'a> ReplicatedOracle<'a> {
         let residual = model.loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
         if let Clip::Bounded { norm, clip_norm } = clip {
             let norms = &problem.row_norms(norm).values;
-            if let Some(row) = norms
-                .iter()
-                .position(|&norm| f64::from(norm) * residual > f64::from(clip_norm))
-            {
-                return Err(ReplicaError::WouldClip {
-                    row,
-                    norm: norms[row],
-                    clip_norm,
-                });
+            if let Some(row) = norms.iter().position(|&norm| f64::from(norm) * residual > f64::from(clip_norm)) {
+                return Err(ReplicaError::WouldClip { row, norm: norms[row], clip_norm });
             }
         }
         Ok(Self {
@@ -118,10 +111,7 @@ impl<'a> ReplicatedOracle<'a> {
         points: &[&[f32]],
         sums: &mut [Vec<f64>],
     ) -> Result<(), ReplicaError> {
-        assert!(
-            points.len() == runs.len() && sums.len() == runs.len(),
-            "one point and one sum a run"
-        );
+        assert!(points.len() == runs.len() && sums.len() == runs.len(), "one point and one sum a run");
         let features = self.problem.parameters();
         for &run in runs {
             let ledger = &mut self.ledgers[run];
@@ -236,9 +226,8 @@ mod tests {
     #[test]
     fn every_run_gets_the_answers_and_counts_of_its_own_oracle_on_any_number_of_threads() {
         let problem = problem(5_003);
-        let points: Vec<Vec<f32>> = (0..37)
-            .map(|run| (0..20).map(|j| ((run * 20 + j) % 13) as f32 * 0.2 - 1.0).collect())
-            .collect();
+        let points: Vec<Vec<f32>> =
+            (0..37).map(|run| (0..20).map(|j| ((run * 20 + j) % 13) as f32 * 0.2 - 1.0).collect()).collect();
         let views: Vec<&[f32]> = points.iter().map(Vec::as_slice).collect();
         let runs: Vec<usize> = (0..37).collect();
         let answers = |threads: usize| {
@@ -247,22 +236,16 @@ mod tests {
             let mut sums = vec![vec![0.0; 20]; 37];
             oracle.gradient_sums(&runs, &views, &mut sums).unwrap();
             assert!(
-                runs.iter()
-                    .all(|&run| oracle.ledger(run).rounds == 1 && oracle.ledger(run).gradient_queries == 5_003)
+                runs.iter().all(|&run| oracle.ledger(run).rounds == 1 && oracle.ledger(run).gradient_queries == 5_003)
             );
             (sums, oracle.objectives(&views).unwrap())
         };
         let (sums, objectives) = answers(1);
-        assert!(
-            (sums.clone(), objectives.clone()) == answers(2),
-            "bits depend on the number of threads"
-        );
+        assert!((sums.clone(), objectives.clone()) == answers(2), "bits depend on the number of threads");
         let mut oracle = Oracle::new(&problem, Engine::Sequential);
         for run in 0..37 {
             let mut sum = vec![0.0; 20];
-            oracle
-                .gradient_sum(&Selection::Range(0..5_003), &points[run], Clip::Unbounded, &mut sum)
-                .unwrap();
+            oracle.gradient_sum(&Selection::Range(0..5_003), &points[run], Clip::Unbounded, &mut sum).unwrap();
             for (found, expected) in sums[run].iter().zip(&sum) {
                 assert!((found - expected).abs() < 1e-2, "{found} {expected}");
             }
@@ -275,10 +258,7 @@ mod tests {
     #[test]
     fn a_clip_that_would_act_is_refused() {
         let problem = problem(100);
-        let clip = |clip_norm| Clip::Bounded {
-            norm: Norm::L1,
-            clip_norm,
-        };
+        let clip = |clip_norm| Clip::Bounded { norm: Norm::L1, clip_norm };
         assert!(ReplicatedOracle::new(&problem, Engine::Sequential, 3, clip(20.0)).is_ok());
         let refused = ReplicatedOracle::new(&problem, Engine::Sequential, 3, clip(1.0));
         assert!(matches!(refused.err(), Some(ReplicaError::WouldClip { row: 0, .. })));

@@ -58,17 +58,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn named(&self, error: NonFiniteGradient) -> NonFiniteGradient {
-        NonFiniteGradient {
-            row: self.row(error.row),
-        }
+        NonFiniteGradient { row: self.row(error.row) }
     }
 }
 
 /// The leaves of this rank; without ranks all.
 pub(super) fn share(leaves: usize, ranks: Option<&dyn Ranks>) -> Range<usize> {
-    ranks.map_or(0..leaves, |ranks| {
-        partition::leaf_range(leaves, ranks.count(), ranks.rank())
-    })
+    ranks.map_or(0..leaves, |ranks| partition::leaf_range(leaves, ranks.count(), ranks.rank()))
 }
 
 /// What the ranks agreed on about a sum.
@@ -131,13 +127,7 @@ pub(super) fn combine(
         for (number, node) in tree::subtrees(first..first + own.len()).enumerate() {
             let place = TRAILER + number * width;
             let leaves_of_node = &own[node.start - first..node.end - first];
-            add_leaves(
-                engine,
-                leaves_of_node,
-                node.start,
-                additions,
-                &mut travelling.own[place..place + width],
-            );
+            add_leaves(engine, leaves_of_node, node.start, additions, &mut travelling.own[place..place + width]);
         }
         travelling.own[..TRAILER].copy_from_slice(&known);
         debug_assert!(start + lengths[rank] <= travelling.received.len());
@@ -166,10 +156,7 @@ pub(super) fn combine(
         ranked.fail(culprit.unwrap_or(0));
         known[2] as usize
     });
-    Agreed {
-        clipped: known[0] as usize,
-        failed_row,
-    }
+    Agreed { clipped: known[0] as usize, failed_row }
 }
 
 impl Oracle<'_> {
@@ -218,10 +205,7 @@ impl Oracle<'_> {
         };
         match agreed.failed_row {
             Some(row) => Err(NonFiniteGradient { row }),
-            None => Ok(Tally {
-                rows,
-                clipped: agreed.clipped,
-            }),
+            None => Ok(Tally { rows, clipped: agreed.clipped }),
         }
     }
 }
@@ -239,10 +223,7 @@ pub(super) fn gather_evaluations(
         .collect();
     let mut total = Evaluation::default();
     let mut failed = None;
-    for (rank, message) in gather_messages(ranked.ranks(), bytemuck::cast_slice(&message))
-        .iter()
-        .enumerate()
-    {
+    for (rank, message) in gather_messages(ranked.ranks(), bytemuck::cast_slice(&message)).iter().enumerate() {
         let (numbers, _) = message.as_chunks::<8>();
         for leaf in numbers.as_chunks::<4>().0 {
             let [loss, correct, rows, row] = leaf.map(f64::from_ne_bytes);

@@ -15,11 +15,7 @@ pub fn subtrees(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     std::iter::from_fn(move || {
         let left = range.end.checked_sub(start).filter(|&left| left > 0)?;
         let fitting = 1 << left.ilog2();
-        let aligned = if start == 0 {
-            fitting
-        } else {
-            1 << start.trailing_zeros()
-        };
+        let aligned = if start == 0 { fitting } else { 1 << start.trailing_zeros() };
         let subtree = start..start + fitting.min(aligned);
         start = subtree.end;
         Some(subtree)
@@ -47,11 +43,7 @@ pub fn add<'p>(parts: impl Iterator<Item = (Range<usize>, &'p [f64])>, sum: &mut
     while let Some((leaves, values)) = parts.next() {
         // Sum number 0 lies in `sum`, the others in `scratch`.
         let (first, rest) = (&mut *sum, &mut *scratch);
-        let own = if depth == 0 {
-            first
-        } else {
-            &mut rest[(depth - 1) * width..depth * width]
-        };
+        let own = if depth == 0 { first } else { &mut rest[(depth - 1) * width..depth * width] };
         open[depth] = leaves;
         if let Some((next, others)) = parts.next_if(|(next, _)| siblings(&open[depth], next)) {
             for ((to, &a), &b) in own.iter_mut().zip(values).zip(others) {
@@ -64,11 +56,7 @@ pub fn add<'p>(parts: impl Iterator<Item = (Range<usize>, &'p [f64])>, sum: &mut
         depth += 1;
         while depth > 1 && siblings(&open[depth - 2], &open[depth - 1]) {
             let (below, above) = scratch.split_at_mut((depth - 2) * width);
-            let into = if depth == 2 {
-                &mut *sum
-            } else {
-                &mut below[(depth - 3) * width..]
-            };
+            let into = if depth == 2 { &mut *sum } else { &mut below[(depth - 3) * width..] };
             for (to, &from) in into.iter_mut().zip(&above[..width]) {
                 *to += from;
             }
@@ -113,11 +101,7 @@ mod tests {
                 let mut sum = [f64::NAN];
                 let parts = nodes.iter().map(|(node, value)| (node.clone(), value.as_slice()));
                 add(parts, &mut sum, &mut vec![0.0; scratch(leaves, 1)]);
-                assert_eq!(
-                    sum[0].to_bits(),
-                    reference(&values).to_bits(),
-                    "{leaves} leaves, {ranks} ranks"
-                );
+                assert_eq!(sum[0].to_bits(), reference(&values).to_bits(), "{leaves} leaves, {ranks} ranks");
             }
         }
     }

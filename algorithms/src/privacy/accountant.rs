@@ -154,11 +154,7 @@ pub fn calibrate(
     }
     let (lower, upper) = bracket(accountant, guess, step)?;
     let bracket = search::bracket_root(|noise| excess(accountant, noise), lower, upper, 2e-10)?;
-    Ok(if bracket.at_root <= 0.0 {
-        bracket.root
-    } else {
-        bracket.opposite
-    })
+    Ok(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite })
 }
 
 /// (noise with ε above the target, noise with ε at most the target), going up or down from `guess` by growing factors; what

@@ -105,25 +105,12 @@ pub(super) fn checked(
     expected: &'static str,
     remedy: &'static str,
 ) -> Result<f64, PrivacyError> {
-    if valid {
-        Ok(value)
-    } else {
-        Err(PrivacyError::OutOfRange {
-            quantity,
-            found: value,
-            expected,
-            remedy,
-        })
-    }
+    if valid { Ok(value) } else { Err(PrivacyError::OutOfRange { quantity, found: value, expected, remedy }) }
 }
 
 /// The refusal of a step that `accountant` has no theorem for.
 pub(super) fn refused(accountant: Accountant, step: &Mechanism, reason: &'static str) -> PrivacyError {
-    PrivacyError::RefusedAccountant {
-        accountant,
-        mechanism: step.name(),
-        reason,
-    }
+    PrivacyError::RefusedAccountant { accountant, mechanism: step.name(), reason }
 }
 
 /// A positive finite value, or an error that names `quantity`.
@@ -151,21 +138,12 @@ pub(super) fn noise_multiplier(value: f64) -> Result<f64, PrivacyError> {
 /// A delta of an approximate guarantee: in (0, 1).
 pub(super) fn delta(delta: f64) -> Result<f64, PrivacyError> {
     let remedy = "choose it well below 1/n, for instance 1e-6 for 60,000 examples";
-    checked(
-        delta,
-        delta > 0.0 && delta < 1.0,
-        "delta",
-        "strictly between 0 and 1",
-        remedy,
-    )
+    checked(delta, delta > 0.0 && delta < 1.0, "delta", "strictly between 0 and 1", remedy)
 }
 
 /// A Rényi order: above 1 and finite.
 pub(super) fn order(order: f64) -> Result<f64, PrivacyError> {
-    let (valid, remedy) = (
-        order.is_finite() && order > 1.0,
-        "orders of a few units to a few hundred are usual",
-    );
+    let (valid, remedy) = (order.is_finite() && order > 1.0, "orders of a few units to a few hundred are usual");
     checked(order, valid, "the Rényi order", "finite and above 1", remedy)
 }
 

@@ -99,11 +99,7 @@ fn log_ratio_to(delta: f64) -> impl Fn(f64, f64) -> f64 {
     let (log_delta, log_complement) = (delta.ln(), (-delta).ln_1p());
     move |a, mu| {
         let (log, complement) = log_delta_and_complement(a, mu);
-        if delta <= 0.5 {
-            log - log_delta
-        } else {
-            log_complement - complement
-        }
+        if delta <= 0.5 { log - log_delta } else { log_complement - complement }
     }
 }
 

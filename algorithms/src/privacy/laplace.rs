@@ -26,17 +26,9 @@ pub fn unamplified_epsilon(epsilon: f64, rate: f64) -> f64 {
 /// (ε of one round after amplification, rounds) of a Laplace step; nothing for other mechanisms.
 pub(super) fn step_epsilon(step: &Mechanism) -> Option<(f64, usize)> {
     match *step {
-        Mechanism::Laplace {
-            scale,
-            l1_sensitivity,
-            sampling,
-            steps,
-        } => {
+        Mechanism::Laplace { scale, l1_sensitivity, sampling, steps } => {
             let inner = l1_sensitivity / scale;
-            Some((
-                sampling.rate().map_or(inner, |rate| amplified_epsilon(inner, rate)),
-                steps,
-            ))
+            Some((sampling.rate().map_or(inner, |rate| amplified_epsilon(inner, rate)), steps))
         }
         _ => None,
     }
@@ -67,17 +59,9 @@ pub fn pure_epsilon(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, 
 /// The Laplace mechanism of paper 003: T rounds on m of n examples without replacement (every example for m = n), noise of
 /// scale b on the mean, terms that differ by at most S₁ in L1 norm.
 pub fn mean_mechanism(scale: f64, l1_sensitivity: f64, batch: usize, population: usize, steps: usize) -> Mechanism {
-    let sampling = if batch == population {
-        Sampling::FullBatch
-    } else {
-        Sampling::WithoutReplacement { batch, population }
-    };
-    Mechanism::Laplace {
-        scale,
-        l1_sensitivity: l1_sensitivity / batch as f64,
-        sampling,
-        steps,
-    }
+    let sampling =
+        if batch == population { Sampling::FullBatch } else { Sampling::WithoutReplacement { batch, population } };
+    Mechanism::Laplace { scale, l1_sensitivity: l1_sensitivity / batch as f64, sampling, steps }
 }
 
 #[cfg(test)]

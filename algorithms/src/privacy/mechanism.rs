@@ -75,12 +75,7 @@ pub enum Mechanism {
 impl Mechanism {
     /// A Laplace mechanism with its own scale each round (paper 003, budget allocation).
     pub fn laplace_schedule(scales: &[f64], l1_sensitivity: f64, sampling: Sampling) -> Self {
-        let step = |&scale: &f64| Self::Laplace {
-            scale,
-            l1_sensitivity,
-            sampling,
-            steps: 1,
-        };
+        let step = |&scale: &f64| Self::Laplace { scale, l1_sensitivity, sampling, steps: 1 };
         Self::Composition(scales.iter().map(step).collect())
     }
 
@@ -179,32 +174,20 @@ impl Mechanism {
 
     /// μ of this step where it is exactly one Gaussian mechanism: every kind but Laplace and truly random batches.
     pub(super) fn gaussian_mu(&self, adjacency: Adjacency) -> Option<f64> {
-        let factor = self.sampling().map_or(adjacency.row_change_factor(), |sampling| {
-            sampling.row_change_factor(adjacency)
-        });
+        let factor =
+            self.sampling().map_or(adjacency.row_change_factor(), |sampling| sampling.row_change_factor(adjacency));
         match *self {
-            Self::Gaussian {
-                noise_multiplier,
-                participations,
-                ..
-            } => Some(factor * (participations as f64).sqrt() / noise_multiplier),
+            Self::Gaussian { noise_multiplier, participations, .. } => {
+                Some(factor * (participations as f64).sqrt() / noise_multiplier)
+            }
             // A batch that always holds every example is no subsample.
-            Self::SubsampledGaussian {
-                noise_multiplier,
-                sampling,
-                steps,
-            } if sampling.rate() == Some(1.0) => Some(factor * (steps as f64).sqrt() / noise_multiplier),
-            Self::Factorized {
-                noise_multiplier,
-                sensitivity,
-                ..
-            } => Some(factor * sensitivity / noise_multiplier),
-            Self::Tree {
-                noise_multiplier,
-                rounds,
-                trees,
-                ..
-            } => Some(factor * (trees as f64 * tree::squared_sensitivity(rounds)).sqrt() / noise_multiplier),
+            Self::SubsampledGaussian { noise_multiplier, sampling, steps } if sampling.rate() == Some(1.0) => {
+                Some(factor * (steps as f64).sqrt() / noise_multiplier)
+            }
+            Self::Factorized { noise_multiplier, sensitivity, .. } => Some(factor * sensitivity / noise_multiplier),
+            Self::Tree { noise_multiplier, rounds, trees, .. } => {
+                Some(factor * (trees as f64 * tree::squared_sensitivity(rounds)).sqrt() / noise_multiplier)
+            }
             Self::SubsampledGaussian { .. } | Self::Laplace { .. } | Self::Composition(_) => None,
         }
     }
@@ -228,11 +211,7 @@ impl Mechanism {
         sampling.check(adjacency)?;
         match self.refusal(sampling) {
             None => Ok(()),
-            Some(reason) => Err(PrivacyError::RefusedMechanism {
-                mechanism: self.name(),
-                sampling,
-                reason,
-            }),
+            Some(reason) => Err(PrivacyError::RefusedMechanism { mechanism: self.name(), sampling, reason }),
         }
     }
 
@@ -257,12 +236,7 @@ impl Mechanism {
                 let remedy = "give the number of trees, 1 for a single one";
                 count(trees, "the number of trees", remedy)
             }
-            Self::Laplace {
-                scale,
-                l1_sensitivity,
-                steps,
-                ..
-            } => {
+            Self::Laplace { scale, l1_sensitivity, steps, .. } => {
                 positive(scale, "the Laplace scale", "its variance is 2 b^2")?;
                 let remedy = "it is the L1 norm of the largest change";
                 positive(l1_sensitivity, "the L1 sensitivity", remedy)?;
@@ -319,12 +293,9 @@ impl fmt::Display for Mechanism {
             Self::Tree { rounds, trees, .. } => {
                 format!("Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds")
             }
-            Self::Laplace {
-                scale,
-                l1_sensitivity,
-                steps,
-                ..
-            } => format!("Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {steps} steps"),
+            Self::Laplace { scale, l1_sensitivity, steps, .. } => {
+                format!("Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {steps} steps")
+            }
             Self::Composition(parts) => format!("composition of {} mechanisms", parts.len()),
         };
         formatter.write_str(&text)
@@ -344,11 +315,7 @@ mod tests {
 
     #[test]
     fn fixed_or_shuffled_batches_cannot_be_accounted_as_subsampled() {
-        for sampling in [
-            Sampling::FixedOrder,
-            Sampling::ShuffledOnce,
-            Sampling::ReshuffledEachEpoch,
-        ] {
+        for sampling in [Sampling::FixedOrder, Sampling::ShuffledOnce, Sampling::ReshuffledEachEpoch] {
             let mechanism = subsampled(1.0, sampling, 10);
             assert!(refused(&mechanism, Adjacency::ZeroOut).contains("do not amplify"));
         }
@@ -356,17 +323,9 @@ mod tests {
 
     #[test]
     fn random_batches_have_no_fixed_number_of_participations() {
-        let gaussian = Mechanism::Gaussian {
-            noise_multiplier: 1.0,
-            sampling: POISSON,
-            participations: 1,
-        };
+        let gaussian = Mechanism::Gaussian { noise_multiplier: 1.0, sampling: POISSON, participations: 1 };
         assert!(refused(&gaussian, Adjacency::AddRemove).contains("is random"));
-        let factorized = |sampling| Mechanism::Factorized {
-            noise_multiplier: 1.0,
-            sampling,
-            sensitivity: 1.0,
-        };
+        let factorized = |sampling| Mechanism::Factorized { noise_multiplier: 1.0, sampling, sensitivity: 1.0 };
         assert!(refused(&factorized(POISSON), Adjacency::AddRemove).contains("fixed participation pattern"));
         let reshuffled = factorized(Sampling::ReshuffledEachEpoch);
         assert!(refused(&reshuffled, Adjacency::ZeroOut).contains("fixed participation pattern"));
@@ -376,11 +335,8 @@ mod tests {
 
     #[test]
     fn adjacency_enters_once_as_the_row_change() {
-        let mechanism = Mechanism::Gaussian {
-            noise_multiplier: 2.0,
-            sampling: Sampling::ShuffledOnce,
-            participations: 9,
-        };
+        let mechanism =
+            Mechanism::Gaussian { noise_multiplier: 2.0, sampling: Sampling::ShuffledOnce, participations: 9 };
         assert_eq!(mechanism.gaussian_mu(Adjacency::ZeroOut), Some(1.5));
         assert_eq!(mechanism.gaussian_mu(Adjacency::ReplaceOne), Some(3.0));
         let tree = tree(2.0, Sampling::ReshuffledEachEpoch, 400, 4);
@@ -389,11 +345,8 @@ mod tests {
 
     #[test]
     fn every_parameter_out_of_range_is_named() {
-        let factorized = |sensitivity| Mechanism::Factorized {
-            noise_multiplier: 1.0,
-            sampling: Sampling::FullBatch,
-            sensitivity,
-        };
+        let factorized =
+            |sensitivity| Mechanism::Factorized { noise_multiplier: 1.0, sampling: Sampling::FullBatch, sensitivity };
         let shared = |participations| Mechanism::Gaussian {
             noise_multiplier: 1.0,
             sampling: Sampling::FullBatch,

@@ -42,19 +42,11 @@ pub(crate) mod examples {
 
     /// One Gaussian release on a full batch.
     pub(crate) const fn gaussian(noise_multiplier: f64) -> Mechanism {
-        Mechanism::Gaussian {
-            noise_multiplier,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        }
+        Mechanism::Gaussian { noise_multiplier, sampling: Sampling::FullBatch, participations: 1 }
     }
 
     pub(crate) const fn subsampled(noise_multiplier: f64, sampling: Sampling, steps: usize) -> Mechanism {
-        Mechanism::SubsampledGaussian {
-            noise_multiplier,
-            sampling,
-            steps,
-        }
+        Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps }
     }
 
     pub(crate) const fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
@@ -67,38 +59,21 @@ pub(crate) mod examples {
         population: usize,
         steps: usize,
     ) -> Mechanism {
-        subsampled(
-            noise_multiplier,
-            Sampling::WithoutReplacement { batch, population },
-            steps,
-        )
+        subsampled(noise_multiplier, Sampling::WithoutReplacement { batch, population }, steps)
     }
 
     /// Laplace releases on full batches.
     pub(crate) const fn laplace(scale: f64, l1_sensitivity: f64, steps: usize) -> Mechanism {
-        Mechanism::Laplace {
-            scale,
-            l1_sensitivity,
-            sampling: Sampling::FullBatch,
-            steps,
-        }
+        Mechanism::Laplace { scale, l1_sensitivity, sampling: Sampling::FullBatch, steps }
     }
 
     pub(crate) const fn tree(noise_multiplier: f64, sampling: Sampling, rounds: usize, trees: usize) -> Mechanism {
-        Mechanism::Tree {
-            noise_multiplier,
-            sampling,
-            rounds,
-            trees,
-        }
+        Mechanism::Tree { noise_multiplier, sampling, rounds, trees }
     }
 
     pub(crate) fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
         let error = (found / expected - 1.0).abs();
-        assert!(
-            error < tolerance,
-            "{what}: found {found:e}, expected {expected:e}, relative error {error:e}"
-        );
+        assert!(error < tolerance, "{what}: found {found:e}, expected {expected:e}, relative error {error:e}");
     }
 }
 

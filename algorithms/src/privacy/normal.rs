@@ -88,11 +88,7 @@ fn laplace_gauss_integral(x: f64, kernel: impl Fn(f64) -> f64) -> f64 {
 /// R(x) = Φ(−x)/φ(x), for x ≥ −2. Relative error at most 1e-15.
 pub(super) fn mills_ratio(x: f64) -> f64 {
     debug_assert!(x >= -2.0);
-    if x > 1e8 {
-        1.0 / x
-    } else {
-        laplace_gauss_integral(x, |_| 1.0)
-    }
+    if x > 1e8 { 1.0 / x } else { laplace_gauss_integral(x, |_| 1.0) }
 }
 
 /// R(x) − R(x + shift) for x ≥ −2 and shift > 0. Relative error at most 2e-15, however small the shift.
@@ -152,12 +148,9 @@ mod tests {
 
     #[test]
     fn normal_quantiles_are_those_of_the_tables() {
-        for (p, quantile) in [
-            (0.5, 0.0),
-            (0.975, 1.959_963_984_540_054),
-            (1e-4, -3.719_016_485_455_709),
-            (1e-9, -5.997_807_015_007_686),
-        ] {
+        for (p, quantile) in
+            [(0.5, 0.0), (0.975, 1.959_963_984_540_054), (1e-4, -3.719_016_485_455_709), (1e-9, -5.997_807_015_007_686)]
+        {
             assert!((normal_quantile(p) - quantile).abs() < 1e-9, "{p}");
         }
     }
@@ -167,11 +160,7 @@ mod tests {
         let rule = gauss_legendre::<3>();
         for degree in 0..6 {
             let found: f64 = rule.iter().map(|&(x, weight)| weight * x.powi(degree)).sum();
-            let expected = if degree % 2 == 1 {
-                0.0
-            } else {
-                2.0 / f64::from(degree + 1)
-            };
+            let expected = if degree % 2 == 1 { 0.0 } else { 2.0 / f64::from(degree + 1) };
             assert!((found - expected).abs() < 1e-15, "degree {degree}");
         }
     }

@@ -67,11 +67,7 @@ pub fn randomized_response(order: f64, epsilon: f64) -> f64 {
 /// its relative precision for f next to 1 and a next to 1.
 fn log_convex_gap(power: f64, rate: f64, exponent: f64) -> f64 {
     let x = power - 1.0;
-    let u = if exponent < 700.0 {
-        rate * exponent.exp_m1()
-    } else {
-        f64::INFINITY
-    };
+    let u = if exponent < 700.0 { rate * exponent.exp_m1() } else { f64::INFINITY };
     if u.abs() < 0.05 && (power * u).abs() < 0.5 {
         let mut term = 0.5 * power * x * u * u;
         let mut sum = term;
@@ -89,11 +85,7 @@ fn log_convex_gap(power: f64, rate: f64, exponent: f64) -> f64 {
         u.ln_1p()
     };
     let lifted = x * log;
-    if lifted > 600.0 {
-        power * log
-    } else {
-        log + (lifted.exp_m1() + x * (-log).exp_m1()).ln()
-    }
+    if lifted > 600.0 { power * log } else { log + (lifted.exp_m1() + x * (-log).exp_m1()).ln() }
 }
 
 /// Spacing and range of the trapezoidal rule for E_{z ~ N(0, s²)}[h(f(z))], f(z) = 1 − q + q·e^{(2z−1)/2s²}.
@@ -102,11 +94,7 @@ fn log_convex_gap(power: f64, rate: f64, exponent: f64) -> f64 {
 /// the Gaussian lets it go anywhere at the price e^{d²/2s²}, f has its zeros at distance πs² (half of which is used for
 /// negative powers, which have poles there).
 fn trapezoid(power: f64, noise: f64) -> (f64, f64, f64) {
-    let distance = if power < 0.0 {
-        0.5 * PI * noise * noise
-    } else {
-        PI * noise * noise
-    };
+    let distance = if power < 0.0 { 0.5 * PI * noise * noise } else { PI * noise * noise };
     let free = 0.72 * noise;
     let best = 2.0 * PI * noise * noise / free;
     let spacing = if best <= distance {
@@ -148,11 +136,8 @@ fn log_moment_by_binomials(order: f64, rate: f64, noise: f64) -> f64 {
         log_binomial += ((order - k + 1.0) / k).ln();
         if step >= 2 {
             let exponent = k * (k - 1.0) / (2.0 * noise * noise);
-            let log_expm1 = if exponent > 40.0 {
-                exponent + (-(-exponent).exp()).ln_1p()
-            } else {
-                exponent.exp_m1().ln()
-            };
+            let log_expm1 =
+                if exponent > 40.0 { exponent + (-(-exponent).exp()).ln_1p() } else { exponent.exp_m1().ln() };
             logs.push(log_binomial + (order - k) * log_rest + k * log_rate + log_expm1);
         }
     }
@@ -245,20 +230,13 @@ impl WithoutReplacement {
     pub fn new(rate: f64, mu: f64) -> Result<Self, PrivacyError> {
         error::rate(rate)?;
         error::positive(mu, "mu", "it is sensitivity / noise standard deviation")?;
-        let even: Vec<f64> = (0..=Self::SHARP_TERMS / 2)
-            .map(|half| Self::log_even_moment(2 * half, mu))
-            .collect();
+        let even: Vec<f64> = (0..=Self::SHARP_TERMS / 2).map(|half| Self::log_even_moment(2 * half, mu)).collect();
         let log_zeta = (0..=Self::SHARP_TERMS)
             .map(|j| {
                 let plain = std::f64::consts::LN_2 + Self::log_ratio_moment(j as f64, mu);
                 let sharp = if j == 2 {
                     // 4(e^{D₂} − 1) with D₂ = μ².
-                    4.0_f64.ln()
-                        + if mu * mu > 40.0 {
-                            mu * mu
-                        } else {
-                            (mu * mu).exp_m1().ln()
-                        }
+                    4.0_f64.ln() + if mu * mu > 40.0 { mu * mu } else { (mu * mu).exp_m1().ln() }
                 } else {
                     4.0_f64.ln() + 0.5 * (even[j / 2] + even[j.div_ceil(2)])
                 };
@@ -361,26 +339,14 @@ impl RenyiCurve {
                 } else {
                     Part::Pure { epsilon, steps }
                 });
-            } else if let Mechanism::SubsampledGaussian {
-                noise_multiplier,
-                sampling,
-                steps,
-            } = *step
-            {
+            } else if let Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps } = *step {
                 let steps = steps as f64;
                 parts.push(match sampling {
-                    Sampling::Poisson { rate } => Part::Poisson {
-                        rate,
-                        noise: noise_multiplier,
-                        steps,
-                    },
+                    Sampling::Poisson { rate } => Part::Poisson { rate, noise: noise_multiplier, steps },
                     Sampling::WithoutReplacement { batch, population } => {
                         let rate = batch as f64 / population as f64;
                         let mu = sampling.row_change_factor(adjacency) / noise_multiplier;
-                        Part::WithoutReplacement {
-                            curve: WithoutReplacement::new(rate, mu)?,
-                            steps,
-                        }
+                        Part::WithoutReplacement { curve: WithoutReplacement::new(rate, mu)?, steps }
                     }
                     Sampling::FullBatch
                     | Sampling::FixedOrder
@@ -392,9 +358,7 @@ impl RenyiCurve {
             }
         }
         if mu_squared > 0.0 {
-            parts.push(Part::Gaussian {
-                mu: f64::sqrt(mu_squared),
-            });
+            parts.push(Part::Gaussian { mu: f64::sqrt(mu_squared) });
         }
         Ok(Self { parts })
     }
@@ -445,11 +409,7 @@ fn log_sum_exp(logs: &[f64]) -> f64 {
 
 /// ln(1 + e^x).
 fn log_one_plus_exp(x: f64) -> f64 {
-    if x > 0.0 {
-        x + (-x).exp().ln_1p()
-    } else {
-        x.exp().ln_1p()
-    }
+    if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }
 }
 
 #[cfg(test)]

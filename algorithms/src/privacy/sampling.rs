@@ -82,13 +82,7 @@ impl Sampling {
     /// [`PrivacyError::RefusedSampling`] with the reason where no theorem covers the pair, and
     /// [`PrivacyError::OutOfRange`] for a rate outside (0, 1] or a batch outside 1..=n.
     pub fn check(self, adjacency: Adjacency) -> Result<(), PrivacyError> {
-        let refuse = |reason| {
-            Err(PrivacyError::RefusedSampling {
-                sampling: self,
-                adjacency,
-                reason,
-            })
-        };
+        let refuse = |reason| Err(PrivacyError::RefusedSampling { sampling: self, adjacency, reason });
         match self {
             Self::FullBatch => Ok(()),
             Self::FixedOrder | Self::ShuffledOnce | Self::ReshuffledEachEpoch => match adjacency {
@@ -136,10 +130,7 @@ mod tests {
     fn the_table_of_samplers_and_adjacencies_is_exactly_the_allowed_one() {
         use Adjacency::{AddRemove, ReplaceOne, ZeroOut};
         let poisson = Sampling::Poisson { rate: 0.1 };
-        let without = Sampling::WithoutReplacement {
-            batch: 10,
-            population: 100,
-        };
+        let without = Sampling::WithoutReplacement { batch: 10, population: 100 };
         // Columns: zero-out, add-remove, replace-one (specification 2.7).
         let table = [
             (Sampling::FullBatch, [true, true, true]),
@@ -170,19 +161,14 @@ mod tests {
             assert!(error.to_string().contains("the sampling rate"), "{error}");
         }
         for (batch, population) in [(0, 10), (11, 10), (1, 0)] {
-            let error = Sampling::WithoutReplacement { batch, population }
-                .check(Adjacency::ReplaceOne)
-                .unwrap_err();
+            let error = Sampling::WithoutReplacement { batch, population }.check(Adjacency::ReplaceOne).unwrap_err();
             assert!(matches!(error, PrivacyError::OutOfRange { .. }), "{error}");
         }
     }
 
     #[test]
     fn descriptions_survive_json() {
-        let sampling = Sampling::WithoutReplacement {
-            batch: 10,
-            population: 100,
-        };
+        let sampling = Sampling::WithoutReplacement { batch: 10, population: 100 };
         let text = serde_json::to_string(&sampling).unwrap();
         assert_eq!(text, r#"{"kind":"without-replacement","batch":10,"population":100}"#);
         assert_eq!(serde_json::from_str::<Sampling>(&text).unwrap(), sampling);

@@ -29,11 +29,7 @@ pub(super) fn minimize(
             at_right = function(right);
         }
     }
-    if at_left <= at_right {
-        (left, at_left)
-    } else {
-        (right, at_right)
-    }
+    if at_left <= at_right { (left, at_left) } else { (right, at_right) }
 }
 
 /// The root of a continuous `function` that changes sign on [lower, upper], by Chandrupatla's method (inverse
@@ -52,11 +48,7 @@ pub(super) fn bracket_root<E>(
     loop {
         if at_a == 0.0 || at_b == 0.0 {
             let (root, opposite) = if at_a == 0.0 { (a, b) } else { (b, a) };
-            return Ok(Bracket {
-                root,
-                opposite,
-                at_root: 0.0,
-            });
+            return Ok(Bracket { root, opposite, at_root: 0.0 });
         }
         let x = a + fraction * (b - a);
         let at_x = function(x)?;
@@ -67,19 +59,11 @@ pub(super) fn bracket_root<E>(
             (b, at_b) = (a, at_a);
         }
         (a, at_a) = (x, at_x);
-        let (root, opposite, at_root) = if at_a.abs() <= at_b.abs() {
-            (a, b, at_a)
-        } else {
-            (b, a, at_b)
-        };
+        let (root, opposite, at_root) = if at_a.abs() <= at_b.abs() { (a, b, at_a) } else { (b, a, at_b) };
         let width = (b - a).abs();
         let smallest = 2.0 * f64::EPSILON * root.abs() + 0.5 * tolerance * root.abs() + f64::MIN_POSITIVE;
         if at_root == 0.0 || width <= 2.0 * smallest {
-            return Ok(Bracket {
-                root,
-                opposite,
-                at_root,
-            });
+            return Ok(Bracket { root, opposite, at_root });
         }
         let xi = (a - b) / (c - b);
         let phi = (at_a - at_b) / (at_c - at_b);
@@ -90,11 +74,7 @@ pub(super) fn bracket_root<E>(
             0.5
         };
         let margin = smallest / width;
-        fraction = if fraction.is_finite() {
-            fraction.clamp(margin, 1.0 - margin)
-        } else {
-            0.5
-        };
+        fraction = if fraction.is_finite() { fraction.clamp(margin, 1.0 - margin) } else { 0.5 };
     }
 }
 
@@ -122,11 +102,7 @@ mod tests {
     #[test]
     fn minima_are_found_beside_an_infinite_right_part() {
         let parabola = |x: f64| {
-            if x > 3.0 {
-                f64::INFINITY
-            } else {
-                (x - 1.25).powi(2) + 2.0
-            }
+            if x > 3.0 { f64::INFINITY } else { (x - 1.25).powi(2) + 2.0 }
         };
         let (x, value) = minimize(parabola, -5.0, 9.0, 1e-9);
         assert!((x - 1.25).abs() < 1e-7 && (value - 2.0).abs() < 1e-14);

@@ -145,10 +145,7 @@ impl PrivacyStatement {
             .unclaimable()
             .or((pure_in_floats && run.noise_source == NoiseSource::Chacha20).then_some(FINITE_SUPPORT));
         if let Some(reason) = reason {
-            return Self {
-                reason: Some(reason.to_owned()),
-                ..Self::description(run)
-            };
+            return Self { reason: Some(reason.to_owned()), ..Self::description(run) };
         }
         match Self::proven_epsilon(run) {
             Ok(epsilon) => Self {
@@ -167,20 +164,13 @@ impl PrivacyStatement {
                 reason: None,
                 ..Self::description(run)
             },
-            Err(reason) => Self {
-                reason: Some(reason.to_string()),
-                ..Self::description(run)
-            },
+            Err(reason) => Self { reason: Some(reason.to_string()), ..Self::description(run) },
         }
     }
 
     /// The statement of a run that is not private.
     pub fn none(reason: impl Into<String>) -> Self {
-        Self {
-            unit: "example".into(),
-            reason: Some(reason.into()),
-            ..Self::default()
-        }
+        Self { unit: "example".into(), reason: Some(reason.into()), ..Self::default() }
     }
 
     /// Takes the claim back, for instance because a constant was estimated from the data.
@@ -202,15 +192,9 @@ impl PrivacyStatement {
     #[must_use]
     pub fn after_private_bounds(self, epsilon: f64) -> Self {
         let sum = |a: f64, b: f64| (a + b).next_up();
-        let steps = if self.adjacency == Some(Adjacency::ReplaceOne) {
-            1.0
-        } else {
-            2.0
-        };
-        let replaced = |replaced: ReplaceOne| ReplaceOne {
-            epsilon: sum(replaced.epsilon, steps * epsilon),
-            ..replaced
-        };
+        let steps = if self.adjacency == Some(Adjacency::ReplaceOne) { 1.0 } else { 2.0 };
+        let replaced =
+            |replaced: ReplaceOne| ReplaceOne { epsilon: sum(replaced.epsilon, steps * epsilon), ..replaced };
         Self {
             epsilon: self.epsilon.map(|main| sum(main, epsilon)),
             replace_one: self.replace_one.map(replaced),
@@ -234,10 +218,7 @@ impl PrivacyStatement {
         let (Some(accountant), Some(adjacency), Some(delta)) = (self.accountant, self.adjacency, self.delta) else {
             return Err(PrivacyError::EmptyComposition);
         };
-        if let Some(found) = self
-            .bounds_epsilon
-            .filter(|bounds| !(*bounds > 0.0 && bounds.is_finite()))
-        {
+        if let Some(found) = self.bounds_epsilon.filter(|bounds| !(*bounds > 0.0 && bounds.is_finite())) {
             return Err(PrivacyError::OutOfRange {
                 quantity: "bounds_epsilon",
                 found,
@@ -247,9 +228,7 @@ impl PrivacyStatement {
         }
         let mechanism = Mechanism::Composition(self.mechanisms.clone());
         let epsilon = accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)?;
-        Ok(self
-            .bounds_epsilon
-            .map_or(epsilon, |bounds| (epsilon + bounds).next_up()))
+        Ok(self.bounds_epsilon.map_or(epsilon, |bounds| (epsilon + bounds).next_up()))
     }
 
     /// The guarantee of zero-out or add/remove at (ε, δ) for replacing one row: a row is replaced by way of the null row (or
@@ -269,13 +248,9 @@ impl PrivacyStatement {
         }
         gdp::mu(run.mechanism, run.adjacency)
             .and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu))
-            .map_or(
-                ReplaceOne {
-                    epsilon: 2.0 * epsilon,
-                    delta: (delta * (1.0 + epsilon.exp())).min(1.0),
-                },
-                |epsilon| ReplaceOne { epsilon, delta },
-            )
+            .map_or(ReplaceOne { epsilon: 2.0 * epsilon, delta: (delta * (1.0 + epsilon.exp())).min(1.0) }, |epsilon| {
+                ReplaceOne { epsilon, delta }
+            })
     }
 
     /// The facts that the guarantee takes for public.
@@ -302,30 +277,15 @@ impl PrivacyStatement {
             Adjacency::AddRemove => "compared: any data set with the one that has one row more or less",
             Adjacency::ReplaceOne => "compared: any two data sets that differ in one row",
         };
-        vec![
-            relation.to_owned(),
-            rows,
-            shape,
-            "hyper-parameters, which must be chosen without the rows".to_owned(),
-        ]
+        vec![relation.to_owned(), rows, shape, "hyper-parameters, which must be chosen without the rows".to_owned()]
     }
 
     fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
-        error::positive(
-            run.clip_norm,
-            "the clip norm",
-            "without a clip norm no sensitivity is bounded",
-        )?;
+        error::positive(run.clip_norm, "the clip norm", "without a clip norm no sensitivity is bounded")?;
         let epsilon = run.accountant.epsilon(run.mechanism, run.adjacency, run.delta)?;
         // A bound that is not a number proves nothing.
         let finite = epsilon.is_finite();
-        error::checked(
-            epsilon,
-            finite,
-            "the proven epsilon",
-            "finite",
-            "raise the noise multiplier",
-        )
+        error::checked(epsilon, finite, "the proven epsilon", "finite", "raise the noise multiplier")
     }
 
     fn description(run: &PrivateRun<'_>) -> Self {
@@ -394,10 +354,7 @@ mod tests {
     fn problem(rows: usize) -> PublicProblem {
         let domain = Domain {
             relation: Relation::AddRemove { public_rows: rows },
-            columns: Columns::Matrix {
-                count: 3,
-                bounds: Bounds::new(0.0, 1.0).unwrap(),
-            },
+            columns: Columns::Matrix { count: 3, bounds: Bounds::new(0.0, 1.0).unwrap() },
             storage: Storage::Dense,
             label: Label::Classes(vec!["a".into(), "b".into()]),
             label_column: None,
@@ -448,12 +405,8 @@ mod tests {
     #[test]
     fn a_statement_holds_what_its_epsilon_is_computed_from() {
         let schedule = Mechanism::laplace_schedule(&[10.0, 12.0, 14.0], 1.0, Sampling::FullBatch);
-        let laplace = PrivateRun {
-            accountant: Accountant::Pure,
-            delta: 0.0,
-            adjacency: Adjacency::ZeroOut,
-            ..run(&schedule)
-        };
+        let laplace =
+            PrivateRun { accountant: Accountant::Pure, delta: 0.0, adjacency: Adjacency::ZeroOut, ..run(&schedule) };
         for run in [run(&MECHANISM), laplace] {
             let statement = PrivacyStatement::new(&run);
             let text = serde_json::to_string(&statement).unwrap();
@@ -468,21 +421,14 @@ mod tests {
     fn replacing_a_row_is_stated_at_two_mu_or_by_group_privacy() {
         let gaussian = gaussian(2.0);
         let statement = |mechanism, accountant, adjacency| {
-            PrivacyStatement::new(&PrivateRun {
-                accountant,
-                adjacency,
-                ..run(mechanism)
-            })
+            PrivacyStatement::new(&PrivateRun { accountant, adjacency, ..run(mechanism) })
         };
         let zeroed = statement(&gaussian, Accountant::Gdp, Adjacency::ZeroOut);
         let replaced = statement(&gaussian, Accountant::Gdp, Adjacency::ReplaceOne);
         assert_eq!(zeroed.replace_one.unwrap().epsilon, replaced.epsilon.unwrap());
         let sampled = statement(&MECHANISM, Accountant::Rdp, Adjacency::ZeroOut);
         let (epsilon, general) = (sampled.epsilon.unwrap(), sampled.replace_one.unwrap());
-        assert_eq!(
-            (general.epsilon, general.delta),
-            (2.0 * epsilon, 1e-5 * (1.0 + epsilon.exp()))
-        );
+        assert_eq!((general.epsilon, general.delta), (2.0 * epsilon, 1e-5 * (1.0 + epsilon.exp())));
         // Without replacement zero-out is claimed at replace-one's ε already.
         let drawn = without_replacement(1.1, 10, 1_000, 100);
         let [zeroed, replaced] = [Adjacency::ZeroOut, Adjacency::ReplaceOne].map(|adjacency| {
@@ -496,10 +442,7 @@ mod tests {
     fn only_the_secret_source_is_a_release() {
         let simulated = PrivacyStatement::new(&run(&MECHANISM));
         assert_eq!(simulated.claim, Claim::Simulation);
-        let secure = PrivateRun {
-            noise_source: NoiseSource::Chacha20,
-            ..run(&MECHANISM)
-        };
+        let secure = PrivateRun { noise_source: NoiseSource::Chacha20, ..run(&MECHANISM) };
         let released = PrivacyStatement::new(&secure);
         assert_eq!(released.claim, Claim::Release);
         assert_eq!(released.epsilon, simulated.epsilon);
@@ -538,10 +481,7 @@ mod tests {
             assert!(statement.reason.is_some_and(|reason| !reason.is_empty()));
         }
         let tiny = gaussian(1e-200);
-        let statement = PrivacyStatement::new(&PrivateRun {
-            accountant: Accountant::Zcdp,
-            ..run(&tiny)
-        });
+        let statement = PrivacyStatement::new(&PrivateRun { accountant: Accountant::Zcdp, ..run(&tiny) });
         assert_eq!(statement.claim, Claim::None, "an infinite bound is no bound");
     }
 
@@ -553,10 +493,7 @@ mod tests {
         assert_eq!((both.delta, both.bounds_epsilon), (main.delta, Some(0.5)));
         assert_eq!(both.recomputed_epsilon().unwrap(), both.epsilon.unwrap());
         for wrong in [-0.5, 0.0, f64::NAN, f64::INFINITY] {
-            let altered = PrivacyStatement {
-                bounds_epsilon: Some(wrong),
-                ..both.clone()
-            };
+            let altered = PrivacyStatement { bounds_epsilon: Some(wrong), ..both.clone() };
             assert!(altered.recomputed_epsilon().is_err(), "{wrong}");
         }
         let replaced = [&main, &both].map(|statement| statement.replace_one.unwrap());
@@ -577,10 +514,7 @@ mod tests {
     #[test]
     fn a_revoked_claim_keeps_its_description_but_no_numbers() {
         let statement = PrivacyStatement::new(&run(&MECHANISM)).revoked("the smoothness was estimated from the data");
-        assert_eq!(
-            (statement.claim, statement.epsilon, statement.delta),
-            (Claim::None, None, None)
-        );
+        assert_eq!((statement.claim, statement.epsilon, statement.delta), (Claim::None, None, None));
         assert_eq!(statement.noise_multiplier, Some(1.1));
         let text = serde_json::to_string(&statement).unwrap();
         assert_eq!(serde_json::from_str::<PrivacyStatement>(&text).unwrap(), statement);
@@ -588,15 +522,9 @@ mod tests {
 
     #[test]
     fn a_delta_of_one_over_n_is_noted_with_the_reason() {
-        let statement = PrivacyStatement::new(&PrivateRun {
-            problem: &problem(100_000),
-            ..run(&MECHANISM)
-        });
+        let statement = PrivacyStatement::new(&PrivateRun { problem: &problem(100_000), ..run(&MECHANISM) });
         assert!(statement.notes[0].contains("1/n"));
         assert_eq!(PrivacyWarning::for_delta(1e-6, 60_000), None);
-        assert_eq!(
-            PrivacyStatement::none("not private").with_note("a note").notes,
-            ["a note"]
-        );
+        assert_eq!(PrivacyStatement::none("not private").with_note("a note").notes, ["a note"]);
     }
 }

@@ -74,15 +74,7 @@ fn golden_epsilons() {
         // Four epochs of 400 steps, a fresh tree each, every example in all four: restarts do not come for free.
         (Gdp, four_trees, ZeroOut, 1e-6, 18.163_445_76, 1e-9, 1e-9),
         // The reference library's PLD at 1e-5.
-        (
-            Pld,
-            laplace(1.0, 0.1, 100),
-            AddRemove,
-            1e-6,
-            4.692_667_416_559_13,
-            1e-4,
-            1e-4,
-        ),
+        (Pld, laplace(1.0, 0.1, 100), AddRemove, 1e-6, 4.692_667_416_559_13, 1e-4, 1e-4),
     ] {
         let found = accountant.epsilon(&mechanism, adjacency, delta).unwrap();
         let error = found / expected - 1.0;
@@ -208,10 +200,7 @@ fn accountants_refuse_what_no_theorem_covers() {
 
 #[test]
 fn the_default_accountant_covers_its_mechanism() {
-    let drawn = Sampling::WithoutReplacement {
-        batch: 5,
-        population: 10,
-    };
+    let drawn = Sampling::WithoutReplacement { batch: 5, population: 10 };
     let on_batches = Mechanism::laplace_schedule(&[1.0; 3], 1.0, drawn);
     let mixed = Mechanism::Composition(vec![release(1.0), on_batches.clone()]);
     for (mechanism, adjacency, expected) in [

@@ -38,11 +38,7 @@ impl Orders {
 pub(super) fn log_conversion(order_minus_one: f64) -> f64 {
     let x = order_minus_one;
     // x ln x − (x + 1) ln(x + 1), without cancellation for large x.
-    if x > 1.0 {
-        -(x + 1.0) * (1.0 / x).ln_1p() - x.ln()
-    } else {
-        x * x.ln() - (x + 1.0) * x.ln_1p()
-    }
+    if x > 1.0 { -(x + 1.0) * (1.0 / x).ln_1p() - x.ln() } else { x * x.ln() - (x + 1.0) * x.ln_1p() }
 }
 
 /// ρ-zCDP to ε at δ: inf_{α > 1} ρα + (ln(1/δ) + ln[(1 − 1/α)^α/(α − 1)])/(α − 1), the tight conversion [CKS20].

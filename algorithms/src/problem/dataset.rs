@@ -83,18 +83,9 @@ impl Dataset {
         checked.map_err(|error| error.of(&name))?;
         if let Labels::Values(values) = &mut labels {
             // One of the NaNs, so that the digest knows no other.
-            values
-                .iter_mut()
-                .filter(|value| value.is_nan())
-                .for_each(|value| *value = NULL_TARGET);
+            values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = NULL_TARGET);
         }
-        Ok(Self {
-            name,
-            features,
-            labels,
-            feature_bound: None,
-            declared: None,
-        })
+        Ok(Self { name, features, labels, feature_bound: None, declared: None })
     }
 
     /// The same rows with the domain into which they were encoded. Of a data set that has a domain already, the unit stays.
@@ -334,9 +325,9 @@ impl Dataset {
         match (&self.features, segment) {
             (Features::F32 { values, .. }, 0) => hash_numbers(hasher, values, f32::to_le_bytes),
             (Features::U8 { rows, .. }, 0) => rows.iter().for_each(|row| hasher.update(row)),
-            (Features::Sparse(sparse), 0) => hash_numbers(hasher, &sparse.offsets[1..], |offset| {
-                (stored_before + offset as u64).to_le_bytes()
-            }),
+            (Features::Sparse(sparse), 0) => {
+                hash_numbers(hasher, &sparse.offsets[1..], |offset| (stored_before + offset as u64).to_le_bytes())
+            }
             (Features::Sparse(sparse), 1) => hash_numbers(hasher, &sparse.indices, u32::to_le_bytes),
             (Features::Sparse(sparse), 2) => hash_numbers(hasher, &sparse.values, f32::to_le_bytes),
             _ => match &self.labels {
@@ -364,11 +355,7 @@ impl Dataset {
             Labels::Classes { classes, .. } => not_binary(&format!("{classes} classes")),
             Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0 && !value.is_nan()) {
                 None => Ok(values.clone()),
-                Some(row) => not_binary(&format!(
-                    "the target {} in row {} (counted from 1)",
-                    values[row],
-                    row + 1
-                )),
+                Some(row) => not_binary(&format!("the target {} in row {} (counted from 1)", values[row], row + 1)),
             },
         }
     }
@@ -419,17 +406,9 @@ impl Dataset {
             Arc::make_mut(&mut declared.domain).label = Label::Classes(names.clone());
         }
         let of = |value: u32| {
-            if value == NULL_CLASS {
-                value
-            } else {
-                u32::from(value == class)
-            }
+            if value == NULL_CLASS { value } else { u32::from(value == class) }
         };
-        self.labels = Labels::Classes {
-            values: values.into_iter().map(of).collect(),
-            classes: 2,
-            names: Some(names),
-        };
+        self.labels = Labels::Classes { values: values.into_iter().map(of).collect(), classes: 2, names: Some(names) };
         Ok(self)
     }
 
@@ -502,9 +481,7 @@ impl Dataset {
         }
         match &mut self.features {
             Features::F32 { values, columns } => {
-                values
-                    .chunks_exact_mut(*columns)
-                    .for_each(|row| clip_row(norm, bound, row));
+                values.chunks_exact_mut(*columns).for_each(|row| clip_row(norm, bound, row));
             }
             Features::U8 { .. } => {}
             Features::Sparse(SparseMatrix { offsets, values, .. }) => {
@@ -640,11 +617,8 @@ fn clip_row(norm: Norm, bound: f64, row: &mut [f32]) {
         for value in row {
             let product = f64::from(*value) * factor;
             let rounded = product as f32;
-            *value = if f64::from(rounded.abs()) > product.abs() {
-                f32::from_bits(rounded.to_bits() - 1)
-            } else {
-                rounded
-            };
+            *value =
+                if f64::from(rounded.abs()) > product.abs() { f32::from_bits(rounded.to_bits() - 1) } else { rounded };
         }
     }
 }
@@ -676,9 +650,7 @@ mod tests {
 
     /// The values of f32 rows.
     fn values(data: &Dataset) -> &[f32] {
-        let Features::F32 { values, .. } = data.features() else {
-            panic!("f32 rows")
-        };
+        let Features::F32 { values, .. } = data.features() else { panic!("f32 rows") };
         values
     }
 
@@ -698,11 +670,7 @@ mod tests {
     #[test]
     fn data_that_breaks_a_promise_is_refused_with_row_and_way_out() {
         let ok = || classes(&[0, 1], 2);
-        let one_name = Labels::Classes {
-            values: vec![0, 1],
-            classes: 2,
-            names: Some(vec!["only".to_owned()]),
-        };
+        let one_name = Labels::Classes { values: vec![0, 1], classes: 2, names: Some(vec!["only".to_owned()]) };
         let ones = || dense(&[1.0; 4], 2);
         for (features, labels, parts) in [
             (dense(&[], 3), classes(&[], 2), "no rows"),
@@ -712,47 +680,19 @@ mod tests {
             (dense(&[1.0; 9], 3), ok(), "3 rows but 2 labels"),
             (dense(&[1.0, 2.0, 3.0, f32::NAN], 2), ok(), "row 2, column 2|NaN"),
             (dense(&[1.0, -f32::INFINITY, 3.0, 4.0], 2), ok(), "row 1, column 2|-inf"),
-            (
-                ones(),
-                classes(&[0, 2], 2),
-                "row 2 (counted from 1): class 2 is not below",
-            ),
-            (
-                ones(),
-                Labels::Values(vec![0.0, f32::INFINITY]),
-                "row 2 (counted from 1): the target",
-            ),
+            (ones(), classes(&[0, 2], 2), "row 2 (counted from 1): class 2 is not below"),
+            (ones(), Labels::Values(vec![0.0, f32::INFINITY]), "row 2 (counted from 1): the target"),
             (ones(), one_name, "1 class names for 2 classes"),
             (Features::bytes(&[1; 4], 2, 0.0), ok(), "scale is 0"),
             (Features::bytes(&[1; 4], 2, f32::MAX), ok(), "largest byte"),
-            (
-                sparse(&[0, 0], &[], &[], 1 << 33),
-                classes(&[0], 1),
-                "8589934592 columns",
-            ),
+            (sparse(&[0, 0], &[], &[], 1 << 33), classes(&[0], 1), "8589934592 columns"),
             (sparse(&[0], &[], &[], 3), ok(), "no rows"),
             (sparse(&[], &[], &[], 3), ok(), "no rows"),
             (sparse(&[0, 1, 2], &[0], &[1.0, 2.0], 3), ok(), "offsets"),
-            (
-                sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3),
-                ok(),
-                "row 1 (counted from 1): column 2",
-            ),
-            (
-                sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3),
-                ok(),
-                "row 2 (counted from 1): column 2",
-            ),
-            (
-                sparse(&[0, 1, 2], &[0, 3], &[1.0, 2.0], 3),
-                ok(),
-                "row 2 (counted from 1): column 4",
-            ),
-            (
-                sparse(&[0, 0, 2], &[0, 2], &[1.0, f32::NAN], 3),
-                ok(),
-                "row 2, column 3",
-            ),
+            (sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3), ok(), "row 1 (counted from 1): column 2"),
+            (sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3), ok(), "row 2 (counted from 1): column 2"),
+            (sparse(&[0, 1, 2], &[0, 3], &[1.0, 2.0], 3), ok(), "row 2 (counted from 1): column 4"),
+            (sparse(&[0, 0, 2], &[0, 2], &[1.0, f32::NAN], 3), ok(), "row 2, column 3"),
         ]
         .into_iter()
         .chain(
@@ -856,11 +796,9 @@ mod tests {
 
     #[test]
     fn a_null_row_has_no_features_and_no_label_whatever_becomes_of_the_labels() {
-        for features in [
-            dense(&[1.0; 6], 2),
-            Features::bytes(&[1; 6], 2, 1.0),
-            sparse(&[0, 2, 3, 4], &[0, 1, 0, 1], &[1.0; 4], 2),
-        ] {
+        for features in
+            [dense(&[1.0; 6], 2), Features::bytes(&[1; 6], 2, 1.0), sparse(&[0, 2, 3, 4], &[0, 1, 0, 1], &[1.0; 4], 2)]
+        {
             let data = data(features.clone(), classes(&[0, 1, 2], 3));
             let null = data.clone().null_row(1);
             assert!(null.is_null(1) && !null.is_null(0) && !null.is_null(2));
@@ -881,9 +819,7 @@ mod tests {
         let nan = f32::from_bits(0xffc1_2345);
         let data = data(dense(&[1.0; 2], 1), Labels::Values(vec![nan, 2.0]));
         assert!(data.is_null(0) && !data.is_null(1));
-        let Labels::Values(values) = data.labels() else {
-            panic!("values")
-        };
+        let Labels::Values(values) = data.labels() else { panic!("values") };
         assert_eq!(values[0].to_bits(), NULL_TARGET.to_bits());
     }
 

@@ -95,9 +95,7 @@ impl Bounds {
 
     /// The affine map of the interval onto [−1, 1], cut to it against rounding.
     pub fn to_unit(self, value: f64) -> f64 {
-        ((value - self.lo) / (self.hi - self.lo))
-            .mul_add(2.0, -1.0)
-            .clamp(-1.0, 1.0)
+        ((value - self.lo) / (self.hi - self.lo)).mul_add(2.0, -1.0).clamp(-1.0, 1.0)
     }
 }
 
@@ -340,10 +338,7 @@ impl Domain {
                 }
             }
         }
-        let is_feature = self
-            .label_column
-            .as_ref()
-            .is_some_and(|label| names().any(|name| name == label));
+        let is_feature = self.label_column.as_ref().is_some_and(|label| names().any(|name| name == label));
         require(!is_feature, "label", "also a feature column", "the label is no feature")?;
         let expected = "tables with named columns are kept dense";
         require(self.storage == Storage::Dense, "storage", self.storage.name(), expected)
@@ -386,15 +381,7 @@ impl Domain {
     /// SHA-256 of everything that is declared, in the notation of the types: the same for equal domains, wherever they were
     /// declared. It says nothing of the rows but private bounds, if it has them.
     pub fn digest(&self) -> [u8; 32] {
-        let Self {
-            relation,
-            columns,
-            storage,
-            label,
-            label_column,
-            test_is_public,
-            ..
-        } = self;
+        let Self { relation, columns, storage, label, label_column, test_is_public, .. } = self;
         let declared = (relation, columns, storage, label, label_column, test_is_public);
         Sha256::digest(format!("{declared:?}")).into()
     }
@@ -405,11 +392,7 @@ fn require(holds: bool, what: &str, found: impl Display, expected: &'static str)
     if holds {
         return Ok(());
     }
-    Err(DomainError::Declaration {
-        what: what.to_owned(),
-        found: found.to_string(),
-        expected,
-    })
+    Err(DomainError::Declaration { what: what.to_owned(), found: found.to_string(), expected })
 }
 
 /// Refuses a name that stands twice.

@@ -38,18 +38,11 @@ impl Words {
             .collect();
         numbers.sort_by(|a, b| a.0.total_cmp(&b.0));
         numbers.dedup_by_key(|(number, _)| *number);
-        Self {
-            spelt: numbered()
-                .map(|(word, index)| (word.clone().into_bytes(), index))
-                .collect(),
-            numbers,
-        }
+        Self { spelt: numbered().map(|(word, index)| (word.clone().into_bytes(), index)).collect(), numbers }
     }
 
     fn of_number(&self, wanted: f32) -> Option<u32> {
-        let place = self
-            .numbers
-            .binary_search_by(|(number, _)| number.total_cmp(&(wanted + 0.0)));
+        let place = self.numbers.binary_search_by(|(number, _)| number.total_cmp(&(wanted + 0.0)));
         place.ok().map(|place| self.numbers[place].1)
     }
 
@@ -86,12 +79,7 @@ impl<'a> Encoder<'a> {
             Label::Classes(names) => names.as_slice(),
             Label::Number(_) => &[],
         };
-        Self {
-            domain,
-            columns,
-            words: columns.iter().map(words).collect(),
-            classes: Words::new(classes),
-        }
+        Self { domain, columns, words: columns.iter().map(words).collect(), classes: Words::new(classes) }
     }
 
     /// Number of features of a named column.
@@ -155,11 +143,7 @@ impl<'a> Encoder<'a> {
         let keeps_zero = bounds.lo() <= 0.0 && 0.0 <= bounds.hi();
         let encode = |value: f32| {
             let value = clamp(value);
-            (if keeps_zero {
-                value / bounds.magnitude()
-            } else {
-                bounds.to_unit(value)
-            }) as f32
+            (if keeps_zero { value / bounds.magnitude() } else { bounds.to_unit(value) }) as f32
         };
         // Most bounds are those of the encoded values: one pass that the compiler turns into vector instructions.
         let identity = keeps_zero && bounds.magnitude() == 1.0;
@@ -176,10 +160,7 @@ impl<'a> Encoder<'a> {
             }
         };
         match (raw, self.domain.storage) {
-            (Features::U8 { rows, .. }, Storage::Bytes) => Features::U8 {
-                rows,
-                scale: BYTE_SCALE,
-            },
+            (Features::U8 { rows, .. }, Storage::Bytes) => Features::U8 { rows, scale: BYTE_SCALE },
             (Features::U8 { rows, .. }, storage) => {
                 let table: Vec<f32> = (0..=u8::MAX).map(|byte| encode(f32::from(byte))).collect();
                 let mut values = Buffer::zeroed(rows.stored());
@@ -190,10 +171,7 @@ impl<'a> Encoder<'a> {
             }
             (Features::F32 { values, columns }, Storage::Bytes) => {
                 let bytes: Vec<u8> = values.iter().map(|&value| clamp(value).round() as u8).collect();
-                Features::U8 {
-                    rows: ByteRows::new(&bytes, columns),
-                    scale: BYTE_SCALE,
-                }
+                Features::U8 { rows: ByteRows::new(&bytes, columns), scale: BYTE_SCALE }
             }
             (Features::F32 { mut values, columns }, storage) => {
                 encode_all(&mut values);
@@ -212,11 +190,9 @@ impl<'a> Encoder<'a> {
             features.clear_rows(|row| codes.get(row) == Some(&NULL_LABEL));
         }
         let labels = match &self.domain.label {
-            Label::Classes(names) => Labels::Classes {
-                values: codes,
-                classes: names.len(),
-                names: Some(names.clone()),
-            },
+            Label::Classes(names) => {
+                Labels::Classes { values: codes, classes: names.len(), names: Some(names.clone()) }
+            }
             Label::Number(_) => Labels::Values(codes.into_iter().map(f32::from_bits).collect()),
         };
         (features, labels)
@@ -258,10 +234,7 @@ mod tests {
     }
 
     fn named(kinds: Vec<ColumnKind>) -> Domain {
-        let columns = kinds.into_iter().enumerate().map(|(index, kind)| Column {
-            name: index.to_string(),
-            kind,
-        });
+        let columns = kinds.into_iter().enumerate().map(|(index, kind)| Column { name: index.to_string(), kind });
         domain(Columns::Named(columns.collect()), Storage::Dense, classes(&["a", "b"]))
     }
 
@@ -297,10 +270,7 @@ mod tests {
     #[test]
     fn words_become_one_of_their_features_and_others_what_the_policy_says() {
         let values: Vec<String> = ["x", "1", "1.0"].map(str::to_owned).to_vec();
-        let kind = |other| ColumnKind::Category {
-            values: values.clone(),
-            other,
-        };
+        let kind = |other| ColumnKind::Category { values: values.clone(), other };
         let domain = named(vec![kind(Other::NullRow), kind(Other::Value(0))]);
         let encoder = Encoder::new(&domain);
         let encode = |column, text: &str| {
@@ -323,10 +293,7 @@ mod tests {
         let labels = ["1", "+1.0", "-1", "", "2", "nan", "inf", "yes"].map(|label| encoder.label(label.as_bytes()));
         assert_eq!(labels[..3], [1, 1, 0]);
         assert!(labels[3..].iter().all(|&label| label == NULL_LABEL));
-        assert_eq!(
-            (encoder.label_number(-1.0), encoder.label_number(f64::NAN)),
-            (0, NULL_LABEL)
-        );
+        assert_eq!((encoder.label_number(-1.0), encoder.label_number(f64::NAN)), (0, NULL_LABEL));
         let mut domain = domain.clone();
         domain.label = Label::Number(Bounds::new(0.0, 4.0).unwrap());
         let encoder = Encoder::new(&domain);
@@ -355,10 +322,7 @@ mod tests {
         let bytes = || Features::bytes(&[0, 255, 51, 102], 2, 1.0);
         let scaled = Features::bytes(&[0, 255, 51, 102], 2, 1.0 / 255.0);
         assert_eq!(encode(0.0, 255.0, Storage::Bytes, bytes()), scaled);
-        assert_eq!(
-            encode(0.0, 102.0, Storage::Dense, bytes()),
-            Features::f32(vec![0.0, 1.0, 0.5, 1.0], 2)
-        );
+        assert_eq!(encode(0.0, 102.0, Storage::Dense, bytes()), Features::f32(vec![0.0, 1.0, 0.5, 1.0], 2));
         let numbers = Features::f32(vec![f32::NAN, 1e9, 51.4, -3.0], 2);
         let scaled = Features::bytes(&[0, 255, 51, 0], 2, 1.0 / 255.0);
         assert_eq!(encode(0.0, 255.0, Storage::Bytes, numbers), scaled);
@@ -377,12 +341,7 @@ mod tests {
         let (features, _) = finish(Storage::Bytes, Features::bytes(&[1, 2, 3, 4, 5, 6], 2, BYTE_SCALE));
         assert_eq!(features, Features::bytes(&[1, 2, 0, 0, 5, 6], 2, BYTE_SCALE));
         let (features, _) = finish(Storage::Sparse, stored_as(Storage::Sparse, values.into(), 2));
-        let Features::Sparse(sparse) = features else {
-            panic!("sparse")
-        };
-        assert_eq!(
-            (sparse.offsets, sparse.values),
-            (vec![0, 2, 2, 4], vec![0.5, 1.0, 0.5, 1.0])
-        );
+        let Features::Sparse(sparse) = features else { panic!("sparse") };
+        assert_eq!((sparse.offsets, sparse.values), (vec![0, 2, 2, 4], vec![0.5, 1.0, 0.5, 1.0]));
     }
 }

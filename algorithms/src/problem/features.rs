@@ -25,12 +25,7 @@ pub struct SparseMatrix {
 impl SparseMatrix {
     /// No rows.
     pub fn new(columns: usize) -> Self {
-        Self {
-            offsets: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            columns,
-        }
+        Self { offsets: vec![0], indices: Vec::new(), values: Vec::new(), columns }
     }
 
     /// Appends the stored values and their columns as a row.
@@ -44,8 +39,7 @@ impl SparseMatrix {
 
     fn append(&mut self, other: &Self) {
         let end = self.values.len();
-        self.offsets
-            .extend(other.offsets[1..].iter().map(|offset| end + offset));
+        self.offsets.extend(other.offsets[1..].iter().map(|offset| end + offset));
         self.indices.extend_from_slice(&other.indices);
         self.values.extend_from_slice(&other.values);
     }
@@ -119,18 +113,12 @@ pub enum Features {
 impl Features {
     /// Dense rows of `columns` f32 values, one row after the other.
     pub fn f32(values: impl Into<Buffer<f32>>, columns: usize) -> Self {
-        Features::F32 {
-            values: values.into(),
-            columns,
-        }
+        Features::F32 { values: values.into(), columns }
     }
 
     /// Dense rows of `columns` bytes, one row after the other; feature = `scale · byte`.
     pub fn bytes(values: &[u8], columns: usize, scale: f32) -> Self {
-        Features::U8 {
-            rows: ByteRows::new(values, columns),
-            scale,
-        }
+        Features::U8 { rows: ByteRows::new(values, columns), scale }
     }
 
     /// No rows in the format and of the columns of these.
@@ -149,13 +137,9 @@ impl Features {
         let cut = |integer: f32| integer.max(-greatest).min(greatest) * step;
         let round = |values: &mut [f32]| {
             if towards_zero {
-                values
-                    .iter_mut()
-                    .for_each(|value| *value = cut((*value * inverse).trunc()));
+                values.iter_mut().for_each(|value| *value = cut((*value * inverse).trunc()));
             } else {
-                values
-                    .iter_mut()
-                    .for_each(|value| *value = cut((*value * inverse).round_ties_even()));
+                values.iter_mut().for_each(|value| *value = cut((*value * inverse).round_ties_even()));
             }
         };
         match self {
@@ -348,10 +332,7 @@ impl Features {
         }
         let non_finite = |row, column, value: f32| {
             let problem = format!("the feature is {value}; features are finite (remove the row or fill the value in)");
-            fault(
-                format!(", row {}, column {} (counted from 1)", row + 1, column + 1),
-                problem,
-            )
+            fault(format!(", row {}, column {} (counted from 1)", row + 1, column + 1), problem)
         };
         match self {
             Features::F32 { .. } | Features::U8 { .. } if !self.stored().is_multiple_of(columns) => {
@@ -437,11 +418,7 @@ pub enum Labels {
 impl Labels {
     /// Classes 0 … K − 1 without names.
     pub fn numbered(values: Vec<u32>, classes: usize) -> Self {
-        Labels::Classes {
-            values,
-            classes,
-            names: None,
-        }
+        Labels::Classes { values, classes, names: None }
     }
 
     /// The labels as the kernels read them.
@@ -550,11 +527,7 @@ fn place(row: usize) -> String {
 
 /// The refusal of rows or labels; `place` begins with a comma.
 pub(super) fn fault<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, DatasetError> {
-    Err(DatasetError {
-        name: String::new(),
-        place: place.into(),
-        problem: problem.into(),
-    })
+    Err(DatasetError { name: String::new(), place: place.into(), problem: problem.into() })
 }
 
 fn check_addressable(what: &str, found: usize) -> Result<(), DatasetError> {
@@ -579,16 +552,11 @@ pub(super) fn check_positive(what: &str, value: f64) -> Result<(), DatasetError>
 fn first_non_finite(values: &[f32]) -> Option<usize> {
     const EXPONENT: u32 = 0x7f80_0000;
     let blocks = 4096;
-    let block = values.chunks(blocks).position(|block| {
-        block
-            .iter()
-            .fold(false, |bad, value| bad | (value.to_bits() & EXPONENT == EXPONENT))
-    })?;
+    let block = values
+        .chunks(blocks)
+        .position(|block| block.iter().fold(false, |bad, value| bad | (value.to_bits() & EXPONENT == EXPONENT)))?;
     let start = block * blocks;
-    values[start..]
-        .iter()
-        .position(|value| !value.is_finite())
-        .map(|offset| start + offset)
+    values[start..].iter().position(|value| !value.is_finite()).map(|offset| start + offset)
 }
 
 /// Keeps the values in `range`, and no memory for others.

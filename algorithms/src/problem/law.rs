@@ -40,12 +40,7 @@ impl Law {
             .collect();
         conditional.reverse();
         let single = WeightedAliasIndex::new(shares.to_vec()).expect("positive shares have a table");
-        Self {
-            conditional,
-            single,
-            rows,
-            key,
-        }
+        Self { conditional, single, rows, key }
     }
 
     /// n.
@@ -99,9 +94,8 @@ mod tests {
         let shares = [0.5, 0.125, 0.25, 0.0625, 0.0625];
         for (batch, batches) in [(4, 40_000), (50, 20_000), (3_000, 20_000)] {
             let law = Law::new(&shares, batch * batches, StreamKey::Simulation(batch as u64));
-            let counts: Vec<Vec<u64>> = (0..batches)
-                .map(|index| law.counts(&(index * batch..(index + 1) * batch)))
-                .collect();
+            let counts: Vec<Vec<u64>> =
+                (0..batches).map(|index| law.counts(&(index * batch..(index + 1) * batch))).collect();
             assert!(counts.iter().all(|counts| counts.iter().sum::<u64>() == batch as u64));
             let (size, number) = (batch as f64, batches as f64);
             for (one, &p) in shares.iter().enumerate() {

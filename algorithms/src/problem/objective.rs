@@ -123,10 +123,7 @@ impl Problem {
     #[must_use]
     pub fn drawn_from(mut self, law: Law) -> Self {
         let is_sparse = matches!(self.dataset.features(), Features::Sparse(_));
-        assert!(
-            is_sparse && !self.model().bias,
-            "distinct rows are sparse, without a bias"
-        );
+        assert!(is_sparse && !self.model().bias, "distinct rows are sparse, without a bias");
         assert_eq!(law.categories(), self.dataset.len(), "a share for each distinct row");
         self.public.set_relation(self.relation(), law.rows());
         self.law = Some(law);
@@ -246,9 +243,7 @@ impl Problem {
 
     /// Labels of all rows.
     pub fn targets(&self) -> Targets<'_> {
-        self.shard
-            .as_ref()
-            .map_or_else(|| self.dataset.targets(), Shard::targets)
+        self.shard.as_ref().map_or_else(|| self.dataset.targets(), Shard::targets)
     }
 
     /// The data. Where rows are shared out: their name, columns and bounds, this rank's labels, and no features.
@@ -268,10 +263,7 @@ impl Problem {
 
     /// Mean stored features of a row: all of them for dense rows.
     fn stored_per_row(&self) -> f64 {
-        let stored = self
-            .shard
-            .as_ref()
-            .map_or_else(|| self.dataset.features().stored(), Shard::stored);
+        let stored = self.shard.as_ref().map_or_else(|| self.dataset.features().stored(), Shard::stored);
         stored as f64 / self.stored_rows().max(1) as f64
     }
 
@@ -291,10 +283,7 @@ impl Problem {
 
     /// Bytes of features of one row in the data set.
     pub(crate) fn stored_bytes_per_row(&self) -> f64 {
-        let bytes = self
-            .shard
-            .as_ref()
-            .map_or_else(|| self.dataset.features().value_bytes(), Shard::bytes);
+        let bytes = self.shard.as_ref().map_or_else(|| self.dataset.features().value_bytes(), Shard::bytes);
         bytes as f64 / self.stored_rows().max(1) as f64
     }
 
@@ -303,22 +292,14 @@ impl Problem {
     /// # Panics
     /// Rows that are shared out over ranks: their oracle needs the engine of these ranks.
     pub(crate) fn batch<'b>(&'b self, selection: Selection<'b>, norm: Option<Norm>) -> Batch<'b> {
-        assert!(
-            self.shard.is_none(),
-            "rows that are shared out need the engine of their ranks"
-        );
+        assert!(self.shard.is_none(), "rows that are shared out need the engine of their ranks");
         let norms = norm.map(|norm| self.row_norms(norm));
         let planes = self.planes.get().and_then(Option::as_ref);
         let mut rows = self.dataset.rows().with_planes(planes.map(Planes::view));
         if let Rows::F32(dense) = &mut rows {
             dense.stripes = self.stripes.get().and_then(Option::as_ref);
         }
-        Batch {
-            rows,
-            targets: self.dataset.targets(),
-            norms,
-            selection,
-        }
+        Batch { rows, targets: self.dataset.targets(), norms, selection }
     }
 
     /// Says that batches of all rows will come: where the kernel of few features reads them, copies the rows, those of each leaf on their
@@ -326,8 +307,7 @@ impl Problem {
     pub(crate) fn announce_full_batches(&self) {
         let (rows, leaves) = (self.rows(), self.leaves(self.rows()));
         let runs = (0..leaves).map(|leaf| partition::leaf_range(rows, leaves, leaf));
-        self.stripes
-            .get_or_init(|| Stripes::for_model(self.model(), self.dataset.rows(), runs));
+        self.stripes.get_or_init(|| Stripes::for_model(self.model(), self.dataset.rows(), runs));
     }
 
     /// The grid of rows that gradient queries read as integers.
@@ -372,9 +352,7 @@ mod tests {
     fn announced_batches_of_all_rows_are_read_from_a_copy_and_keep_their_bits() {
         let rows = 9_001;
         let make = || {
-            let (dataset, _) = synthetic_logistic(rows, 20, 3)
-                .for_loss(Some(Loss::Logistic))
-                .expect("two classes");
+            let (dataset, _) = synthetic_logistic(rows, 20, 3).for_loss(Some(Loss::Logistic)).expect("two classes");
             Problem::new(Arc::new(dataset), Loss::Logistic, false, 0.0).expect("signs for the logistic loss")
         };
         let sum = |problem: &Problem, announced: Option<Sampling>, threads| {
@@ -383,9 +361,7 @@ mod tests {
             oracle.place(sampler.transpose().expect("a batch of all rows").as_ref(), 2);
             let mut sum = vec![0.0; problem.parameters()];
             let batch = Selection::Range(0..rows);
-            oracle
-                .gradient_sum(&batch, &[0.25; 20], Clip::l2(0.5), &mut sum)
-                .expect("finite rows");
+            oracle.gradient_sum(&batch, &[0.25; 20], Clip::l2(0.5), &mut sum).expect("finite rows");
             sum
         };
         let has_copy = |problem: &Problem| {

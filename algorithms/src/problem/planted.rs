@@ -34,14 +34,8 @@ impl PlantedLogistic {
     /// # Panics
     /// If d < 3 or R is not positive and finite.
     pub fn new(dimension: usize, norm: f64, seed: u64) -> Self {
-        assert!(
-            dimension >= 3,
-            "the sphere of {dimension} dimensions has no plane and a rest: d ≥ 3 is needed"
-        );
-        assert!(
-            norm > 0.0 && norm.is_finite(),
-            "a norm of {norm} is not positive and finite"
-        );
+        assert!(dimension >= 3, "the sphere of {dimension} dimensions has no plane and a rest: d ≥ 3 is needed");
+        assert!(norm > 0.0 && norm.is_finite(), "a norm of {norm} is not positive and finite");
         let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut weights: Vec<f64> = (0..dimension).map(|_| normal(&mut generator)).collect();
         let length = vectors::norm(&weights);
@@ -70,11 +64,8 @@ impl PlantedLogistic {
         let columns = self.weights.len();
         let mut values = Buffer::zeroed(rows.checked_mul(columns).expect("n·d values can be addressed"));
         let mut labels = vec![0f32; rows];
-        values
-            .par_chunks_mut(BLOCK * columns)
-            .zip(labels.par_chunks_mut(BLOCK))
-            .enumerate()
-            .for_each(|(block, (values, labels))| {
+        values.par_chunks_mut(BLOCK * columns).zip(labels.par_chunks_mut(BLOCK)).enumerate().for_each(
+            |(block, (values, labels))| {
                 let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
                 for _ in 0..block {
                     generator.jump();
@@ -89,7 +80,8 @@ impl PlantedLogistic {
                         *to = from as f32;
                     }
                 }
-            });
+            },
+        );
         let features = Features::f32(values, columns);
         Dataset::new("planted-logistic", features, Labels::Values(labels))
             .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
@@ -134,11 +126,7 @@ fn divergence(a: f64, b: f64) -> f64 {
 }
 
 fn sigmoid(z: f64) -> f64 {
-    if z >= 0.0 {
-        1.0 / (1.0 + libm::exp(-z))
-    } else {
-        libm::exp(z) / (1.0 + libm::exp(z))
-    }
+    if z >= 0.0 { 1.0 / (1.0 + libm::exp(-z)) } else { libm::exp(z) / (1.0 + libm::exp(z)) }
 }
 
 /// Uniform in [0, 1).
@@ -160,9 +148,7 @@ mod tests {
     fn the_excess_risk_is_the_mean_divergence_over_rows() {
         let planted = PlantedLogistic::new(10, 4.0, 3);
         let data = planted.dataset(40_000, 5);
-        let Features::F32 { values, columns } = data.features() else {
-            panic!("f32 rows")
-        };
+        let Features::F32 { values, columns } = data.features() else { panic!("f32 rows") };
         let x: Vec<f32> = (0..10).map(|j| (j as f32 * 0.7).sin()).collect();
         let terms: Vec<f64> = values
             .chunks(*columns)

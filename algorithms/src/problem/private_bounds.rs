@@ -104,10 +104,7 @@ pub fn private_bounds(counts: &[BinCounts], relation: Relation, epsilon: f64, ke
     let of_column = |(column, BinCounts(counts)): (usize, &BinCounts)| {
         let mut released = vec![0_i64; BINS];
         fill_rounded_laplace(key, NOISE_OF_COUNTS, column as u64, 0, scale, &mut released);
-        released
-            .iter_mut()
-            .zip(counts)
-            .for_each(|(noise, count)| *noise += count);
+        released.iter_mut().zip(counts).for_each(|(noise, count)| *noise += count);
         bounds_of(&released, scale)
     };
     counts.iter().enumerate().map(of_column).collect()
@@ -117,10 +114,8 @@ pub fn private_bounds(counts: &[BinCounts], relation: Relation, epsilon: f64, ke
 /// these two that show none.
 fn bounds_of(released: &[i64], scale: f64) -> Bounds {
     let octaves = |from: usize| (0..OCTAVES).map(move |octave| from + octave * STEPS..from + (octave + 1) * STEPS);
-    let groups: Vec<Range<usize>> = octaves(0)
-        .chain(std::iter::once(ZERO..ZERO + 1))
-        .chain(octaves(ZERO + 1))
-        .collect();
+    let groups: Vec<Range<usize>> =
+        octaves(0).chain(std::iter::once(ZERO..ZERO + 1)).chain(octaves(ZERO + 1)).collect();
     let sum = |group: &Range<usize>| released[group.clone()].iter().sum::<i64>() as f64;
     // P[Σ of m Laplace variables > t] ≤ (1 − u²)^{−m}·e^{−ut/b}, here at u = 0.7.
     let is_sure = |group: &&Range<usize>| sum(group) > scale * (CERTAINTY + 0.674 * group.len() as f64) / 0.7;
@@ -138,11 +133,7 @@ fn bounds_of(released: &[i64], scale: f64) -> Bounds {
     let side = |end: &Range<usize>, side: Range<usize>| if is_likely(&side) { side } else { end.clone() };
     let lowest = side(lowest, ZERO - outer..ZERO - inner);
     let highest = side(highest, ZERO + 1 + inner..ZERO + 1 + outer);
-    let lowest = if lowest.start <= highest.start {
-        lowest
-    } else {
-        highest.clone()
-    };
+    let lowest = if lowest.start <= highest.start { lowest } else { highest.clone() };
     // The most steps from the outer end whose counts together are like those of no rows; never all of an octave.
     let empty = |steps: &mut dyn Iterator<Item = usize>| {
         let (mut total, mut most) = (0, 0);
@@ -183,10 +174,7 @@ mod tests {
         assert_eq!([0.0, -0.0, 1e-9, -1e-300].map(bin), [ZERO; 4]);
         assert_eq!([bin(1e300), bin(f64::MIN)], [BINS - 1, 0]);
         assert_eq!(counted([f64::NAN, f64::INFINITY]), BinCounts::default());
-        for (left, right) in (0..BINS)
-            .zip(1..BINS)
-            .filter(|(left, right)| *left != ZERO && *right != ZERO)
-        {
+        for (left, right) in (0..BINS).zip(1..BINS).filter(|(left, right)| *left != ZERO && *right != ZERO) {
             assert_eq!(ends(left)[1], ends(right)[0], "bins {left} and {right}");
         }
     }
@@ -222,10 +210,7 @@ mod tests {
             for (place, (bounds, column)) in bounds.iter().zip(&columns).enumerate() {
                 let (lo, hi) = (bounds.lo(), bounds.hi());
                 let held = column.iter().filter(|&&value| lo <= value && value <= hi).count();
-                assert!(
-                    held >= 9_000,
-                    "column {place}, seed {seed}: {held} rows in [{lo}, {hi}]"
-                );
+                assert!(held >= 9_000, "column {place}, seed {seed}: {held} rows in [{lo}, {hi}]");
                 let [least, greatest] = [f64::min, f64::max].map(|of| column.iter().copied().fold(column[0], of));
                 let range = (greatest - least).max(least.abs());
                 assert!(hi - lo <= 1.5 * range, "column {place}, seed {seed}: [{lo}, {hi}]");
@@ -246,11 +231,7 @@ mod tests {
             (lone(16), lone(15), Relation::ZeroOut),
             (lone(16), lone(15), Relation::AddRemove { public_rows: 15 }),
             // The row lies in both columns.
-            (
-                [lone(34), lone(34)].concat(),
-                [lone(33), lone(33)].concat(),
-                Relation::ZeroOut,
-            ),
+            ([lone(34), lone(34)].concat(), [lone(33), lone(33)].concat(), Relation::ZeroOut),
             (
                 vec![counted(crowd(16).chain([100.0; 16]))],
                 vec![counted(crowd(17).chain([100.0; 15]))],
@@ -263,10 +244,8 @@ mod tests {
                     // Both sides have noise of their own.
                     let key = StreamKey::Simulation(2 * seed + side as u64);
                     let bounds = private_bounds(counts, relation, epsilon, &key);
-                    let ends = bounds
-                        .iter()
-                        .flat_map(|bounds| [bounds.lo().to_bits(), bounds.hi().to_bits()])
-                        .collect();
+                    let ends =
+                        bounds.iter().flat_map(|bounds| [bounds.lo().to_bits(), bounds.hi().to_bits()]).collect();
                     seen.entry(ends).or_default()[side] += 1;
                 }
             }

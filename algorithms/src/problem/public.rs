@@ -64,12 +64,7 @@ impl PublicProblem {
         Ok(Self {
             relation: domain.relation,
             rows: domain.relation.public_rows(rows),
-            model: LinearModel {
-                features: domain.features(),
-                outputs,
-                bias: true,
-                loss,
-            },
+            model: LinearModel { features: domain.features(), outputs, bias: true, loss },
             regularization: checked_regularization(regularization)?,
             storage: domain.storage,
             bounds: [Norm::L1, Norm::L2].map(|norm| Some(domain.row_bound(norm))),
@@ -103,12 +98,7 @@ impl PublicProblem {
             name: dataset.name().to_owned(),
             relation,
             rows: relation.public_rows(dataset.len()),
-            model: LinearModel {
-                features: dataset.columns(),
-                outputs,
-                bias,
-                loss,
-            },
+            model: LinearModel { features: dataset.columns(), outputs, bias, loss },
             regularization: checked_regularization(regularization)?,
             storage: dataset.features().storage(),
             bounds,
@@ -214,8 +204,7 @@ impl PublicProblem {
     /// Operations on integers of a gradient query for one row; none where it takes floating point.
     pub fn integer_operations(&self) -> Option<f64> {
         let planes = if self.is_in_planes() { 2.0 } else { 1.0 };
-        self.is_in_integers()
-            .then(|| planes * linear::integer_operations(&self.model))
+        self.is_in_integers().then(|| planes * linear::integer_operations(&self.model))
     }
 
     /// True where gradient queries read f32 rows as integers in two planes of bytes.
@@ -249,11 +238,7 @@ impl PublicProblem {
 
     /// The cost of a leaf beside its rows, in rows.
     pub(crate) fn leaf_rows(&self) -> f64 {
-        if self.is_in_integers() {
-            partition::LEAF_ROWS_OF_INTEGERS
-        } else {
-            partition::LEAF_ROWS
-        }
+        if self.is_in_integers() { partition::LEAF_ROWS_OF_INTEGERS } else { partition::LEAF_ROWS }
     }
 }
 
@@ -265,17 +250,11 @@ pub(super) fn flops_per_row(model: &LinearModel, values: f64) -> f64 {
 
 /// K for softmax, 1 for the other losses.
 fn outputs(name: &str, loss: Loss, classes: Option<usize>) -> Result<usize, ProblemError> {
-    let refuse = |needed, found| ProblemError::Targets {
-        loss,
-        dataset: name.to_owned(),
-        needed,
-        found,
-    };
+    let refuse = |needed, found| ProblemError::Targets { loss, dataset: name.to_owned(), needed, found };
     match (loss.targets(), classes) {
-        (TargetKind::Classes, Some(classes)) if classes < 2 => Err(ProblemError::OneClass {
-            loss,
-            dataset: name.to_owned(),
-        }),
+        (TargetKind::Classes, Some(classes)) if classes < 2 => {
+            Err(ProblemError::OneClass { loss, dataset: name.to_owned() })
+        }
         (TargetKind::Classes, Some(classes)) => Ok(classes),
         (TargetKind::Classes, None) => Err(refuse("class labels", "real targets")),
         (_, Some(_)) => Err(refuse("real (or ±1) targets", "class labels")),

@@ -17,12 +17,7 @@ pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
     assert!(!problem.is_sharded(), "no rank holds all rows");
     let of = problem.model();
     // The gradient of the squared loss with targets 0 is Σ a(a·v): one product with AᵀA a pass.
-    let model = LinearModel {
-        features: of.features,
-        outputs: 1,
-        bias: of.bias,
-        loss: Loss::Squared,
-    };
+    let model = LinearModel { features: of.features, outputs: 1, bias: of.bias, loss: Loss::Squared };
     let zeros = vec![0.0; problem.rows()];
     let mut workspace = Workspace::new(&model);
     let mut vector = vec![1.0_f32; model.parameters()];

@@ -113,10 +113,7 @@ impl Shard {
             ranks: count,
             rank,
             labels,
-            l2_norms: RowNorms {
-                norm: l2_norms.norm,
-                values: all_norms,
-            },
+            l2_norms: RowNorms { norm: l2_norms.norm, values: all_norms },
             stored_of,
             stored,
             bias,
@@ -321,10 +318,8 @@ impl Shard {
         }
         let block = own_rows.len().div_ceil(SURROUNDING_BLOCKS);
         let before = low.min(own_rows.start) / block * block..own_rows.start;
-        let after = own_rows.end
-            ..(high.max(own_rows.end - 1) / block + 1)
-                .saturating_mul(block)
-                .clamp(own_rows.end, self.rows);
+        let after =
+            own_rows.end..(high.max(own_rows.end - 1) / block + 1).saturating_mul(block).clamp(own_rows.end, self.rows);
         (2 * (before.len() + after.len()) <= own_rows.len()).then_some((before, after))
     }
 
@@ -427,11 +422,7 @@ impl Store {
         }
         slots.clear();
         let slot = |row: usize| {
-            if self.own_rows.contains(&row) {
-                (row - first) as u32
-            } else {
-                self.slot_of[row]
-            }
+            if self.own_rows.contains(&row) { (row - first) as u32 } else { self.slot_of[row] }
         };
         match rows {
             Selection::Range(range) => slots.extend(range.clone().map(slot)),

@@ -58,8 +58,7 @@ fn for_each_row<T: Send>(
     make: impl Fn(u64, &mut [T], &mut u32) + Sync + Send,
 ) {
     let rows = values.par_chunks_exact_mut(stride).zip(labels).enumerate();
-    rows.with_min_len(BLOCK)
-        .for_each(|(index, (row, label))| make(index as u64, row, label));
+    rows.with_min_len(BLOCK).for_each(|(index, (row, label))| make(index as u64, row, label));
 }
 
 /// The domain of a generated data set: `count` columns within `bounds`.
@@ -116,9 +115,7 @@ pub fn synthetic_mnist_optimum(seed: u64) -> Vec<f32> {
     (0..CLASSES)
         .flat_map(|class| {
             let weights = model.weights.iter().map(move |weight| weight[class]);
-            weights
-                .chain(std::iter::once(model.intercepts[class]))
-                .collect::<Vec<_>>()
+            weights.chain(std::iter::once(model.intercepts[class])).collect::<Vec<_>>()
         })
         .collect()
 }
@@ -177,11 +174,7 @@ impl StrokeModel {
         for (lane, intercept) in lanes.iter_mut().zip(intercepts) {
             *lane = intercept as f32;
         }
-        Self {
-            images,
-            weights,
-            intercepts: lanes,
-        }
+        Self { images, weights, intercepts: lanes }
     }
 
     fn dataset(&self, name: &str, seed: u64, purpose: Purpose, rows: usize) -> Dataset {
@@ -194,10 +187,7 @@ impl StrokeModel {
             self.write(&mut generator, image);
             *label = self.label(&mut generator, image);
         });
-        let features = Features::U8 {
-            rows: pixels,
-            scale: 1.0 / 255.0,
-        };
+        let features = Features::U8 { rows: pixels, scale: 1.0 / 255.0 };
         Dataset::new(name, features, Labels::numbered(labels, CLASSES))
             .and_then(|data| data.in_domain(Arc::new(synthetic_mnist_domain())))
             .expect("bytes and classes below 10 make a data set")
@@ -243,10 +233,7 @@ impl StrokeModel {
             *sum = total;
         }
         let threshold = uniform(generator) as f32 * total;
-        cumulative
-            .iter()
-            .position(|&sum| threshold < sum)
-            .unwrap_or(CLASSES - 1) as u32
+        cumulative.iter().position(|&sum| threshold < sum).unwrap_or(CLASSES - 1) as u32
     }
 }
 
@@ -314,10 +301,7 @@ fn draw(knots: &[(f64, f64)], pen: f64) -> [u8; PIXELS] {
 /// # Panics
 /// If n or d is 0, or n·d values cannot be addressed.
 pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
-    assert!(
-        n > 0 && d > 0,
-        "synthetic-logistic needs at least one row and one feature, not n = {n}, d = {d}"
-    );
+    assert!(n > 0 && d > 0, "synthetic-logistic needs at least one row and one feature, not n = {n}, d = {d}");
     let mut generator = stream(seed, Purpose::PlantedWeights, 0);
     let weights: Vec<f64> = (0..d).map(|_| normal(&mut generator)).collect();
     let mut values = Buffer::zeroed(n.checked_mul(d).expect("n·d values can be addressed"));
@@ -325,17 +309,10 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
     for_each_row(&mut values, d, &mut labels, |index, row, label| {
         let mut generator = stream(seed, Purpose::Features, index);
         row.fill_with(|| uniform(&mut generator) as f32);
-        let products = row
-            .iter()
-            .zip(&weights)
-            .map(|(&value, weight)| f64::from(value) * weight);
+        let products = row.iter().zip(&weights).map(|(&value, weight)| f64::from(value) * weight);
         *label = u32::from(products.sum::<f64>() >= 0.0);
     });
-    let labels = Labels::Classes {
-        values: labels,
-        classes: 2,
-        names: Some(class_names(["-1", "1"])),
-    };
+    let labels = Labels::Classes { values: labels, classes: 2, names: Some(class_names(["-1", "1"])) };
     Dataset::new("synthetic-logistic", Features::f32(values, d), labels)
         .and_then(|data| data.clip_features(Norm::L1, d as f64))
         .and_then(|data| data.in_domain(Arc::new(synthetic_logistic_domain(d))))
@@ -370,10 +347,7 @@ impl Quadratic {
     /// If the dimension is 0 or L is not positive and finite.
     pub fn random(dimension: usize, smoothness: f64, seed: u64) -> Self {
         assert!(dimension > 0, "a quadratic needs at least one coordinate");
-        assert!(
-            smoothness > 0.0 && smoothness.is_finite(),
-            "smoothness {smoothness} must be positive and finite"
-        );
+        assert!(smoothness > 0.0 && smoothness.is_finite(), "smoothness {smoothness} must be positive and finite");
         let mut generator = stream(seed, Purpose::Spectrum, 0);
         let flat = dimension / 4;
         let mut eigenvalues = vec![0.0; dimension];
@@ -382,9 +356,7 @@ impl Quadratic {
         }
         eigenvalues[0] = f64::from(smoothness as f32);
         eigenvalues.sort_by(|a, b| b.total_cmp(a));
-        let optimum = (0..dimension)
-            .map(|_| f64::from(normal(&mut generator) as f32))
-            .collect();
+        let optimum = (0..dimension).map(|_| f64::from(normal(&mut generator) as f32)).collect();
         Self { eigenvalues, optimum }
     }
 
@@ -395,9 +367,7 @@ impl Quadratic {
     pub fn value(&self, x: &[f32]) -> f64 {
         assert_eq!(x.len(), self.optimum.len(), "coordinates of a point");
         let terms = x.iter().zip(&self.optimum).zip(&self.eigenvalues);
-        terms
-            .map(|((&x, optimum), eigenvalue)| 0.5 * eigenvalue * (f64::from(x) - optimum).powi(2))
-            .sum()
+        terms.map(|((&x, optimum), eigenvalue)| 0.5 * eigenvalue * (f64::from(x) - optimum).powi(2)).sum()
     }
 
     /// √(d·L), rounded as features are.
@@ -430,11 +400,7 @@ impl Quadratic {
             rows.push_row([(column, libm::sqrt(dimension as f64 * eigenvalue) as f32)]);
         }
         let targets = rows.values.iter().zip(&self.optimum);
-        let labels = Labels::Values(
-            targets
-                .map(|(&value, optimum)| (f64::from(value) * optimum) as f32)
-                .collect(),
-        );
+        let labels = Labels::Values(targets.map(|(&value, optimum)| (f64::from(value) * optimum) as f32).collect());
         let features = Features::Sparse(rows);
         let domain = Self::domain(dimension, self.eigenvalues[0]);
         let largest = Self::largest_feature(dimension, self.eigenvalues[0]);
@@ -456,12 +422,8 @@ mod tests {
     use rounds_kernels::random::StreamKey;
 
     fn bytes_and_classes(data: &Dataset) -> (Vec<u8>, &[u32]) {
-        let Features::U8 { rows, .. } = data.features() else {
-            panic!("bytes")
-        };
-        let Labels::Classes { values: classes, .. } = data.labels() else {
-            panic!("classes")
-        };
+        let Features::U8 { rows, .. } = data.features() else { panic!("bytes") };
+        let Labels::Classes { values: classes, .. } = data.labels() else { panic!("classes") };
         (rows.iter().flatten().copied().collect(), classes)
     }
 
@@ -526,9 +488,7 @@ mod tests {
         let data = synthetic_logistic(20_000, 20, 3);
         assert_eq!((data.len(), data.columns(), data.classes()), (20_000, 20, Some(2)));
         assert_eq!(data.public_bound(Norm::L1), Some(20.0));
-        let Features::F32 { values, .. } = data.features() else {
-            panic!("f32 rows")
-        };
+        let Features::F32 { values, .. } = data.features() else { panic!("f32 rows") };
         // Kolmogorov–Smirnov with α = 1e-6: √n·D ≤ √(ln(2/α)/2) = 2.694.
         let mut sorted = values.clone();
         sorted.sort_by(f32::total_cmp);
@@ -541,10 +501,7 @@ mod tests {
         let mut generator = stream(3, Purpose::PlantedWeights, 0);
         let planted: Vec<f64> = (0..20).map(|_| normal(&mut generator)).collect();
         for (row, target) in values.chunks_exact(20).zip(data.binary_targets().unwrap()) {
-            let products = row
-                .iter()
-                .zip(&planted)
-                .map(|(&value, weight)| f64::from(value) * weight);
+            let products = row.iter().zip(&planted).map(|(&value, weight)| f64::from(value) * weight);
             assert!(products.sum::<f64>() * f64::from(target) >= 0.0);
         }
     }
@@ -557,12 +514,8 @@ mod tests {
         let flat = quadratic.eigenvalues.iter().filter(|&&eigenvalue| eigenvalue == 0.0);
         assert_eq!(flat.count(), 10);
         let data = quadratic.dataset();
-        let Features::Sparse(SparseMatrix { values, .. }) = data.features() else {
-            panic!("sparse rows")
-        };
-        let Labels::Values(targets) = data.labels() else {
-            panic!("real targets")
-        };
+        let Features::Sparse(SparseMatrix { values, .. }) = data.features() else { panic!("sparse rows") };
+        let Labels::Values(targets) = data.labels() else { panic!("real targets") };
         let point: Vec<f32> = (0..40).map(|index| (index as f32 * 0.7).sin()).collect();
         let products = values.iter().zip(&point).map(|(value, x)| value * x);
         let residuals = products.zip(targets).map(|(product, y)| f64::from(product - y));

@@ -51,13 +51,7 @@ struct Coordinate {
 impl Coordinate {
     /// A coordinate of curvature `share·squared` around `optimum`.
     fn curved(share: f64, squared: f64, optimum: f64) -> Self {
-        Self {
-            share,
-            value: squared.sqrt(),
-            target: SLOPE / squared.sqrt(),
-            optimum,
-            bias: squared * optimum / SLOPE,
-        }
+        Self { share, value: squared.sqrt(), target: SLOPE / squared.sqrt(), optimum, bias: squared * optimum / SLOPE }
     }
 }
 
@@ -68,13 +62,8 @@ impl WorstCase {
         let linear = dimension - usize::from(stiff);
         let (root, share) = ((linear as f64).sqrt(), if stiff { STIFF } else { 1.0 });
         let bias = kappa * root / share;
-        let coordinate = |_| Coordinate {
-            share: share / linear as f64,
-            value: 1.0,
-            target: FAR,
-            optimum: 1.0 / root,
-            bias,
-        };
+        let coordinate =
+            |_| Coordinate { share: share / linear as f64, value: 1.0, target: FAR, optimum: 1.0 / root, bias };
         let first = stiff.then(|| Coordinate::curved(STIFF, 1.0, 0.0));
         let coordinates = first.into_iter().chain((0..linear).map(coordinate)).collect();
         (bias < 1.0).then(|| Self::new(coordinates, Loss::Huber(1.0), seed))
@@ -85,10 +74,7 @@ impl WorstCase {
     /// # Panics
     /// Fewer coordinates than scales, or more than they take.
     pub fn valleys(dimension: usize, seed: u64) -> Self {
-        assert!(
-            dimension > SCALES && dimension <= 1 << SCALES,
-            "{dimension} coordinates"
-        );
+        assert!(dimension > SCALES && dimension <= 1 << SCALES, "{dimension} coordinates");
         let mut widths = [0; SCALES];
         let mut left = dimension - 1;
         for scale in (0..SCALES).rev().cycle() {
@@ -128,18 +114,12 @@ impl WorstCase {
         let rows = Dataset::new("worst-case", Features::Sparse(features), Labels::Values(targets))
             .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
             .expect("coordinates make a data set");
-        Self {
-            rows: Arc::new(rows),
-            loss,
-            shares,
-            optimum,
-        }
+        Self { rows: Arc::new(rows), loss, shares, optimum }
     }
 
     /// `rows` independent rows of the population, whose batches are drawn from their exact law.
     pub fn drawn(&self, rows: usize, key: StreamKey) -> Problem {
-        self.problem(Arc::clone(&self.rows))
-            .drawn_from(Law::new(&self.shares, rows, key))
+        self.problem(Arc::clone(&self.rows)).drawn_from(Law::new(&self.shares, rows, key))
     }
 
     /// `rows` independent rows of the population, in memory.
@@ -253,23 +233,15 @@ mod tests {
             let drawn = population.drawn(700, StreamKey::Simulation(8));
             let dimension = held.parameters();
             let [now, before] = [0.3, -0.2].map(|scale| vec![scale / (dimension as f32).sqrt(); dimension]);
-            let point = |coefficient, parameters| Point {
-                coefficient,
-                parameters,
-            };
+            let point = |coefficient, parameters| Point { coefficient, parameters };
             for clip in [Clip::Unbounded, Clip::l2(0.8), Clip::l1(0.4)] {
                 for previous in [None, Some(point(2.0, &before))] {
                     let mut results = [&held, &drawn].map(|problem| {
                         let (mut oracle, mut sum) = (Oracle::new(problem, Engine::Sequential), vec![0.0; dimension]);
                         let points = (point(3.0, &now), previous);
-                        oracle
-                            .sum_in_units(&Selection::Range(0..700), points, clip, &mut sum)
-                            .unwrap();
+                        oracle.sum_in_units(&Selection::Range(0..700), points, clip, &mut sum).unwrap();
                         let ledger = oracle.ledger();
-                        (
-                            sum,
-                            (ledger.rounds, ledger.gradient_queries, ledger.clipped, ledger.clippable),
-                        )
+                        (sum, (ledger.rounds, ledger.gradient_queries, ledger.clipped, ledger.clippable))
                     });
                     let [(held, counted), (drawn, also)] = &mut results;
                     assert_eq!(counted, also);

@@ -47,31 +47,16 @@ impl AcceleratedSa {
     /// A constant that is not above 0.
     pub fn new(sample_constant: f64) -> Result<Self, ResqueError> {
         super::positive("sample constant", sample_constant)?;
-        Ok(Self {
-            sample_constant,
-            iterate: Vec::new(),
-            middle: Vec::new(),
-            gradient: Vec::new(),
-        })
+        Ok(Self { sample_constant, iterate: Vec::new(), middle: Vec::new(), gradient: Vec::new() })
     }
 
     fn schedule(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Schedule {
-        let Subproblem {
-            regularization,
-            radius,
-            accuracy,
-        } = *subproblem;
+        let Subproblem { regularization, radius, accuracy } = *subproblem;
         // A ratio that is a power of two up to rounding is that power.
-        let stages = ((regularization * radius * radius / accuracy).log2() - 1e-9)
-            .ceil()
-            .max(1.0) as u32;
+        let stages = ((regularization * radius * radius / accuracy).log2() - 1e-9).ceil().max(1.0) as u32;
         let iterations = (4.0 * (lipschitz / (smoothing * regularization) + 1.0).sqrt()).ceil();
         let first_batch = self.sample_constant * 2.0 * (lipschitz / (regularization * radius)).powi(2) / iterations;
-        Schedule {
-            stages,
-            iterations: iterations as usize,
-            first_batch,
-        }
+        Schedule { stages, iterations: iterations as usize, first_batch }
     }
 }
 
@@ -83,10 +68,7 @@ impl BallSolver for AcceleratedSa {
         for stage in 0..schedule.stages {
             samples += schedule.iterations as f64 * schedule.batch(stage)? as f64;
         }
-        Ok(Plan {
-            samples: sample_size(samples)?,
-            depth: schedule.iterations as u64 * u64::from(schedule.stages),
-        })
+        Ok(Plan { samples: sample_size(samples)?, depth: schedule.iterations as u64 * u64::from(schedule.stages) })
     }
 
     fn solve(
@@ -99,18 +81,9 @@ impl BallSolver for AcceleratedSa {
     ) -> Result<(), ResqueError> {
         super::positive("smoothing radius ρ", smoothing)?;
         let schedule = self.schedule(subproblem, pool.lipschitz(), smoothing);
-        let Subproblem {
-            regularization: lambda,
-            radius,
-            ..
-        } = *subproblem;
+        let Subproblem { regularization: lambda, radius, .. } = *subproblem;
         let smoothness = pool.lipschitz() / smoothing + lambda;
-        let Self {
-            iterate,
-            middle,
-            gradient,
-            ..
-        } = self;
+        let Self { iterate, middle, gradient, .. } = self;
         for buffer in [&mut *iterate, middle, gradient] {
             buffer.resize(pool.dimension(), 0.0);
         }
@@ -132,10 +105,7 @@ impl BallSolver for AcceleratedSa {
                 sample += batch;
                 let keep = ((gamma + lambda * (1.0 - alpha)) / (gamma + lambda)) as f32;
                 let step = (alpha / (gamma + lambda)) as f32;
-                iterate
-                    .iter_mut()
-                    .zip(&*gradient)
-                    .for_each(|(v, &g)| *v = keep * *v - step * g);
+                iterate.iter_mut().zip(&*gradient).for_each(|(v, &g)| *v = keep * *v - step * g);
                 project_offset(iterate, radius);
                 let alpha = alpha as f32;
                 for (aggregate, &v) in solution.iter_mut().zip(&*iterate) {
@@ -191,9 +161,8 @@ mod tests {
         let plan = AcceleratedSa::new(48.0).unwrap().plan(&subproblem, 1.0, 0.2).unwrap();
         let iterations = (4.0 * (1.0f64 / 0.1 + 1.0).sqrt()).ceil() as u64;
         assert_eq!(plan.depth, 3 * iterations);
-        let batches: u64 = (1..=3)
-            .map(|k| (48.0 * f64::powi(2.0, k) / (0.25 * 0.04 * iterations as f64)).ceil() as u64)
-            .sum();
+        let batches: u64 =
+            (1..=3).map(|k| (48.0 * f64::powi(2.0, k) / (0.25 * 0.04 * iterations as f64)).ceil() as u64).sum();
         assert_eq!(plan.samples as u64, batches * iterations);
         assert!(AcceleratedSa::new(-1.0).is_err());
         assert!(AcceleratedSa::new(48.0).unwrap().plan(&subproblem, 1.0, 0.0).is_err());

@@ -65,10 +65,7 @@ impl AccelerationParameters {
         positive("accuracy ε", self.accuracy)?;
         positive("Lipschitz constant L", self.lipschitz)?;
         if self.ball_radius > self.domain_radius {
-            return Err(ResqueError::BallLargerThanDomain {
-                ball: self.ball_radius,
-                domain: self.domain_radius,
-            });
+            return Err(ResqueError::BallLargerThanDomain { ball: self.ball_radius, domain: self.domain_radius });
         }
         Ok(())
     }
@@ -119,12 +116,7 @@ enum Stage {
 impl Stage {
     fn search_from(lambda: f64) -> Self {
         let (low, high, factor) = (None, None, 2.0);
-        Self::Search(Trial {
-            lambda,
-            low,
-            high,
-            factor,
-        })
+        Self::Search(Trial { lambda, low, high, factor })
     }
 }
 
@@ -194,10 +186,7 @@ impl Progress {
             *v += factor * direction - start;
         }
         project(&mut self.momentum, self.parameters.domain_radius);
-        self.momentum
-            .iter_mut()
-            .zip(&self.start)
-            .for_each(|(v, start)| *v += start);
+        self.momentum.iter_mut().zip(&self.start).for_each(|(v, start)| *v += start);
         self.iterations += 1;
     }
 
@@ -225,11 +214,7 @@ impl BallAcceleration {
     pub fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
         let progress = Progress::new(parameters, parameters.domain_radius / parameters.lipschitz, start)?;
         let smallest = parameters.smallest_regularization();
-        Ok(Self {
-            progress,
-            stage: Stage::search_from(smallest.min(parameters.largest_regularization())),
-            trials: 0,
-        })
+        Ok(Self { progress, stage: Stage::search_from(smallest.min(parameters.largest_regularization())), trials: 0 })
     }
 
     /// x, the point to use.
@@ -299,41 +284,21 @@ impl BallAcceleration {
         let [weight, lambda, low, high, factor] = values;
         let [low, high] = [low, high].map(|end| (!end.is_nan()).then_some(end));
         self.progress.weight = weight;
-        let trial = Trial {
-            lambda,
-            low,
-            high,
-            factor,
-        };
-        self.stage = if factor == 0.0 {
-            Stage::Step(lambda)
-        } else {
-            Stage::Search(trial)
-        };
+        let trial = Trial { lambda, low, high, factor };
+        self.stage = if factor == 0.0 { Stage::Step(lambda) } else { Stage::Search(trial) };
     }
 
     /// The stage after a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.
     fn judge(&self, trial: Trial, distance: f64) -> Stage {
         let parameters = &self.progress.parameters;
         let radius = parameters.ball_radius;
-        let Trial {
-            lambda,
-            low,
-            high,
-            factor,
-        } = trial;
+        let Trial { lambda, low, high, factor } = trial;
         let (too_small, too_large) = (distance > 13.0 / 16.0 * radius, distance < 0.5 * radius);
         if too_small && lambda < parameters.largest_regularization() {
-            let trial = Trial {
-                low: Some(lambda),
-                ..trial
-            };
+            let trial = Trial { low: Some(lambda), ..trial };
             match high {
                 Some(high) if (high / lambda).ln() < 1e-3 => Stage::Step(high),
-                Some(high) => Stage::Search(Trial {
-                    lambda: (lambda * high).sqrt(),
-                    ..trial
-                }),
+                Some(high) => Stage::Search(Trial { lambda: (lambda * high).sqrt(), ..trial }),
                 None => Stage::Search(Trial {
                     lambda: (lambda * factor).min(parameters.largest_regularization()),
                     factor: 2.0 * factor,
@@ -341,16 +306,10 @@ impl BallAcceleration {
                 }),
             }
         } else if too_large && lambda > parameters.smallest_regularization() {
-            let trial = Trial {
-                high: Some(lambda),
-                ..trial
-            };
+            let trial = Trial { high: Some(lambda), ..trial };
             match low {
                 Some(low) if (lambda / low).ln() < 1e-3 => Stage::Step(lambda),
-                Some(low) => Stage::Search(Trial {
-                    lambda: (lambda * low).sqrt(),
-                    ..trial
-                }),
+                Some(low) => Stage::Search(Trial { lambda: (lambda * low).sqrt(), ..trial }),
                 None => Stage::Search(Trial {
                     lambda: (lambda / factor).max(parameters.smallest_regularization()),
                     factor: 2.0 * factor,
@@ -389,10 +348,7 @@ pub(crate) mod tests {
                 let margin: f64 = row.iter().zip(x).map(|(&a, x)| f64::from(a) * x).sum();
                 let (value, slope) = Loss::Absolute.convolved(margin, y.into(), self.smoothing).unwrap();
                 total += value / n;
-                gradient
-                    .iter_mut()
-                    .zip(row)
-                    .for_each(|(g, &a)| *g += slope * f64::from(a) / n);
+                gradient.iter_mut().zip(row).for_each(|(g, &a)| *g += slope * f64::from(a) / n);
             }
             total
         }
@@ -457,12 +413,7 @@ pub(crate) mod tests {
         let best = oracle.solve(&[0.0; 8], 0.0);
         oracle.radius = radius;
         let minimum = oracle.value(&best);
-        let parameters = AccelerationParameters {
-            domain_radius: 1.0,
-            ball_radius: radius,
-            accuracy,
-            lipschitz: 1.0,
-        };
+        let parameters = AccelerationParameters { domain_radius: 1.0, ball_radius: radius, accuracy, lipschitz: 1.0 };
         (parameters, oracle, best, minimum)
     }
 
@@ -507,18 +458,9 @@ pub(crate) mod tests {
 
     #[test]
     fn bad_parameters_are_refused() {
-        let good = AccelerationParameters {
-            domain_radius: 1.0,
-            ball_radius: 0.5,
-            accuracy: 0.1,
-            lipschitz: 1.0,
-        };
+        let good = AccelerationParameters { domain_radius: 1.0, ball_radius: 0.5, accuracy: 0.1, lipschitz: 1.0 };
         let refused = |accuracy, ball_radius| {
-            let parameters = AccelerationParameters {
-                ball_radius,
-                accuracy,
-                ..good
-            };
+            let parameters = AccelerationParameters { ball_radius, accuracy, ..good };
             BallAcceleration::new(parameters, vec![0.0]).err()
         };
         assert!(refused(0.1, 0.5).is_none());

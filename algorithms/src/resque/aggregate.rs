@@ -12,14 +12,7 @@ pub fn aggregate(points: &[Vec<f32>], spread: f64) -> usize {
     for (index, point) in points.iter().enumerate() {
         let mut distances: Vec<f64> = points
             .iter()
-            .map(|other| {
-                point
-                    .iter()
-                    .zip(other)
-                    .map(|(a, b)| f64::from(a - b).powi(2))
-                    .sum::<f64>()
-                    .sqrt()
-            })
+            .map(|other| point.iter().zip(other).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt())
             .collect();
         distances.sort_by(f64::total_cmp);
         let quantile = distances[needed.max(1) - 1];

@@ -75,10 +75,7 @@ pub(crate) fn sample_size(needed: f64) -> Result<usize, ResqueError> {
     if needed <= MOST_SAMPLES {
         Ok(needed.ceil().max(1.0) as usize)
     } else {
-        Err(ResqueError::TooManyQueries {
-            needed,
-            limit: MOST_SAMPLES,
-        })
+        Err(ResqueError::TooManyQueries { needed, limit: MOST_SAMPLES })
     }
 }
 
@@ -100,12 +97,7 @@ pub(crate) mod tests {
 
     impl Quadratic {
         pub(crate) fn new(target: Vec<f64>, curvature: f64) -> Self {
-            Self {
-                centre: vec![0.0; target.len()],
-                target,
-                curvature,
-                ledger: Ledger::default(),
-            }
+            Self { centre: vec![0.0; target.len()], target, curvature, ledger: Ledger::default() }
         }
 
         /// argmin of the subproblem: the ray to the target, clipped at r.
@@ -154,10 +146,7 @@ pub(crate) mod tests {
             let bad = Subproblem::new(regularization, radius, accuracy);
             assert!(matches!(bad, Err(ResqueError::NotPositive { .. })), "{bad:?}");
         }
-        assert!(matches!(
-            sample_size(f64::INFINITY),
-            Err(ResqueError::TooManyQueries { .. })
-        ));
+        assert!(matches!(sample_size(f64::INFINITY), Err(ResqueError::TooManyQueries { .. })));
         assert_eq!(sample_size(2.1).unwrap(), 3);
     }
 }

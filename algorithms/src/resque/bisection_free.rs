@@ -41,10 +41,7 @@ impl BisectionFree {
     /// # Errors
     /// Parameters out of range.
     pub fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
-        Ok(Self {
-            progress: Progress::new(parameters, 0.0, start)?,
-            guess: None,
-        })
+        Ok(Self { progress: Progress::new(parameters, 0.0, start)?, guess: None })
     }
 
     /// Visits what a checkpoint must hold.
@@ -82,11 +79,7 @@ impl BisectionFree {
         }
         run.move_momentum(-a);
         run.weight = total;
-        self.guess = Some(if multiplier <= guess {
-            guess / FACTOR
-        } else {
-            guess * FACTOR
-        });
+        self.guess = Some(if multiplier <= guess { guess / FACTOR } else { guess * FACTOR });
         Ok(())
     }
 }

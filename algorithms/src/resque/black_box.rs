@@ -84,13 +84,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     /// An oracle for `function` on `engine`; `key` addresses all its randomness.
     pub fn new(function: &'f F, engine: Engine, key: StreamKey) -> Self {
         let dimension = function.dimension();
-        let tile = || {
-            Mutex::new(Tile {
-                address: None,
-                coordinates: Vec::new(),
-                point: vec![0.0; dimension],
-            })
-        };
+        let tile = || Mutex::new(Tile { address: None, coordinates: Vec::new(), point: vec![0.0; dimension] });
         Self {
             function,
             key,
@@ -270,9 +264,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         for leaf in rest.iter() {
             add_scaled(&mut first.sum, 1.0, &leaf.sum);
         }
-        mean.iter_mut()
-            .zip(&first.sum)
-            .for_each(|(mean, total)| *mean = (total * scale) as f32);
+        mean.iter_mut().zip(&first.sum).for_each(|(mean, total)| *mean = (total * scale) as f32);
         let outcome = leaves[..parts].iter().find_map(|leaf| leaf.outcome.clone().err());
         self.leaves = leaves;
         outcome.map_or(Ok(()), Err)
@@ -298,9 +290,8 @@ mod tests {
         // 4.9 standard errors, σ² ≤ e·L².
         for (loss, target) in [(Loss::Absolute, 0.2), (Loss::Hinge, 1.0)] {
             for dimension in [2, 30, 5_000] {
-                let row: Vec<f32> = (0..dimension)
-                    .map(|j| (0.7 * j as f32 + 0.3).sin() / (dimension as f32).sqrt())
-                    .collect();
+                let row: Vec<f32> =
+                    (0..dimension).map(|j| (0.7 * j as f32 + 0.3).sin() / (dimension as f32).sqrt()).collect();
                 let targets = [target];
                 let function = LinearLoss::new(Rows::f32(&row, dimension), &targets, loss).unwrap();
                 let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(3));

@@ -64,10 +64,7 @@ impl CuttingPlane {
         batch: usize,
     ) -> Result<Self, ResqueError> {
         if dimension == 0 || dimension > MOST_DIMENSIONS {
-            return Err(ResqueError::TooManyQueries {
-                needed: dimension as f64,
-                limit: MOST_DIMENSIONS as f64,
-            });
+            return Err(ResqueError::TooManyQueries { needed: dimension as f64, limit: MOST_DIMENSIONS as f64 });
         }
         let d = dimension as f64;
         let condition =
@@ -146,11 +143,7 @@ impl CuttingPlane {
             }
             let here = value(&self.cuts, &x);
             // Damped Newton: 1/(1 + √decrement) always decreases a self-concordant barrier.
-            let mut size = if decrement < 0.25 {
-                1.0
-            } else {
-                1.0 / (1.0 + decrement.sqrt())
-            };
+            let mut size = if decrement < 0.25 { 1.0 } else { 1.0 / (1.0 + decrement.sqrt()) };
             loop {
                 let next = map2(&x, &direction, |x, d| x - size * d);
                 if value(&self.cuts, &next) <= here || size < 1e-12 {

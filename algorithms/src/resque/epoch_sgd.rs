@@ -34,12 +34,7 @@ impl EpochSgd {
     /// A constant that is not above 0.
     pub fn new(sample_constant: f64) -> Result<Self, ResqueError> {
         super::positive("sample constant", sample_constant)?;
-        Ok(Self {
-            sample_constant,
-            iterate: Vec::new(),
-            gradient: Vec::new(),
-            sum: Vec::new(),
-        })
+        Ok(Self { sample_constant, iterate: Vec::new(), gradient: Vec::new(), sum: Vec::new() })
     }
 
     /// Epochs that fit into T: T_1(2^k − 1) ≤ T, at least one.
@@ -54,10 +49,7 @@ impl EpochSgd {
 impl BallSolver for EpochSgd {
     fn plan(&self, subproblem: &Subproblem, lipschitz: f64, _smoothing: f64) -> Result<Plan, ResqueError> {
         let samples = FIRST_EPOCH * ((1 << self.epochs(subproblem, lipschitz)?) - 1);
-        Ok(Plan {
-            samples,
-            depth: samples as u64,
-        })
+        Ok(Plan { samples, depth: samples as u64 })
     }
 
     fn solve(
@@ -69,13 +61,9 @@ impl BallSolver for EpochSgd {
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
         let epochs = self.epochs(subproblem, pool.lipschitz())?;
-        let Subproblem {
-            regularization, radius, ..
-        } = *subproblem;
+        let Subproblem { regularization, radius, .. } = *subproblem;
         let dimension = pool.dimension();
-        let Self {
-            iterate, gradient, sum, ..
-        } = self;
+        let Self { iterate, gradient, sum, .. } = self;
         iterate.resize(dimension, 0.0);
         gradient.resize(dimension, 0.0);
         sum.resize(dimension, 0.0);
@@ -83,10 +71,7 @@ impl BallSolver for EpochSgd {
         let (mut length, mut step, mut sample) = (FIRST_EPOCH, 0.25 / regularization, first);
         for _ in 0..epochs {
             let shrink = (1.0 / (1.0 + step * regularization)) as f32;
-            iterate
-                .iter_mut()
-                .zip(&*solution)
-                .for_each(|(v, &start)| *v = start * shrink);
+            iterate.iter_mut().zip(&*solution).for_each(|(v, &start)| *v = start * shrink);
             project_offset(iterate, radius);
             widen(sum, iterate);
             for t in 1..length {
@@ -156,10 +141,7 @@ mod tests {
     fn constants_that_are_not_positive_and_rounds_beyond_memory_are_refused() {
         let zero = |quantity| ResqueError::NotPositive { quantity, value: 0.0 };
         assert_eq!(EpochSgd::new(0.0).err(), Some(zero("sample constant")));
-        let too_many = ResqueError::TooManyQueries {
-            needed: 48.0 / (1e-9 * 1e-9),
-            limit: f64::from(1 << 27),
-        };
+        let too_many = ResqueError::TooManyQueries { needed: 48.0 / (1e-9 * 1e-9), limit: f64::from(1 << 27) };
         let expected = zero("regularisation λ (the solvers of a ball divide by it)");
         assert_eq!(Subproblem::new(0.0, 1.0, 1.0), Err(expected));
         let tiny = Subproblem::new(1e-9, 1.0, 1e-9).unwrap();

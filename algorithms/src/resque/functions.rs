@@ -31,12 +31,7 @@ impl MaxOfLinear {
             return not_positive("coordinates (at least 1, at most the dimension)", coordinates as f64);
         }
         let shift = positive("R", radius)? / (coordinates as f64).sqrt();
-        Ok(Self {
-            dimension,
-            coordinates,
-            lipschitz: positive("L", lipschitz)?,
-            shift,
-        })
+        Ok(Self { dimension, coordinates, lipschitz: positive("L", lipschitz)?, shift })
     }
 }
 
@@ -56,11 +51,7 @@ impl BlackBox for MaxOfLinear {
         let (point, shift) = (&point[..self.coordinates], self.shift as f32);
         let largest = point.iter().map(|x| (x + shift).abs()).fold(0f32, f32::max);
         let index = point.iter().position(|x| (x + shift).abs() >= largest).unwrap_or(0);
-        if point[index] + shift < 0.0 {
-            -1 - index as i32
-        } else {
-            1 + index as i32
-        }
+        if point[index] + shift < 0.0 { -1 - index as i32 } else { 1 + index as i32 }
     }
 
     fn add(&self, answer: &i32, weight: f32, sum: &mut [f32]) -> bool {
@@ -98,12 +89,7 @@ impl<'a> LinearLoss<'a> {
             return Err(ResqueError::SeveralMargins);
         }
         let slope = loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
-        let mut function = Self {
-            rows,
-            targets,
-            loss,
-            lipschitz: 0.0,
-        };
+        let mut function = Self { rows, targets, loss, lipschitz: 0.0 };
         let squares = (0..rows.len()).map(|row| function.squared_row_norm(row));
         let longest = squares.fold(0.0, f64::max).sqrt();
         let quantity = "L (the largest slope of the loss times the longest row)";
@@ -177,12 +163,8 @@ impl BlackBox for LinearLoss<'_> {
             _ => self.fold(row, 0.0, |sum, column, a| sum + f64::from(a) * f64::from(point[column])),
         };
         let mut residual = [margin];
-        self.loss
-            .residual(&mut residual, Target::Value(self.targets[row].into()));
-        RowResidual {
-            row: row as u32,
-            residual: residual[0] as f32,
-        }
+        self.loss.residual(&mut residual, Target::Value(self.targets[row].into()));
+        RowResidual { row: row as u32, residual: residual[0] as f32 }
     }
 
     fn add(&self, answer: &RowResidual, weight: f32, sum: &mut [f32]) -> bool {
@@ -192,9 +174,7 @@ impl BlackBox for LinearLoss<'_> {
         }
         let row = answer.row as usize;
         if let Rows::F32(rows) = self.rows {
-            sum.iter_mut()
-                .zip(values_of(&rows, row))
-                .for_each(|(sum, &a)| *sum = factor.mul_add(a, *sum));
+            sum.iter_mut().zip(values_of(&rows, row)).for_each(|(sum, &a)| *sum = factor.mul_add(a, *sum));
         } else {
             self.fold(row, (), |(), column, a| sum[column] += factor * a);
         }
@@ -202,10 +182,8 @@ impl BlackBox for LinearLoss<'_> {
     }
 
     fn value(&self, point: &[f64]) -> f64 {
-        let loss = |(row, &target): (usize, &f32)| {
-            self.loss
-                .value(&[self.margin(row, point)], Target::Value(target.into()))
-        };
+        let loss =
+            |(row, &target): (usize, &f32)| self.loss.value(&[self.margin(row, point)], Target::Value(target.into()));
         let total: f64 = self.targets.iter().enumerate().map(loss).sum();
         total / self.targets.len() as f64
     }
@@ -252,12 +230,7 @@ impl PlantedRegression {
                 targets.push((margin + sign * e) as f32);
             }
         }
-        let mut planted = Self {
-            features,
-            targets,
-            optimum,
-            minimum: 0.0,
-        };
+        let mut planted = Self { features, targets, optimum, minimum: 0.0 };
         planted.minimum = planted.function().value(&planted.optimum);
         planted
     }
@@ -317,12 +290,8 @@ mod tests {
         let targets = [1.0, -1.0];
         let dense = Rows::f32(&values, 3);
         let packed = Rows::bytes(&bytes, 3, 0.5);
-        let sparse = Rows::Sparse(SparseRows {
-            offsets: &[0, 2, 3],
-            indices: &[0, 2, 1],
-            values: &[0.5, 1.5, 1.0],
-            columns: 3,
-        });
+        let sparse =
+            Rows::Sparse(SparseRows { offsets: &[0, 2, 3], indices: &[0, 2, 1], values: &[0.5, 1.5, 1.0], columns: 3 });
         let point = [0.3f32, -0.7, 0.1];
         let gradients = [dense, packed, sparse].map(|rows| {
             let function = LinearLoss::new(rows, &targets, Loss::Logistic).unwrap();
@@ -342,10 +311,7 @@ mod tests {
     fn losses_without_a_lipschitz_constant_are_refused() {
         let rows = Rows::f32(&[1.0], 1);
         assert!(LinearLoss::new(rows, &[1.0], Loss::Squared).is_err());
-        assert!(matches!(
-            LinearLoss::new(rows, &[1.0], Loss::Softmax),
-            Err(ResqueError::SeveralMargins)
-        ));
+        assert!(matches!(LinearLoss::new(rows, &[1.0], Loss::Softmax), Err(ResqueError::SeveralMargins)));
         assert!(LinearLoss::new(rows, &[], Loss::Hinge).is_err());
     }
 }

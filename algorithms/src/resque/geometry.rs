@@ -6,12 +6,7 @@ pub(crate) use crate::vectors::norm;
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut lanes = [0f32; 16];
     let (left, right) = (a.chunks_exact(16), b.chunks_exact(16));
-    let tail: f64 = left
-        .remainder()
-        .iter()
-        .zip(right.remainder())
-        .map(|(a, b)| f64::from(*a) * f64::from(*b))
-        .sum();
+    let tail: f64 = left.remainder().iter().zip(right.remainder()).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
     for (a, b) in left.zip(right) {
         for lane in 0..16 {
             lanes[lane] = a[lane].mul_add(b[lane], lanes[lane]);
@@ -73,7 +68,5 @@ pub(crate) fn widen(to: &mut [f64], from: &[f32]) {
 
 /// `sum += factor·v`.
 pub(crate) fn add(sum: &mut [f64], factor: f64, v: &[f32]) {
-    sum.iter_mut()
-        .zip(v)
-        .for_each(|(sum, &v)| *sum += factor * f64::from(v));
+    sum.iter_mut().zip(v).for_each(|(sum, &v)| *sum += factor * f64::from(v));
 }

@@ -28,19 +28,13 @@ pub fn phases(examples: usize, first_regularization: f64) -> Vec<Phase> {
     let mut phases = Vec::new();
     let (mut start, mut size, mut regularization) = (0, examples / 2, 8.0 * first_regularization);
     while size >= 16 {
-        phases.push(Phase {
-            rows: start..start + size,
-            regularization,
-        });
+        phases.push(Phase { rows: start..start + size, regularization });
         start += size;
         size /= 2;
         regularization *= 8.0;
     }
     if phases.is_empty() {
-        phases.push(Phase {
-            rows: 0..examples,
-            regularization,
-        });
+        phases.push(Phase { rows: 0..examples, regularization });
     }
     phases
 }

@@ -138,11 +138,7 @@ impl From<NonFiniteGradient> for ResqueError {
 
 /// `value` if it is finite and above 0.
 pub(crate) fn positive(quantity: &'static str, value: f64) -> Result<f64, ResqueError> {
-    if value > 0.0 && value.is_finite() {
-        Ok(value)
-    } else {
-        not_positive(quantity, value)
-    }
+    if value > 0.0 && value.is_finite() { Ok(value) } else { not_positive(quantity, value) }
 }
 
 /// The refusal of `value`.

@@ -59,10 +59,7 @@ impl Levels {
 
 /// `subproblem` to accuracy φ/2^level.
 fn at_level(subproblem: &Subproblem, level: u32) -> Subproblem {
-    Subproblem {
-        accuracy: subproblem.accuracy / f64::powi(2.0, level as i32),
-        ..*subproblem
-    }
+    Subproblem { accuracy: subproblem.accuracy / f64::powi(2.0, level as i32), ..*subproblem }
 }
 
 /// Samples that the levels read, and the largest depth of a solve (repetitions run side by side).
@@ -124,10 +121,7 @@ mod tests {
         struct Biased(u64);
         impl BallSolver for Biased {
             fn plan(&self, subproblem: &Subproblem, _: f64, _: f64) -> Result<Plan, ResqueError> {
-                Ok(Plan {
-                    samples: (1.0 / subproblem.accuracy) as usize,
-                    depth: 1,
-                })
+                Ok(Plan { samples: (1.0 / subproblem.accuracy) as usize, depth: 1 })
             }
             fn solve(
                 &mut self,

@@ -110,19 +110,8 @@ impl ParallelResque {
             Outer::LineSearch => Search::Line(BallAcceleration::new(acceleration, start)?),
             Outer::BisectionFree => Search::BisectionFree(BisectionFree::new(acceleration, start)?),
         };
-        let sampler = Sampler {
-            solver,
-            acceleration,
-            key,
-            calls: 0,
-            depth: 0,
-            offset: vec![0.0; dimension],
-        };
-        Ok(Self {
-            search,
-            sampler,
-            rounds: 0,
-        })
+        let sampler = Sampler { solver, acceleration, key, calls: 0, depth: 0, offset: vec![0.0; dimension] };
+        Ok(Self { search, sampler, rounds: 0 })
     }
 
     /// True if the run has reached its accuracy or its iterations.
@@ -160,10 +149,7 @@ impl ParallelResque {
 
 impl PoolMethod for ParallelResque {
     fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
-        let mut oracle = SampledOracle {
-            sampler: &mut self.sampler,
-            pool,
-        };
+        let mut oracle = SampledOracle { sampler: &mut self.sampler, pool };
         match &mut self.search {
             Search::Line(run) => run.advance(&mut oracle)?,
             Search::BisectionFree(run) => run.advance(&mut oracle)?,
@@ -205,11 +191,7 @@ struct SampledOracle<'s, 'p> {
 impl Sampler {
     fn subproblem(&self, regularization: f64) -> Result<Subproblem, ResqueError> {
         let radius = self.acceleration.ball_radius;
-        Subproblem::new(
-            regularization,
-            radius,
-            regularization * radius * radius / PRACTICAL_BALL,
-        )
+        Subproblem::new(regularization, radius, regularization * radius * radius / PRACTICAL_BALL)
     }
 
     /// One round at `centre` and a solve of its ball, whose offset is kept; returns its samples.
@@ -257,9 +239,7 @@ impl ProximalOracle for SampledOracle<'_, '_> {
         let ball_plan = sampler.solver.plan(&ball, lipschitz, ball_radius)?;
         let proximal_plan = multilevel::plan(&*sampler.solver, &levels, &proximal_problem, lipschitz, ball_radius)?;
         pool.fetch(centre, ball_radius, ball_plan.samples + proximal_plan.samples)?;
-        sampler
-            .solver
-            .solve(*pool, 0, &ball, ball_radius, &mut sampler.offset)?;
+        sampler.solver.solve(*pool, 0, &ball, ball_radius, &mut sampler.offset)?;
         widen(solution, &sampler.offset);
         let (solver, first) = (&mut *sampler.solver, ball_plan.samples);
         multilevel::estimate(solver, *pool, first, &levels, &proximal_problem, ball_radius, proximal)?;

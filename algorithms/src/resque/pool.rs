@@ -60,10 +60,7 @@ pub(super) fn check_round(radius: f64, count: usize) -> Result<(), ResqueError> 
         return not_positive("smoothing radius ρ", radius);
     }
     if count > MOST_QUERIES {
-        return Err(ResqueError::TooManyQueries {
-            needed: count as f64,
-            limit: MOST_QUERIES as f64,
-        });
+        return Err(ResqueError::TooManyQueries { needed: count as f64, limit: MOST_QUERIES as f64 });
     }
     Ok(())
 }
@@ -77,11 +74,7 @@ pub(super) fn check_samples(
     radius: f64,
 ) -> Result<(), ResqueError> {
     if samples.end > fetched || samples.is_empty() {
-        return Err(ResqueError::PoolExhausted {
-            start: samples.start,
-            end: samples.end,
-            fetched,
-        });
+        return Err(ResqueError::PoolExhausted { start: samples.start, end: samples.end, fetched });
     }
     if squared_offset > 0.0 && radius == 0.0 {
         return Err(ResqueError::NotReweightable);
@@ -89,10 +82,7 @@ pub(super) fn check_samples(
     if squared_offset <= radius * radius * (1.0 + 1e-5) {
         Ok(())
     } else {
-        Err(ResqueError::OutsideValidity {
-            distance: squared_offset.sqrt(),
-            radius,
-        })
+        Err(ResqueError::OutsideValidity { distance: squared_offset.sqrt(), radius })
     }
 }
 
@@ -110,18 +100,13 @@ pub(super) mod tests {
         }
         let radius = 0.1;
         pool.fetch(&centre, radius, 10).unwrap();
-        let exhausted = ResqueError::PoolExhausted {
-            start: 5,
-            end: 11,
-            fetched: 10,
-        };
+        let exhausted = ResqueError::PoolExhausted { start: 5, end: 11, fetched: 10 };
         assert_eq!(pool.reweighted_mean(5..11, &near, &mut mean).unwrap_err(), exhausted);
         let distance = (dimension as f64).sqrt() * f64::from(0.1f32);
         match pool.reweighted_mean(0..10, &far, &mut mean).unwrap_err() {
-            ResqueError::OutsideValidity {
-                distance: found,
-                radius: ball,
-            } => assert!((found - distance).abs() < 1e-12 && ball == radius, "{found}"),
+            ResqueError::OutsideValidity { distance: found, radius: ball } => {
+                assert!((found - distance).abs() < 1e-12 && ball == radius, "{found}")
+            }
             other => panic!("{other}"),
         }
         pool.fetch(&centre, 0.0, 10).unwrap();

@@ -78,13 +78,7 @@ pub struct PrivateSolver {
 impl PrivateSolver {
     /// A solver whose noise comes from `key`.
     pub fn new(key: StreamKey) -> Self {
-        Self {
-            key,
-            releases: 0,
-            iterate: Vec::new(),
-            gradient: Vec::new(),
-            sum: Vec::new(),
-        }
+        Self { key, releases: 0, iterate: Vec::new(), gradient: Vec::new(), sum: Vec::new() }
     }
 
     /// Noisy phase averages released so far: the address of the next one, for checkpoints.
@@ -116,13 +110,7 @@ impl PrivateSolver {
             return not_positive("privacy parameter β", budget.beta);
         }
         let dimension = pool.dimension();
-        let Self {
-            key,
-            releases,
-            iterate,
-            gradient,
-            sum,
-        } = self;
+        let Self { key, releases, iterate, gradient, sum } = self;
         iterate.resize(dimension, 0.0);
         gradient.resize(dimension, 0.0);
         sum.resize(dimension, 0.0);
@@ -210,10 +198,7 @@ impl PrivateSolver {
 
     /// Budgets of level j of Algorithm 6: β_j = 2^{−j/2}β, T_j = 2^jT.
     pub fn at_level(budget: PrivateBudget, level: u32) -> PrivateBudget {
-        PrivateBudget {
-            beta: budget.beta * f64::powf(2.0, -0.5 * f64::from(level)),
-            steps: budget.steps << level,
-        }
+        PrivateBudget { beta: budget.beta * f64::powf(2.0, -0.5 * f64::from(level)), steps: budget.steps << level }
     }
 
     /// j_max = ⌊log2(⌊n/C_priv⌋/T)⌋ of Algorithm 6.
@@ -247,9 +232,8 @@ impl PrivateSolver {
         levels: &Levels,
         estimate: &mut [f64],
     ) -> Result<(), ResqueError> {
-        levels.combine(estimate, |_, level, solution| {
-            self.strongly_convex(call, Self::at_level(budget, level), solution)
-        })
+        levels
+            .combine(estimate, |_, level, solution| self.strongly_convex(call, Self::at_level(budget, level), solution))
     }
 
     /// Algorithm 7: `runs` independent runs of Algorithm 5 (20·ln(1/ζ) of them for failure probability ζ), aggregated.
@@ -296,12 +280,7 @@ mod tests {
     use rounds_kernels::loss::Loss;
 
     fn ball(regularization: f64, dimension: usize) -> PrivateBall {
-        PrivateBall {
-            radius: 0.2,
-            regularization,
-            anchor: vec![0.0; dimension],
-            lipschitz: 1.0,
-        }
+        PrivateBall { radius: 0.2, regularization, anchor: vec![0.0; dimension], lipschitz: 1.0 }
     }
 
     fn call<'c>(pool: &'c mut dyn GradientPool, ball: &'c PrivateBall) -> Call<'c> {
@@ -346,10 +325,7 @@ mod tests {
         // the second adds to the first's.
         let mut pool = Quadratic::new(vec![0.0; 20_000], 0.0);
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
-        let ball = PrivateBall {
-            radius: 1e9,
-            ..ball(0.0, 20_000)
-        };
+        let ball = PrivateBall { radius: 1e9, ..ball(0.0, 20_000) };
         let budget = PrivateBudget { beta: 0.01, steps: 4 };
         let mut v = vec![0.0; 20_000];
         solver.convex(&mut call(&mut pool, &ball), budget, 1.0, &mut v).unwrap();
@@ -367,9 +343,7 @@ mod tests {
         let (beta, steps) = (f64::INFINITY, 1 << 14);
         let budget = PrivateBudget { beta, steps };
         let mut v = vec![0.0; 3];
-        solver
-            .strongly_convex(&mut call(&mut pool, &ball), budget, &mut v)
-            .unwrap();
+        solver.strongly_convex(&mut call(&mut pool, &ball), budget, &mut v).unwrap();
         let exact = pool.exact(&Subproblem::new(0.5, 0.2, 1.0).unwrap());
         let squares = exact.iter().zip(&v).map(|(a, &b)| (a - f64::from(b)).powi(2));
         assert!(squares.sum::<f64>().sqrt() < 0.01, "{v:?} for {exact:?}");

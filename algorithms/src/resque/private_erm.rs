@@ -131,15 +131,8 @@ impl Plan {
     /// # Errors
     /// A T that is not.
     pub fn check_steps(&self, examples: f64) -> Result<(), ResqueError> {
-        let (steps, limit) = (
-            self.steps.into_iter().fold(0.0, f64::max),
-            examples / self.privacy_constant,
-        );
-        if steps <= limit {
-            Ok(())
-        } else {
-            Err(ResqueError::StepsBeyondData { steps, limit })
-        }
+        let (steps, limit) = (self.steps.into_iter().fold(0.0, f64::max), examples / self.privacy_constant);
+        if steps <= limit { Ok(()) } else { Err(ResqueError::StepsBeyondData { steps, limit }) }
     }
 
     /// j_max of Algorithm 6, the deepest level and the number of repetitions: 0 where not even one level fits, which only a
@@ -157,14 +150,7 @@ impl Plan {
     /// # Errors
     /// The first precondition that does not hold.
     pub fn faithful(setting: &Setting) -> Result<Self, Infeasible> {
-        let Setting {
-            examples: n,
-            dimension: d,
-            lipschitz,
-            domain_radius,
-            epsilon,
-            delta,
-        } = *setting;
+        let Setting { examples: n, dimension: d, lipschitz, domain_radius, epsilon, delta } = *setting;
         if !(epsilon > 0.0 && epsilon < 1.0 && delta > 0.0 && delta < 1.0 / 6.0) {
             return Err(Infeasible::Budget { epsilon, delta });
         }
@@ -177,17 +163,10 @@ impl Plan {
         // δ of each of at most n³ sub-calls; the composed failure probability is counted below through the same number.
         let call_delta = delta / (2.0 * (1.0 + epsilon.exp()) * n.powi(3));
         let radius = smoothing / (1_728.0 * (n.ln() / call_delta).ln().powi(2));
-        let acceleration = AccelerationParameters {
-            domain_radius,
-            ball_radius: radius,
-            accuracy,
-            lipschitz,
-        };
+        let acceleration = AccelerationParameters { domain_radius, ball_radius: radius, accuracy, lipschitz };
         let balls = acceleration.balls();
         let iterations = acceleration.most_iterations() as f64;
-        let trials = (acceleration.largest_regularization() / acceleration.smallest_regularization())
-            .log2()
-            .max(1.0);
+        let trials = (acceleration.largest_regularization() / acceleration.smallest_regularization()).log2().max(1.0);
         let runs = (20.0 * (condition * iterations).ln()).ceil();
         // Algorithm 5's first sub-call has the largest β, by √(2 log2 n) at most.
         let growth = 2.0 * n.log2();
@@ -212,10 +191,7 @@ impl Plan {
         }
         let steps = call_steps(condition, balls, beta, setting, 1.0);
         if proven(beta) > epsilon || 2.0 * steps[2] > (n / FAITHFUL_SHARE).floor() {
-            return Err(Infeasible::TooFewExamples {
-                steps: 2.0 * steps[2],
-                limit: n / FAITHFUL_SHARE,
-            });
+            return Err(Infeasible::TooFewExamples { steps: 2.0 * steps[2], limit: n / FAITHFUL_SHARE });
         }
         Ok(Self {
             acceleration,
@@ -251,15 +227,7 @@ impl Plan {
         let (condition, balls) = (acceleration.condition(), acceleration.balls());
         let steps = positive("steps constant", constants.steps)?;
         let steps = call_steps(condition, balls, beta, setting, steps);
-        Ok(Self {
-            acceleration,
-            smoothing,
-            beta,
-            steps,
-            privacy_constant: 1.0,
-            runs: 1.0,
-            epsilon: None,
-        })
+        Ok(Self { acceleration, smoothing, beta, steps, privacy_constant: 1.0, runs: 1.0, epsilon: None })
     }
 }
 
@@ -392,10 +360,7 @@ impl PrivateBalls {
 
     fn budget(&self, call: usize) -> Result<PrivateBudget, ResqueError> {
         let steps = super::ball::sample_size(self.plan.steps[call])?;
-        Ok(PrivateBudget {
-            beta: self.plan.beta,
-            steps,
-        })
+        Ok(PrivateBudget { beta: self.plan.beta, steps })
     }
 }
 
@@ -411,14 +376,8 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         let runs = balls.plan.runs as usize;
         let samples = runs * PrivateSolver::strongly_convex_samples(budget);
         pool.fetch(centre, balls.plan.smoothing, samples)?;
-        let mut call = Call {
-            pool: *pool,
-            ball: &ball,
-            next: 0,
-        };
-        balls
-            .solver
-            .high_probability(&mut call, budget, runs, &mut balls.offset)?;
+        let mut call = Call { pool: *pool, ball: &ball, next: 0 };
+        balls.solver.high_probability(&mut call, budget, runs, &mut balls.offset)?;
         Ok(squared_norm(&balls.offset).sqrt())
     }
 
@@ -438,11 +397,7 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         let of_step = PrivateSolver::strongly_convex_samples(step);
         let samples = of_step + PrivateSolver::bias_reduced_samples(estimate, &levels);
         pool.fetch(centre, balls.plan.smoothing, samples)?;
-        let mut call = Call {
-            pool: *pool,
-            ball: &ball,
-            next: 0,
-        };
+        let mut call = Call { pool: *pool, ball: &ball, next: 0 };
         balls.solver.strongly_convex(&mut call, step, &mut balls.offset)?;
         widen(solution, &balls.offset);
         balls.solver.bias_reduced(&mut call, estimate, &levels, proximal)
@@ -456,19 +411,10 @@ mod tests {
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::PlantedRegression;
 
-    const LAPTOP: Setting = Setting {
-        examples: 6e4,
-        dimension: 784.0,
-        lipschitz: 1.0,
-        domain_radius: 1.0,
-        epsilon: 0.9,
-        delta: 1e-6,
-    };
+    const LAPTOP: Setting =
+        Setting { examples: 6e4, dimension: 784.0, lipschitz: 1.0, domain_radius: 1.0, epsilon: 0.9, delta: 1e-6 };
 
-    const SMALL: Setting = Setting {
-        dimension: 20.0,
-        ..LAPTOP
-    };
+    const SMALL: Setting = Setting { dimension: 20.0, ..LAPTOP };
 
     #[test]
     fn the_faithful_plan_is_refused_on_a_laptop_and_says_from_when_on_it_is_not() {
@@ -481,10 +427,7 @@ mod tests {
         assert!(plan.smoothing / plan.acceleration.ball_radius > 1e5);
         // The deepest level of a proximal estimate keeps T/n ≤ 1/60, and one more would not.
         let deepest = plan.steps[2] * f64::powi(2.0, plan.most_levels(first) as i32);
-        assert!(
-            deepest <= first / 60.0 && 2.0 * deepest > first / 60.0,
-            "{deepest:e} of {first:e}"
-        );
+        assert!(deepest <= first / 60.0 && 2.0 * deepest > first / 60.0, "{deepest:e} of {first:e}");
         assert!(plan.check_steps(first).is_ok() && plan.check_steps(50.0 * plan.steps[2]).is_err());
         assert!(plan.steps.iter().all(|steps| steps.fract() == 0.0));
         let smaller = first_feasible_examples(&SMALL).unwrap();
@@ -507,18 +450,8 @@ mod tests {
     fn a_scaled_run_makes_progress_and_its_rounds_are_its_calls() {
         let planted = PlantedRegression::new(5, 2_000, 1.0, 0.05, 7);
         let function = planted.function();
-        let setting = Setting {
-            examples: 4_000.0,
-            dimension: 5.0,
-            epsilon: 0.9,
-            ..LAPTOP
-        };
-        let constants = ScaledConstants {
-            accuracy: 0.05,
-            radius_ratio: 1.0,
-            noise: 1.0,
-            steps: 1.0,
-        };
+        let setting = Setting { examples: 4_000.0, dimension: 5.0, epsilon: 0.9, ..LAPTOP };
+        let constants = ScaledConstants { accuracy: 0.05, radius_ratio: 1.0, noise: 1.0, steps: 1.0 };
         let plan = Plan::scaled(&setting, &constants).unwrap();
         assert!(plan.epsilon.is_none());
         let key = StreamKey::Simulation(3);
@@ -534,11 +467,7 @@ mod tests {
         assert!(gap < 0.9 * start, "{gap} from {start}, {plan:?}");
         assert_eq!(pool.ledger().rounds, rounds);
         for (radius_ratio, noise) in [(0.5, 1.0), (1.0, 0.0)] {
-            let bad = ScaledConstants {
-                radius_ratio,
-                noise,
-                ..constants
-            };
+            let bad = ScaledConstants { radius_ratio, noise, ..constants };
             assert!(Plan::scaled(&setting, &bad).is_err());
         }
     }

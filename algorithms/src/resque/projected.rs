@@ -158,10 +158,8 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
                 fill_gaussian_blocks(key, SHIFTS, round, block, 1.0, normals);
             });
         }
-        let shifts = (radius > 0.0).then(|| Shifts {
-            normals: ByOutput::new(&pool.answers.normals, outputs),
-            radius: radius as f32,
-        });
+        let shifts = (radius > 0.0)
+            .then(|| Shifts { normals: ByOutput::new(&pool.answers.normals, outputs), radius: radius as f32 });
         let rows = Selection::Indices(&pool.rows);
         oracle.record(&rows, &pool.centre, shifts, &mut pool.answers.residuals)?;
         Ok(())
@@ -196,9 +194,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
             };
             block
                 .likelihood_ratios(shifts, remainder, weights)
-                .map_err(|exponent| ResqueError::WeightOverflow {
-                    exponent: f64::from(exponent),
-                })
+                .map_err(|exponent| ResqueError::WeightOverflow { exponent: f64::from(exponent) })
         };
         let reweighting = Reweighting {
             offset,
@@ -245,9 +241,7 @@ mod tests {
             Labels::Values((0..rows).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect())
         };
         let dataset = Dataset::new("test", Features::f32(values, columns), labels).unwrap();
-        Problem::new(Arc::new(dataset), loss, bias, 0.0)
-            .unwrap()
-            .with_longest_row()
+        Problem::new(Arc::new(dataset), loss, bias, 0.0).unwrap().with_longest_row()
     }
 
     /// Queries of one row, again and again, at one point of the ball around a centre.
@@ -277,13 +271,9 @@ mod tests {
             let (centred, mut gradient) = (vec![0.0; offset.len()], vec![0.0; offset.len()]);
             let mut law = Law::default();
             for sample in 0..self.count {
-                queries
-                    .reweighted_mean(sample..sample + 1, &centred, &mut gradient)
-                    .unwrap();
+                queries.reweighted_mean(sample..sample + 1, &centred, &mut gradient).unwrap();
                 let residual = along(&gradient);
-                queries
-                    .reweighted_mean(sample..sample + 1, offset, &mut gradient)
-                    .unwrap();
+                queries.reweighted_mean(sample..sample + 1, offset, &mut gradient).unwrap();
                 let first = along(&gradient);
                 let last = along(&gradient[gradient.len() - a.len()..]);
                 law.push([residual, first / residual, first, last].map(f64::from));
@@ -293,14 +283,7 @@ mod tests {
 
         /// The same from ξ in all its dimensions.
         fn materialised(&self) -> Law {
-            let Self {
-                problem,
-                row,
-                centre,
-                offset,
-                radius,
-                count,
-            } = *self;
+            let Self { problem, row, centre, offset, radius, count } = *self;
             let a: Vec<f64> = row_of(problem, row).into_iter().map(f64::from).collect();
             let target = match problem.targets() {
                 Targets::Values(values) => Target::Value(f64::from(values[row])),
@@ -333,15 +316,9 @@ mod tests {
 
     /// Features, and 1 for the bias if there is one.
     fn row_of(problem: &Problem, row: usize) -> Vec<f32> {
-        let Rows::F32(rows) = problem.dataset().rows() else {
-            unreachable!("the tests' rows are f32")
-        };
+        let Rows::F32(rows) = problem.dataset().rows() else { unreachable!("the tests' rows are f32") };
         let features = &rows.values[row * rows.columns..][..rows.columns];
-        features
-            .iter()
-            .copied()
-            .chain(problem.model().bias.then_some(1.0))
-            .collect()
+        features.iter().copied().chain(problem.model().bias.then_some(1.0)).collect()
     }
 
     #[test]
@@ -365,14 +342,7 @@ mod tests {
                 .collect();
             let scale = share * radius / norm(&direction);
             let offset: Vec<f32> = direction.iter().map(|v| (v * scale) as f32).collect();
-            let queries = Queries {
-                problem: &problem,
-                row,
-                centre: &centre,
-                offset: &offset,
-                radius,
-                count,
-            };
+            let queries = Queries { problem: &problem, row, centre: &centre, offset: &offset, radius, count };
             let laws = queries.of_a_pool().0.into_iter().zip(queries.materialised().0);
             for (statistic, (left, right)) in laws.enumerate() {
                 let (distance, critical) = kolmogorov_smirnov(left, right);
@@ -386,11 +356,9 @@ mod tests {
     fn every_loss_is_reweighted_without_bias_and_softmax_shifts_each_class_independently() {
         // The convolved gradient by plain sampling at x̄ + v, of a black box where the loss has one margin, against the
         // reweighted pool at x̄.
-        for (loss, rows, columns, bias) in [
-            (Loss::Hinge, 40, 6, false),
-            (Loss::Absolute, 40, 6, false),
-            (Loss::Softmax, 30, 4, true),
-        ] {
+        for (loss, rows, columns, bias) in
+            [(Loss::Hinge, 40, 6, false), (Loss::Absolute, 40, 6, false), (Loss::Softmax, 30, 4, true)]
+        {
             let problem = problem(loss, rows, columns, bias);
             let (dimension, lipschitz) = (problem.parameters(), lipschitz(&problem).unwrap());
             let centre: Vec<f64> = (0..dimension).map(|j| (0.9 * j as f64).sin()).collect();
@@ -415,9 +383,7 @@ mod tests {
                     let mut queries = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5));
                     let mut mean = vec![0.0; dimension];
                     queries.fetch(&moved, radius, count).unwrap();
-                    queries
-                        .reweighted_mean(0..count, &vec![0.0; dimension], &mut mean)
-                        .unwrap();
+                    queries.reweighted_mean(0..count, &vec![0.0; dimension], &mut mean).unwrap();
                     mean
                 }
                 Labels::Classes { .. } => mean_at(&moved, &vec![0.0; dimension], Weights::Conditional, 1),

@@ -162,10 +162,8 @@ mod tests {
             let queries = parameters.rounds * parameters.batch as u64;
             assert_eq!(pool.ledger().gradient_queries, queries);
         }
-        let flat = SmoothingParameters {
-            smoothing: 0.0,
-            ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1).unwrap()
-        };
+        let flat =
+            SmoothingParameters { smoothing: 0.0, ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1).unwrap() };
         let refused = RandomizedSmoothing::new(4, flat).map(drop);
         assert_eq!(refused, not_positive("smoothing radius ρ", 0.0));
     }

@@ -31,9 +31,8 @@ impl Subgradient {
         domain_radius: f64,
         accuracy: f64,
     ) -> Result<Self, ResqueError> {
-        let rounds = (positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?)
-            .powi(2)
-            .ceil();
+        let rounds =
+            (positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?).powi(2).ceil();
         Ok(Self {
             domain_radius,
             step: domain_radius / (lipschitz * rounds.sqrt()),
@@ -55,10 +54,7 @@ impl Subgradient {
         self.completed += 1;
         pool.fetch(&self.iterate, 0.0, 1)?;
         pool.reweighted_mean(0..1, &self.offset, &mut self.gradient)?;
-        self.iterate
-            .iter_mut()
-            .zip(&self.gradient)
-            .for_each(|(x, &g)| *x -= self.step * f64::from(g));
+        self.iterate.iter_mut().zip(&self.gradient).for_each(|(x, &g)| *x -= self.step * f64::from(g));
         project(&mut self.iterate, self.domain_radius);
         Ok(())
     }

@@ -63,9 +63,7 @@ pub fn laplace_subsampled(
         return laplace(log_weights, total);
     }
     uniform(total, log_weights.len())?;
-    let amplification = Amplification {
-        ratio: population as f64 / batch as f64,
-    };
+    let amplification = Amplification { ratio: population as f64 / batch as f64 };
     let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let ceiling = total.ln();
     let mut logs = vec![(total / log_weights.len() as f64).ln(); log_weights.len()];
@@ -112,10 +110,7 @@ impl Amplification {
         // g′ = r·e^ε/(1 + r(e^ε − 1)), so ln g′ = ln r + ε − g and g″/g′ = 1 − g′.
         let log_derivative = self.ratio.ln() + epsilon - value;
         let derivative = log_derivative.exp();
-        (
-            log_derivative - 3.0 * value.ln(),
-            epsilon * (1.0 - derivative - 3.0 * derivative / value),
-        )
+        (log_derivative - 3.0 * value.ln(), epsilon * (1.0 - derivative - 3.0 * derivative / value))
     }
 
     /// The u ≤ `ceiling` with `ln(g′/g³) = wanted`, from the guess `start`.
@@ -162,10 +157,7 @@ fn within_total(mut shares: Vec<f64>, total: f64) -> Vec<f64> {
 fn fed(shares: impl Iterator<Item = f64>, total: f64) -> Result<Vec<f64>, TheoryError> {
     let shares = within_total(shares.collect(), total);
     match shares.iter().position(|share| !share.is_normal()) {
-        Some(round) => Err(TheoryError::StarvedRound {
-            round: round + 1,
-            rounds: shares.len(),
-        }),
+        Some(round) => Err(TheoryError::StarvedRound { round: round + 1, rounds: shares.len() }),
         None => Ok(shares),
     }
 }
@@ -187,18 +179,15 @@ mod tests {
 
     fn golden_weights() -> Vec<f64> {
         // specification 6.2: n = 1000, S = 2, ε = 1, T = 12, μ = 0.1, L = 1, α = 1.
-        Schedule::constant(Curvature::new(0.1, 1.0).unwrap(), 1.0, 12)
-            .unwrap()
-            .log_weights()
+        Schedule::constant(Curvature::new(0.1, 1.0).unwrap(), 1.0, 12).unwrap().log_weights()
     }
 
     #[test]
     fn the_golden_objectives_are_reproduced() {
         let weights = golden_weights();
-        for (batch, exact, guided, equal) in [
-            (10, 0.037_559_4, 0.038_469_9, 0.048_533_7),
-            (100, 0.004_348_45, 0.004_364_33, 0.006_399_98),
-        ] {
+        for (batch, exact, guided, equal) in
+            [(10, 0.037_559_4, 0.038_469_9, 0.048_533_7), (100, 0.004_348_45, 0.004_364_33, 0.006_399_98)]
+        {
             let objective = |epsilons: Vec<f64>| laplace_objective(&weights, &epsilons, batch);
             for (shares, golden) in [
                 (laplace_subsampled(&weights, 1.0, batch, 1_000), exact),

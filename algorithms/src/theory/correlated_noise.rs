@@ -87,10 +87,7 @@ mod tests {
     /// The mean excess of the last round on `(L/2)·‖x‖²` from the optimum, in one dimension, with noise of variance 1 and C⁻¹ of a row
     /// (its last entries).
     fn stationary(step_size: f64, smoothness: f64, rounds: usize, row: &[f64]) -> f64 {
-        let modes = [QuadraticMode {
-            eigenvalue: smoothness,
-            start: 0.0,
-        }];
+        let modes = [QuadraticMode { eigenvalue: smoothness, start: 0.0 }];
         let inverse: Vec<Vec<f64>> = (1..=rounds)
             .map(|t| {
                 let mut full = vec![0.0; t];

@@ -62,9 +62,7 @@ pub fn published_bound_log10(
     rounds: usize,
 ) -> Result<f64, TheoryError> {
     let of_mode = |&eigenvalue: &f64| TransitionMatrix::heavy_ball(step_size, momentum, eigenvalue);
-    let rates = eigenvalues
-        .iter()
-        .map(|eigenvalue| of_mode(eigenvalue).spectral_radius());
+    let rates = eigenvalues.iter().map(|eigenvalue| of_mode(eigenvalue).spectral_radius());
     let rate = rates.fold(0.0, f64::max);
     within("rate", rate, "below 1", rate < 1.0)?;
     let noise = published_noise_bound(step_size, momentum, eigenvalues, variance)?;
@@ -88,12 +86,7 @@ pub struct Proposition34 {
 impl Proposition34 {
     /// The solvable rates of a step size α and a momentum β.
     pub fn new(curvature: Curvature, step_size: f64, momentum: f64) -> Self {
-        let mut bound = Self {
-            curvature,
-            step_size,
-            momentum,
-            squared_rates: Vec::new(),
-        };
+        let mut bound = Self { curvature, step_size, momentum, squared_rates: Vec::new() };
         let rates = (1..=64).map(|k| 1.0 - 10_f64.powf(f64::from(k) / -16.0));
         bound.squared_rates = rates.filter(|&rate| bound.solution(rate, [0.0; 4]).is_some()).collect();
         bound
@@ -102,12 +95,8 @@ impl Proposition34 {
     /// diag(c_0·X_0 + X_1 + (1 − ρ²)·X_2 − Φ(A, B, P, ρ), P, c_0) of [003 (3.14)], affine in the unknowns; solutions are where it is
     /// positive semidefinite. B = (−α, 0)ᵀ (erratum E13), d = 1. Its upper triangle is given as (row, column, entry).
     fn inequality(&self, squared_rate: f64, [c, p, q, r]: Unknowns) -> [(usize, usize, f64); 10] {
-        let (mu, smooth, alpha, beta) = (
-            self.curvature.mu(),
-            self.curvature.smoothness(),
-            self.step_size,
-            self.momentum,
-        );
+        let (mu, smooth, alpha, beta) =
+            (self.curvature.mu(), self.curvature.smoothness(), self.step_size, self.momentum);
         let (grown, gap) = (1.0 + beta, 1.0 - squared_rate);
         let (curved, mixed) = (0.5 * smooth * beta * beta, 0.5 * (1.0 - smooth * alpha) * beta);
         let kept = grown * grown * p + 2.0 * grown * q + r - squared_rate * p;
@@ -186,10 +175,7 @@ impl Proposition34 {
         let smoothness = self.curvature.smoothness();
         let weights = |rate: f64| {
             let left = rate.powf(rounds as f64);
-            (
-                left,
-                (1.0 - left) / (1.0 - rate) * 0.5 * smoothness * self.step_size * self.step_size * trace,
-            )
+            (left, (1.0 - left) / (1.0 - rate) * 0.5 * smoothness * self.step_size * self.step_size * trace)
         };
         // At P = 0: no solution has less.
         let least = |rate: f64| weights(rate).0 * excess + weights(rate).1;
@@ -275,10 +261,8 @@ mod tests {
         for _ in 0..runs {
             let (mut now, mut before) = (0.2_f64, 0.2_f64);
             for _ in 0..rounds {
-                (now, before) = (
-                    now - step_size * (eigenvalue * now + uniform() - 0.5) + momentum * (now - before),
-                    now,
-                );
+                (now, before) =
+                    (now - step_size * (eigenvalue * now + uniform() - 0.5) + momentum * (now - before), now);
             }
             squares += now * now;
             fourths += now.powi(4);
@@ -338,17 +322,9 @@ mod tests {
                     bound.unwrap() / exact[rounds]
                 };
                 for rounds in [1, 10, 40] {
-                    assert!(
-                        ratio(rounds) >= 1.0,
-                        "α = {step_size}, β = {momentum}: {}",
-                        ratio(rounds)
-                    );
+                    assert!(ratio(rounds) >= 1.0, "α = {step_size}, β = {momentum}: {}", ratio(rounds));
                 }
-                assert!(
-                    variance == 0.0 || ratio(150) < 3.0,
-                    "{step_size} {momentum}: {}",
-                    ratio(150)
-                );
+                assert!(variance == 0.0 || ratio(150) < 3.0, "{step_size} {momentum}: {}", ratio(150));
             }
         }
     }

@@ -61,15 +61,7 @@ pub enum TheoryError {
 
 /// A value that satisfies `valid`, or an error that names it.
 fn within(quantity: &'static str, found: f64, expected: &'static str, valid: bool) -> Result<f64, TheoryError> {
-    if valid {
-        Ok(found)
-    } else {
-        Err(TheoryError::OutOfRange {
-            quantity,
-            found,
-            expected,
-        })
-    }
+    if valid { Ok(found) } else { Err(TheoryError::OutOfRange { quantity, found, expected }) }
 }
 
 /// Strong convexity μ and smoothness L of a function in S_{μ,L}: `0 < μ ≤ L`, checked once.

@@ -37,14 +37,8 @@ impl Schedule {
             curvature.step_size(stage.step_size)?;
         }
         let stage_of = (0..).zip(&stages);
-        let stage_of = stage_of
-            .flat_map(|(index, stage)| std::iter::repeat_n(index, stage.rounds))
-            .collect();
-        Ok(Self {
-            curvature,
-            stages,
-            stage_of,
-        })
+        let stage_of = stage_of.flat_map(|(index, stage)| std::iter::repeat_n(index, stage.rounds)).collect();
+        Ok(Self { curvature, stages, stage_of })
     }
 
     /// One stage.
@@ -76,20 +70,12 @@ impl Schedule {
         within("the length of the first stage", first as f64, "at least 1", first >= 1)?;
         let step_size = scale / curvature.smoothness();
         let unit = ((root * f64::from(p + 2) * std::f64::consts::LN_2).ceil() as usize).max(1);
-        let mut stages = vec![Stage {
-            rounds: first.min(rounds),
-            step_size,
-        }];
+        let mut stages = vec![Stage { rounds: first.min(rounds), step_size }];
         let mut left = rounds.saturating_sub(first);
         let mut stage = 2;
         while left > 0 {
-            let length = unit
-                .saturating_mul(1_usize.checked_shl(stage).unwrap_or(usize::MAX))
-                .min(left);
-            stages.push(Stage {
-                rounds: length,
-                step_size: step_size * 0.25_f64.powi(stage as i32),
-            });
+            let length = unit.saturating_mul(1_usize.checked_shl(stage).unwrap_or(usize::MAX)).min(left);
+            stages.push(Stage { rounds: length, step_size: step_size * 0.25_f64.powi(stage as i32) });
             left -= length;
             stage += 1;
         }
@@ -182,10 +168,7 @@ impl Schedule {
             // A reset sets x_prev = x, which leaves z = x whatever β is.
             let momentum = f64::from(u8::from(!self.starts_stage(t))) * self.curvature.momentum(step_size);
             let contraction = 1.0 - step_size * eigenvalue;
-            TransitionMatrix {
-                current: (1.0 + momentum) * contraction,
-                previous: -momentum * contraction,
-            }
+            TransitionMatrix { current: (1.0 + momentum) * contraction, previous: -momentum * contraction }
         };
         expected_excess(modes, self.rounds(), nesterov, |t| (self.step_size(t), variance(t)))
     }
@@ -222,13 +205,8 @@ mod tests {
     fn stages_follow_the_published_lengths_and_step_sizes() {
         // [003 Figure 2]: μ = 1, L = 20, p = 1, so ⌈√20·ln 8⌉ = 10.
         let schedule = Schedule::multistage(class(1.0, 20.0), 1.0, 1, Some(5), 300).unwrap();
-        let expected = [
-            (5, 1.0 / 20.0),
-            (40, 1.0 / 320.0),
-            (80, 1.0 / 1_280.0),
-            (160, 1.0 / 5_120.0),
-            (15, 1.0 / 20_480.0),
-        ];
+        let expected =
+            [(5, 1.0 / 20.0), (40, 1.0 / 320.0), (80, 1.0 / 1_280.0), (160, 1.0 / 5_120.0), (15, 1.0 / 20_480.0)];
         for (stage, (rounds, step_size)) in schedule.stages().iter().zip(expected) {
             assert_eq!(stage.rounds, rounds);
             assert!((stage.step_size - step_size).abs() < 1e-15);
@@ -335,10 +313,7 @@ mod tests {
     fn impossible_schedules_are_refused() {
         let class = class(0.1, 1.0);
         assert!(Schedule::constant(class, 1.0, 0).is_err());
-        assert!(matches!(
-            Schedule::constant(class, 1.1, 5),
-            Err(TheoryError::StepSize { .. })
-        ));
+        assert!(matches!(Schedule::constant(class, 1.1, 5), Err(TheoryError::StepSize { .. })));
         assert!(Schedule::multistage(class, 1.5, 1, None, 10).is_err());
         assert!(Schedule::multistage(class, 1.0, 0, None, 10).is_err());
         assert!(Schedule::multistage(class, 1.0, 1, Some(0), 10).is_err());

@@ -89,12 +89,8 @@ pub type Queries = fn(f64, f64, f64) -> f64;
 
 /// Table II: gradient queries of private methods to the optimal error without logarithms and constants; Theorem 4 is the last.
 pub const PRIVATE_QUERIES: [(&str, Queries); 4] = [
-    ("n²: Bassily et al. 2014 and 2020, Feldman et al. 2020", |n, _, _| {
-        n * n
-    }),
-    ("Asi et al. 2021", |n, d, epsilon| {
-        n.powf(1.5).min(n * n * epsilon / d.sqrt())
-    }),
+    ("n²: Bassily et al. 2014 and 2020, Feldman et al. 2020", |n, _, _| n * n),
+    ("Asi et al. 2021", |n, d, epsilon| n.powf(1.5).min(n * n * epsilon / d.sqrt())),
     ("Kulkarni et al. 2021", |n, d, epsilon| {
         (n.powf(1.25) * d.powf(0.125) * epsilon.sqrt()).min(n.powf(1.5) * epsilon / d.powf(0.125))
     }),
@@ -114,10 +110,7 @@ mod tests {
         let n = 1e12_f64;
         for exponent in [0.0, 0.25, 0.5, 1.0, 1.25] {
             let [square, asi, kulkarni, theorem] = at(n, exponent);
-            assert!(
-                theorem < kulkarni && kulkarni <= asi && asi < square,
-                "d = n^{exponent}"
-            );
+            assert!(theorem < kulkarni && kulkarni <= asi && asi < square, "d = n^{exponent}");
             assert_eq!(theorem < 2.1 * n, exponent <= 0.5, "d = n^{exponent}");
         }
         // From d = n^{4/3} on it improves on none.

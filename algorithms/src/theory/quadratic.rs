@@ -21,10 +21,7 @@ pub struct TransitionMatrix {
 impl TransitionMatrix {
     /// Heavy ball: `(1 + β − αλ, −β)` [003 (B.10)].
     pub fn heavy_ball(step_size: f64, momentum: f64, eigenvalue: f64) -> Self {
-        Self {
-            current: 1.0 + momentum - step_size * eigenvalue,
-            previous: -momentum,
-        }
+        Self { current: 1.0 + momentum - step_size * eigenvalue, previous: -momentum }
     }
 
     /// `max |eigenvalue|`: the rate of the recursion.
@@ -56,17 +53,10 @@ pub fn expected_excess(
         let (mut p, mut q, mut r) = (0.0, 0.0, 0.0);
         excess[0] += 0.5 * mode.eigenvalue * now * now;
         for (t, total) in excess[1..].iter_mut().enumerate() {
-            let TransitionMatrix {
-                current: a,
-                previous: b,
-            } = transitions(t, mode.eigenvalue);
+            let TransitionMatrix { current: a, previous: b } = transitions(t, mode.eigenvalue);
             let (step_size, variance) = steps(t);
             (now, before) = (a * now + b * before, now);
-            (p, q, r) = (
-                a * a * p + 2.0 * a * b * q + b * b * r + step_size * step_size * variance,
-                a * p + b * q,
-                p,
-            );
+            (p, q, r) = (a * a * p + 2.0 * a * b * q + b * b * r + step_size * step_size * variance, a * p + b * q, p);
             *total += 0.5 * mode.eigenvalue * (now * now + p);
         }
     }

@@ -75,29 +75,17 @@ pub struct Moments {
 /// Along an eigenvector λ the state (y, z, n) is linear in the noise ν: with `x = (1 − τ_t)y + τ_t·z`, `τ_t = 2/(t + 2)` and
 /// g = λx + n, `y⁺ = x − g/β` and `z⁺ = z − η_t·g/(2β)`; n = ν, or η_t·n = η_{t−1}·n₋ + ν.
 pub fn expected_moments(modes: &[QuadraticMode], rounds: usize, beta: f64, variance: f64, recursive: bool) -> Moments {
-    let mut moments = Moments {
-        excess: vec![0.0; rounds],
-        mirror: vec![0.0; rounds],
-    };
+    let mut moments = Moments { excess: vec![0.0; rounds], mirror: vec![0.0; rounds] };
     for &QuadraticMode { eigenvalue, start } in modes {
         let mut mean = [start, start, 0.0];
         let mut covariance = [[0.0_f64; 3]; 3];
         for t in 0..rounds {
             moments.mirror[t] += mean[1] * mean[1] + covariance[1][1];
             let (eta, tau) = ((t + 1) as f64, 2.0 / (t + 2) as f64);
-            let (carried, fresh) = if recursive {
-                (t as f64 / eta, 1.0 / eta)
-            } else {
-                (0.0, 1.0)
-            };
+            let (carried, fresh) = if recursive { (t as f64 / eta, 1.0 / eta) } else { (0.0, 1.0) };
             // Rows of the transition, and the factors of ν.
-            let noise = |factor: f64| {
-                [
-                    -factor * eigenvalue * (1.0 - tau),
-                    -factor * eigenvalue * tau,
-                    -factor * carried,
-                ]
-            };
+            let noise =
+                |factor: f64| [-factor * eigenvalue * (1.0 - tau), -factor * eigenvalue * tau, -factor * carried];
             let (step, mirror_step) = (1.0 / beta, eta / (2.0 * beta));
             let (along, across) = (noise(step), noise(mirror_step));
             let transition = [
@@ -136,25 +124,14 @@ mod tests {
                 let moments = expected_moments(&modes, 200, beta, variance, recursive);
                 for rounds in [1, 10, 200] {
                     let error = |t: usize| {
-                        let spread = 4.0
-                            * variance
-                            * if recursive {
-                                (t + 1) as f64
-                            } else {
-                                ((t + 1) * (t + 1)) as f64
-                            };
+                        let spread =
+                            4.0 * variance * if recursive { (t + 1) as f64 } else { ((t + 1) * (t + 1)) as f64 };
                         (spread, if recursive { moments.mirror[t].sqrt() } else { 0.0 })
                     };
                     let bound = bound_a((1.0, beta), squared_distance, rounds, error);
                     let exact = moments.excess[rounds - 1];
-                    assert!(
-                        exact <= bound,
-                        "{recursive} {variance} {beta} {rounds}: {exact} > {bound}"
-                    );
-                    assert!(
-                        exact >= 1e-4 * bound,
-                        "{recursive} {variance} {beta} {rounds}: {exact} of {bound}"
-                    );
+                    assert!(exact <= bound, "{recursive} {variance} {beta} {rounds}: {exact} > {bound}");
+                    assert!(exact >= 1e-4 * bound, "{recursive} {variance} {beta} {rounds}: {exact} of {bound}");
                 }
             }
         }
@@ -162,10 +139,7 @@ mod tests {
 
     #[test]
     fn moments_are_those_of_simulated_runs() {
-        let mode = QuadraticMode {
-            eigenvalue: 0.5,
-            start: 2.0,
-        };
+        let mode = QuadraticMode { eigenvalue: 0.5, start: 2.0 };
         let (rounds, beta, variance, seeds) = (12, 3.0, 0.09_f64, 40_000);
         for recursive in [false, true] {
             let mut uniform = crate::theory::uniform_numbers(7);

@@ -19,9 +19,8 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 fn problem(rows: usize, regularization: f64) -> Problem {
-    let data = synthetic_logistic(rows, 5, 9)
-        .into_binary()
-        .and_then(|data| data.clip_features(Norm::L2, 5.0_f64.sqrt()));
+    let data =
+        synthetic_logistic(rows, 5, 9).into_binary().and_then(|data| data.clip_features(Norm::L2, 5.0_f64.sqrt()));
     Problem::new(Arc::new(data.unwrap()), Loss::Logistic, false, regularization).unwrap()
 }
 
@@ -45,18 +44,12 @@ fn solve(problem: &Problem, method: Method, settings: &Settings) -> Vec<f32> {
 
 /// True where the method divides its budget by its own weights.
 fn is_optimized(method: Method) -> bool {
-    matches!(
-        method,
-        Method::Nesterov { optimized: true } | Method::Multistage { optimized: true }
-    )
+    matches!(method, Method::Nesterov { optimized: true } | Method::Multistage { optimized: true })
 }
 
 /// The settings without a budget.
 fn quiet(parameters: &[(&str, &str)]) -> Settings {
-    Settings {
-        budget: Budget::NonPrivate,
-        ..settings(1.0, parameters)
-    }
+    Settings { budget: Budget::NonPrivate, ..settings(1.0, parameters) }
 }
 
 /// The least objective, by 400 rounds without noise.
@@ -89,18 +82,12 @@ fn every_method_spends_its_budget_and_no_more() {
                 assert_eq!(plan.statement.claim, Claim::Simulation);
                 assert_eq!(plan.statement.adjacency, Some(Adjacency::ReplaceOne));
                 let epsilon = plan.statement.epsilon.unwrap();
-                assert!(
-                    epsilon <= 0.7 && epsilon > 0.7 * (1.0 - 1e-6),
-                    "{} {batch} {noise:?}: {epsilon}",
-                    method.id()
-                );
+                assert!(epsilon <= 0.7 && epsilon > 0.7 * (1.0 - 1e-6), "{} {batch} {noise:?}: {epsilon}", method.id());
                 if noise == NoiseKind::Laplace {
                     let accounted = (plan.statement.accountant, plan.statement.delta);
                     assert_eq!(accounted, (Some(Accountant::Pure), Some(0.0)));
                     // The noise that is drawn spends what is claimed: replace-one moves a sum by 2·C in L1.
-                    let Some(NoiseLevels::Laplace { scales }) = &plan.noise else {
-                        panic!("not Laplace")
-                    };
+                    let Some(NoiseLevels::Laplace { scales }) = &plan.noise else { panic!("not Laplace") };
                     let sensitivity = 2.0 * plan.statement.clip_norm.unwrap();
                     let rate = batch as f64 / 1_000.0;
                     let spent: f64 = scales.iter().map(|b| (rate * (sensitivity / b).exp_m1()).ln_1p()).sum();
@@ -155,20 +142,14 @@ fn measured_errors_lie_under_the_repaired_bound() {
     let problem = problem(1_000, 0.2);
     let best = least(&problem);
     let curvature = Curvature::new(0.2, 1.45).unwrap();
-    for method in [
-        Method::Nesterov { optimized: true },
-        Method::Multistage { optimized: false },
-    ] {
+    for method in [Method::Nesterov { optimized: true }, Method::Multistage { optimized: false }] {
         let parameters = [("rounds", "25"), ("start", "2"), ("initial-gap", "fixed")];
         let read = if is_optimized(method) { 3 } else { 2 };
         let base = settings(2.0, &parameters[..read]);
         let plan = AcceleratedPlan::new(method, &problem, &base).unwrap();
         let gaps: Vec<f64> = (0..40)
             .map(|seed| {
-                let settings = Settings {
-                    key: StreamKey::Simulation(seed),
-                    ..base.clone()
-                };
+                let settings = Settings { key: StreamKey::Simulation(seed), ..base.clone() };
                 objective(&problem, &solve(&problem, method, &settings)) - best
             })
             .collect();
@@ -181,17 +162,11 @@ fn measured_errors_lie_under_the_repaired_bound() {
         // E_T ≤ 2·a_{T,0}·E_0 + Σ_t a_{T,t}·(half the trace of the noise on the mean of 1,000 rows, 5 coordinates).
         let variances = plan.noise.unwrap().variances();
         let weights = schedule.log_weights();
-        let noise = weights
-            .iter()
-            .zip(variances)
-            .map(|(weight, variance)| weight.exp() * 2.5 * variance / 1e6);
+        let noise = weights.iter().zip(variances).map(|(weight, variance)| weight.exp() * 2.5 * variance / 1e6);
         let gap = objective(&problem, &[2.0; 5]) - best;
         let bound = 2.0 * schedule.log_initial_weight().exp() * gap + noise.sum::<f64>();
         let id = method.id();
-        assert!(
-            mean - 4.9 * deviation <= bound,
-            "{id}: {mean} ± {deviation} above {bound}"
-        );
+        assert!(mean - 4.9 * deviation <= bound, "{id}: {mean} ± {deviation} above {bound}");
         assert!(mean > 1e-3 * bound, "{id}: the bound {bound} says nothing about {mean}");
     }
 }
@@ -199,19 +174,12 @@ fn measured_errors_lie_under_the_repaired_bound() {
 #[test]
 fn an_optimised_budget_grows_towards_the_end_of_a_stage() {
     let problem = problem(1_000, 0.1);
-    for (batch, noise) in [
-        (1_000, NoiseKind::Laplace),
-        (100, NoiseKind::Laplace),
-        (1_000, NoiseKind::Independent),
-    ] {
+    for (batch, noise) in [(1_000, NoiseKind::Laplace), (100, NoiseKind::Laplace), (1_000, NoiseKind::Independent)] {
         let settings = settings(1.0, &[("rounds", "20"), ("initial-gap", "fixed")]);
         let settings = settings.with("batch-size", batch).with("noise", noise);
         let plan = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &problem, &settings).unwrap();
         let variances = plan.noise.unwrap().variances();
-        assert!(
-            variances.windows(2).all(|pair| pair[1] < pair[0]),
-            "{noise:?} {variances:?}"
-        );
+        assert!(variances.windows(2).all(|pair| pair[1] < pair[0]), "{noise:?} {variances:?}");
     }
 }
 
@@ -220,9 +188,7 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
     let convex = problem(200, 0.0);
     let strong = problem(200, 0.1);
     let refusal = |problem: &Problem, method: Method, settings: &Settings| -> String {
-        AcceleratedPlan::new(method, problem, settings)
-            .expect_err("refused")
-            .to_string()
+        AcceleratedPlan::new(method, problem, settings).expect_err("refused").to_string()
     };
     let nesterov = Method::Nesterov { optimized: false };
     assert!(refusal(&convex, nesterov, &settings(1.0, &[])).contains("mu > 0"));
@@ -230,24 +196,15 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
     assert!(refusal(&strong, nesterov, &settings(1.0, &[("strong-convexity", "9")])).contains("exceeds smoothness"));
     let fast = settings(1.0, &[]).with("learning-rate", 3.0);
     assert!(refusal(&strong, nesterov, &fast).contains("step size 3"));
-    let poisson = settings(1.0, &[])
-        .with("sampling", SamplingKind::Poisson)
-        .with("batch-size", 20);
+    let poisson = settings(1.0, &[]).with("sampling", SamplingKind::Poisson).with("batch-size", 20);
     assert!(refusal(&strong, nesterov, &poisson).contains("without replacement"));
     let momentum = settings(1.0, &[]).with("momentum", 0.5);
     let refused = catalog::find(nesterov.id()).unwrap().prepare(&strong, &momentum);
     assert!(refused.err().unwrap().to_string().starts_with("momentum"));
-    let parameters = [
-        ("rounds", "5000"),
-        ("strong-convexity", "1.3"),
-        ("initial-gap", "fixed"),
-    ];
+    let parameters = [("rounds", "5000"), ("strong-convexity", "1.3"), ("initial-gap", "fixed")];
     let starved = settings(1.0, &parameters);
     let starved = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &strong, &starved);
-    assert!(matches!(
-        starved.err(),
-        Some(PrepareError::Theory(TheoryError::StarvedRound { round: 1, .. }))
-    ));
+    assert!(matches!(starved.err(), Some(PrepareError::Theory(TheoryError::StarvedRound { round: 1, .. }))));
     // Without a bound on the features there is neither a step size nor a sensitivity.
     let free = Dataset::new("f", Features::f32(vec![1.0; 30], 3), Labels::Values(vec![1.0; 10])).unwrap();
     let free = Problem::new(Arc::new(free), Loss::Logistic, true, 0.1).unwrap();
@@ -281,23 +238,13 @@ fn the_noise_of_the_authors_code_spends_root_two_times_the_claim() {
 #[test]
 fn the_number_of_rounds_is_that_of_the_bound_or_of_the_authors_code() {
     let data = synthetic_logistic(100_000, 20, 1).into_binary();
-    let data = data
-        .and_then(|data| data.clip_features(Norm::L2, 20.0_f64.sqrt()))
-        .unwrap();
+    let data = data.and_then(|data| data.clip_features(Norm::L2, 20.0_f64.sqrt())).unwrap();
     let problem = Problem::new(Arc::new(data), Loss::Logistic, false, 0.02).unwrap();
-    let (nesterov, stages) = (
-        Method::Nesterov { optimized: true },
-        Method::Multistage { optimized: true },
-    );
+    let (nesterov, stages) = (Method::Nesterov { optimized: true }, Method::Multistage { optimized: true });
     let rounds = |rule: &str, smoothness: &[(&str, &str)]| {
         [(nesterov, "1"), (nesterov, "0.1"), (stages, "1")].map(|(method, scale)| {
-            let mut settings = settings(1.0, smoothness)
-                .with("rounds", 1_000)
-                .with("rounds-rule", rule);
-            settings.budget = Budget::Target {
-                epsilon: 1.0,
-                delta: 0.0,
-            };
+            let mut settings = settings(1.0, smoothness).with("rounds", 1_000).with("rounds-rule", rule);
+            settings.budget = Budget::Target { epsilon: 1.0, delta: 0.0 };
             let plan = AcceleratedPlan::new(method, &problem, &settings.with("step-scale", scale)).unwrap();
             plan.steps.len()
         })

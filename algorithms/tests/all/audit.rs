@@ -12,11 +12,7 @@ use rounds_algorithms::privacy::Adjacency;
 /// `rounds audit` takes 20,000 and more.
 const RUNS: u64 = 4_000;
 
-const SABOTAGES: [Sabotage; 3] = [
-    Sabotage::HalvedNoise,
-    Sabotage::SkippedClip,
-    Sabotage::IgnoredParticipation,
-];
+const SABOTAGES: [Sabotage; 3] = [Sabotage::HalvedNoise, Sabotage::SkippedClip, Sabotage::IgnoredParticipation];
 
 /// Every private algorithm in every scene.
 fn scenes() -> impl Iterator<Item = (&'static Algorithm, &'static Scene)> {
@@ -56,17 +52,11 @@ fn holds(audited: &(&'static Algorithm, &'static Scene), settings: &AuditSetting
 }
 
 fn with_runs(runs: u64) -> AuditSettings {
-    AuditSettings {
-        runs,
-        ..AuditSettings::default()
-    }
+    AuditSettings { runs, ..AuditSettings::default() }
 }
 
 fn under(adjacency: Adjacency, settings: &AuditSettings) -> AuditSettings {
-    AuditSettings {
-        adjacency: Some(adjacency),
-        ..settings.clone()
-    }
+    AuditSettings { adjacency: Some(adjacency), ..settings.clone() }
 }
 
 /// Without replacement, zero-out is claimed at replace-one's ε, twice the shift that there is, and the theorem for Gaussian
@@ -93,10 +83,7 @@ fn no_claim_of_the_catalogue_is_disproved_and_every_bound_has_power() {
 fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_elsewhere() {
     let mut offered = [Vec::new(), Vec::new()];
     for audited in scenes() {
-        for (adjacency, offered) in [Adjacency::AddRemove, Adjacency::ReplaceOne]
-            .into_iter()
-            .zip(&mut offered)
-        {
+        for (adjacency, offered) in [Adjacency::AddRemove, Adjacency::ReplaceOne].into_iter().zip(&mut offered) {
             match report(&audited, &under(adjacency, &with_runs(400))) {
                 Ok(_) => {
                     let settings = under(adjacency, &with_runs(RUNS / 2));
@@ -126,10 +113,7 @@ fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_
 
 #[test]
 fn releases_run_under_their_own_keys_and_their_claims_hold() {
-    let secure = AuditSettings {
-        key: AuditKey::Secure,
-        ..with_runs(RUNS)
-    };
+    let secure = AuditSettings { key: AuditKey::Secure, ..with_runs(RUNS) };
     let ids = [
         ("dp-sgd", 0),
         ("dp-memf", 0),
@@ -145,10 +129,7 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
     }
     // No release is claimed where rounding is not covered.
     assert!(report(&scene("phased-sgd", 0), &secure).unwrap().finding.is_err());
-    let broken = AuditSettings {
-        sabotage: Some(Sabotage::HalvedNoise),
-        ..secure
-    };
+    let broken = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..secure };
     for id in ["dp-memf", "dp-gd"] {
         assert!(finding(&scene(id, 0), &broken).disproves(), "{id}");
     }
@@ -174,10 +155,7 @@ fn every_sabotaged_copy_is_found_out() {
 fn a_plan_from_the_real_number_of_rows_is_found_out_wherever_that_number_is_private() {
     for id in ["dp-sgd", "dp-gd", "dp-hb", "dp-nag", "dp-masg"] {
         let audited = scene(id, 0);
-        let settings = AuditSettings {
-            sabotage: Some(Sabotage::DivisorFromRows),
-            ..with_runs(RUNS)
-        };
+        let settings = AuditSettings { sabotage: Some(Sabotage::DivisorFromRows), ..with_runs(RUNS) };
         let found = finding(&audited, &settings);
         assert!(found.disproves(), "{id}: {found:?}");
         // Noise over a divisor of 4 with the row, of 3 without.
@@ -199,11 +177,7 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
         sabotage,
         rows: CanaryRows::Bytes,
         // Subsampled noise takes more runs for a bound above 0.
-        ..with_runs(if id == "dp-sgd" && sabotage != Some(Sabotage::SkippedClip) {
-            RUNS
-        } else {
-            1_200
-        })
+        ..with_runs(if id == "dp-sgd" && sabotage != Some(Sabotage::SkippedClip) { RUNS } else { 1_200 })
     };
     let audited: Vec<_> = scenes().filter(|(_, scene)| scene.takes(CanaryRows::Bytes)).collect();
     assert!(audited.len() >= 11);
@@ -214,10 +188,7 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
     let replaced = under(Adjacency::ReplaceOne, &on_bytes("dp-memf", None));
     holds(&scene("dp-memf", 0), &replaced, 0.2);
     // The same as integers of two bytes.
-    let in_planes = |sabotage| AuditSettings {
-        rows: CanaryRows::FixedPoint,
-        ..on_bytes("dp-memf", sabotage)
-    };
+    let in_planes = |sabotage| AuditSettings { rows: CanaryRows::FixedPoint, ..on_bytes("dp-memf", sabotage) };
     holds(&scene("dp-memf", 0), &in_planes(None), 0.2);
     assert!(finding(&scene("dp-memf", 0), &in_planes(Some(Sabotage::SkippedClip))).disproves());
     for sabotage in SABOTAGES {
@@ -246,10 +217,7 @@ fn algorithms_without_a_claim_say_so_and_too_few_runs_are_refused() {
     let reason = report(&sgd, &AuditSettings::default()).unwrap().finding.unwrap_err();
     assert!(reason.contains("claims nothing"));
     assert!(matches!(report(&sgd, &with_runs(10)), Err(AuditError::TooFewRuns(10))));
-    let on_bytes = AuditSettings {
-        rows: CanaryRows::Bytes,
-        ..AuditSettings::default()
-    };
+    let on_bytes = AuditSettings { rows: CanaryRows::Bytes, ..AuditSettings::default() };
     let error = report(&scene("phased-sgd", 0), &on_bytes).unwrap_err();
     assert!(matches!(error, AuditError::Rows("phased-sgd")));
 }

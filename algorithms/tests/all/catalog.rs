@@ -20,9 +20,7 @@ use crate::runs::budget;
 fn problem() -> Problem {
     let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 0, 0);
     let (rows, columns) = (600, 6);
-    let values: Vec<f32> = (0..rows * columns)
-        .map(|_| (0.8 * stream.next_f64() - 0.4) as f32)
-        .collect();
+    let values: Vec<f32> = (0..rows * columns).map(|_| (0.8 * stream.next_f64() - 0.4) as f32).collect();
     let labels: Vec<f32> = values
         .chunks(columns)
         .map(|row| {
@@ -55,9 +53,7 @@ const MOST_ROUNDS: u64 = 40;
 fn run(algorithm: &'static Algorithm, problem: &Problem, threads: usize) -> (Vec<f32>, Ledger) {
     let engine = Engine::with_threads(threads).expect("threads");
     let mut executor = Executor::new(problem, engine, prepared(algorithm, problem)).limited_to(MOST_ROUNDS);
-    executor
-        .run()
-        .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
+    executor.run().unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
     assert!(matches!(executor.advance(), Err(RoundError::Finished { .. })));
     (executor.solution().to_vec(), executor.ledger())
 }
@@ -141,10 +137,7 @@ fn a_restored_run_ends_as_an_undisturbed_one() {
     }
     // Five chunks of two rounds each: the run is restored in the third one.
     let chunked = catalog::find("resque-private-sco").expect("in the catalogue");
-    let scaled = settings(chunked)
-        .with("mode", "scaled")
-        .with("steps-constant", 1e-4)
-        .with("rounds", 10);
+    let scaled = settings(chunked).with("mode", "scaled").with("steps-constant", 1e-4).with("rounds", 10);
     assert_restores("scaled", &|| chunked.prepare(&problem, &scaled).expect("prepared"));
 }
 
@@ -194,13 +187,8 @@ fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
 fn a_private_algorithm_without_a_budget_claims_nothing() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
-        let settings = Settings {
-            budget: Budget::NonPrivate,
-            ..settings(algorithm)
-        };
-        let claim = algorithm
-            .prepare(&problem, &settings)
-            .map(|prepared| prepared.privacy.claim);
+        let settings = Settings { budget: Budget::NonPrivate, ..settings(algorithm) };
+        let claim = algorithm.prepare(&problem, &settings).map(|prepared| prepared.privacy.claim);
         assert!(matches!(claim, Err(_) | Ok(Claim::None)), "{}", algorithm.id);
     }
 }
@@ -220,17 +208,10 @@ fn unknown_parameters_are_named() {
 #[test]
 fn a_parameter_is_read_or_refused() {
     let problem = problem();
-    let absurd = [
-        ("epochs", -1.0),
-        ("learning-rate", -1.0),
-        ("momentum", 7.0),
-        ("clip-norm", f64::NAN),
-    ];
+    let absurd = [("epochs", -1.0), ("learning-rate", -1.0), ("momentum", 7.0), ("clip-norm", f64::NAN)];
     for algorithm in catalog::ALGORITHMS {
         for (parameter, value) in absurd {
-            let error = algorithm
-                .prepare(&problem, &settings(algorithm).with(parameter, value))
-                .err();
+            let error = algorithm.prepare(&problem, &settings(algorithm).with(parameter, value)).err();
             let message = error.expect("refused").to_string();
             assert!(message.starts_with(parameter), "{}: {message}", algorithm.id);
             let unknown = message.contains("has no such parameter");
@@ -267,11 +248,7 @@ fn noise_that_an_algorithm_cannot_add_is_refused_and_never_ignored() {
             .collect();
         // What is accepted is in the statement: no two kinds of noise have the same one.
         for (place, statement) in statements.iter().enumerate() {
-            assert!(
-                !statements[..place].contains(statement),
-                "{}: {statement}",
-                algorithm.id
-            );
+            assert!(!statements[..place].contains(statement), "{}: {statement}", algorithm.id);
         }
     }
 }

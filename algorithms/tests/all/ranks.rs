@@ -37,9 +37,7 @@ fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
             Features::bytes(&values, columns, 1.0 / 255.0)
         }
         "f32" => {
-            let values: Vec<f32> = (0..rows * columns)
-                .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
-                .collect();
+            let values: Vec<f32> = (0..rows * columns).map(|_| (2.0 * stream.next_f64() - 1.0) as f32).collect();
             Features::f32(values, columns)
         }
         _ => {
@@ -63,21 +61,12 @@ fn in_domain(dataset: Dataset) -> Dataset {
     let count = dataset.columns();
     let names = (0..dataset.classes().expect("classes")).map(|class| class.to_string());
     let label = Label::Classes(names.collect());
-    let domain = Domain::new(
-        Columns::Matrix { count, bounds },
-        Storage::Dense,
-        label,
-        DomainSource::Arguments,
-    );
+    let domain = Domain::new(Columns::Matrix { count, bounds }, Storage::Dense, label, DomainSource::Arguments);
     dataset.in_domain(Arc::new(domain)).expect("rows of the domain")
 }
 
 fn loss_of(dataset: &Dataset) -> Loss {
-    if dataset.classes().is_some() {
-        Loss::Softmax
-    } else {
-        Loss::Logistic
-    }
+    if dataset.classes().is_some() { Loss::Softmax } else { Loss::Logistic }
 }
 
 fn whole(dataset: &Dataset) -> Problem {
@@ -108,10 +97,7 @@ fn on_counted_ranks<R: Send>(
             .map(|own| {
                 scope.spawn(move || {
                     let exchanges = Arc::new(AtomicUsize::new(0));
-                    let own: Arc<dyn Ranks> = Arc::new(Counting {
-                        ranks: own,
-                        exchanges: Arc::clone(&exchanges),
-                    });
+                    let own: Arc<dyn Ranks> = Arc::new(Counting { ranks: own, exchanges: Arc::clone(&exchanges) });
                     let rows = dataset.len();
                     let part = rows * own.rank() / ranks..rows * (own.rank() + 1) / ranks;
                     let part = dataset.clone().part(part);
@@ -227,19 +213,11 @@ fn sums_have_the_same_bits_on_ranks_though_every_addition_of_leaves_rounds() {
     };
     let problem = whole(&dataset);
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
-    let parts: Vec<Vec<f64>> = (0..16)
-        .map(|leaf| sum_of(&mut oracle, leaf * 375..(leaf + 1) * 375))
-        .collect();
+    let parts: Vec<Vec<f64>> = (0..16).map(|leaf| sum_of(&mut oracle, leaf * 375..(leaf + 1) * 375)).collect();
     let from_left = parts.iter().fold(0.0, |sum, part| sum + part[0]);
     let from_right = parts.iter().rev().fold(0.0, |sum, part| sum + part[0]);
-    assert!(
-        from_left.to_bits() != from_right.to_bits(),
-        "the order of additions does not show"
-    );
-    let one: Vec<u64> = sum_of(&mut oracle, 0..rows)
-        .iter()
-        .map(|value| value.to_bits())
-        .collect();
+    assert!(from_left.to_bits() != from_right.to_bits(), "the order of additions does not show");
+    let one: Vec<u64> = sum_of(&mut oracle, 0..rows).iter().map(|value| value.to_bits()).collect();
     for (ranks, threads) in [(1, 2), (2, 1), (2, 2), (3, 1), (4, 1), (7, 1)] {
         let run = |problem: &Problem, engine: &Engine| {
             let sum = sum_of(&mut Oracle::new(problem, engine.clone()), 0..rows);
@@ -328,9 +306,7 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
 
 #[test]
 fn every_algorithm_has_the_same_bits_on_ranks() {
-    let dataset = dataset("f32", 900, 100, 0)
-        .clip_features(Norm::L2, 1.0)
-        .expect("a bound");
+    let dataset = dataset("f32", 900, 100, 0).clip_features(Norm::L2, 1.0).expect("a bound");
     for algorithm in catalog::ALGORITHMS {
         let budget = budget(algorithm);
         let own = settings(None, 300).without("epochs");
@@ -358,9 +334,7 @@ fn l1_clips_and_duplicate_rows_have_the_same_bits_on_ranks() {
         let dataset = dataset(format, 800, 70, 4);
         let mut stream = UniformStream::new(&StreamKey::Simulation(9), Purpose(1), 0, 0);
         // With replacement, in no order: several rounds, so that guests come, stay and leave.
-        let batches: Vec<Vec<u32>> = (0..6)
-            .map(|_| (0..1_200).map(|_| stream.below(800) as u32).collect())
-            .collect();
+        let batches: Vec<Vec<u32>> = (0..6).map(|_| (0..1_200).map(|_| stream.below(800) as u32).collect()).collect();
         let clip = Clip::l1(0.5);
         let run = |problem: &Problem, engine: &Engine| {
             let parameters = vec![0.01; problem.parameters()];
@@ -369,9 +343,7 @@ fn l1_clips_and_duplicate_rows_have_the_same_bits_on_ranks() {
             for batch in &batches {
                 let mut sum = vec![0.0; problem.parameters()];
                 let selection = Selection::Indices(batch);
-                oracle
-                    .gradient_sum(&selection, &parameters, clip, &mut sum)
-                    .expect("finite");
+                oracle.gradient_sum(&selection, &parameters, clip, &mut sum).expect("finite");
                 sums.extend(sum.iter().map(|value| value.to_bits()));
             }
             (sums, oracle.ledger())
@@ -379,10 +351,7 @@ fn l1_clips_and_duplicate_rows_have_the_same_bits_on_ranks() {
         let one = run(&whole(&dataset), &Engine::Sequential);
         assert!(one.1.clipped > 0);
         for ranks in [1, 2, 3, 5] {
-            assert!(
-                on_ranks(&dataset, ranks, 1, run).iter().all(|found| *found == one),
-                "{format} on {ranks} ranks"
-            );
+            assert!(on_ranks(&dataset, ranks, 1, run).iter().all(|found| *found == one), "{format} on {ranks} ranks");
         }
     }
 }
@@ -397,12 +366,8 @@ fn a_row_that_fails_is_named_on_every_rank_and_its_rank_is_known() {
         let mut parameters = vec![0.0; problem.parameters()];
         parameters[0] = f32::INFINITY;
         let batch = Selection::Range(700..1_000);
-        let error = oracle
-            .gradient_sum(&batch, &parameters, Clip::Unbounded, &mut sum)
-            .expect_err("infinite margins");
-        let QueryError::Row(error) = error else {
-            panic!("{error}")
-        };
+        let error = oracle.gradient_sum(&batch, &parameters, Clip::Unbounded, &mut sum).expect_err("infinite margins");
+        let QueryError::Row(error) = error else { panic!("{error}") };
         (error.row, engine.ranked().and_then(|ranked| ranked.failed()))
     };
     let (row, _) = run(&whole(&dataset), &Engine::Sequential);

@@ -108,10 +108,7 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
 fn line_7_as_printed_adds_the_noise_twice() {
     let (_, problem) = planted(1_200, 5, 3.0);
     let common = |noise_multiplier, parameters: &[(&str, &str)]| {
-        settings(noise_multiplier, 5, parameters)
-            .with("batch-size", 100)
-            .with("epochs", 2.0)
-            .with("learning-rate", 0.1)
+        settings(noise_multiplier, 5, parameters).with("batch-size", 100).with("epochs", 2.0).with("learning-rate", 0.1)
     };
     let printed = |decay| common(1.5, &[("paper-line-7", "true"), ("decay", decay)]);
     // Without decay D_t + 2·noise is what DP-MEMF has at twice the noise.
@@ -120,17 +117,8 @@ fn line_7_as_printed_adds_the_noise_twice() {
     let corrected = last(&problem, "dp-srg-memf", &common(1.5, &[("decay", "0.3")]));
     let found = last(&problem, "dp-srg-memf", &printed("0.3"));
     assert!(found.iter().zip(&corrected).any(|(a, b)| (a - b).abs() > 1e-3));
-    let quiet = |line: &str| {
-        settings(
-            QUIET,
-            5,
-            &[("paper-line-7", line), ("decay", "0.3"), ("batch-size", "100")],
-        )
-    };
-    assert_eq!(
-        last(&problem, "dp-srg-memf", &quiet("true")),
-        last(&problem, "dp-srg-memf", &quiet("false"))
-    );
+    let quiet = |line: &str| settings(QUIET, 5, &[("paper-line-7", line), ("decay", "0.3"), ("batch-size", "100")]);
+    assert_eq!(last(&problem, "dp-srg-memf", &quiet("true")), last(&problem, "dp-srg-memf", &quiet("false")));
     let mut release = printed("0.3");
     release.key = rounds_kernels::random::StreamKey::Release([3; 32]);
     let claim = prepared(&problem, "dp-srg-memf", &release).privacy.claim;
@@ -178,10 +166,7 @@ fn gradient(problem: &Problem, x: &[f32]) -> Vec<f64> {
 }
 
 fn loss(problem: &Problem, x: &[f32]) -> f64 {
-    rounds_algorithms::oracle::evaluate(problem, &Engine::Sequential, x)
-        .expect("finite")
-        .loss
-        / problem.rows() as f64
+    rounds_algorithms::oracle::evaluate(problem, &Engine::Sequential, x).expect("finite").loss / problem.rows() as f64
 }
 
 #[test]
@@ -237,14 +222,7 @@ fn with_coupling_average_queries_are_at_the_weighted_means_of_projected_gradient
     for t in 0..rounds {
         let weights = (0..=t).map(|i| i as f64 + 1.0);
         let total: f64 = weights.clone().sum();
-        let mean = |j: usize| {
-            weights
-                .clone()
-                .zip(&learner)
-                .map(|(weight, z)| weight * z[j])
-                .sum::<f64>()
-                / total
-        };
+        let mean = |j: usize| weights.clone().zip(&learner).map(|(weight, z)| weight * z[j]).sum::<f64>() / total;
         let query: Vec<f32> = (0..6).map(|j| mean(j) as f32).collect();
         // y_{t+1} = x_t is what a run would return.
         assert_close(&found[t + 1], &query, 2e-3);
@@ -347,9 +325,8 @@ fn the_unaccelerated_recursion_has_the_variance_of_its_bound_and_large_batches_d
             let (found, _) = iterates(&problem, "unaccelerated-dp-srg", &settings);
             let end = found.len() - 2;
             let exact = gradient(&problem, &found[end]);
-            let error: f64 = (0..6)
-                .map(|j| (beta * f64::from(found[end][j] - found[end + 1][j]) - exact[j]).powi(2))
-                .sum();
+            let error: f64 =
+                (0..6).map(|j| (beta * f64::from(found[end][j] - found[end + 1][j]) - exact[j]).powi(2)).sum();
             let steps: Vec<f64> = found[..=end]
                 .windows(2)
                 .map(|pair| {
@@ -361,9 +338,8 @@ fn the_unaccelerated_recursion_has_the_variance_of_its_bound_and_large_batches_d
             // Σ_{i ≤ t} E‖w_i·∇f(x_i) − w_{i−1}·∇f(x_{i−1})‖²/(B·w_t²), w_t = (t + 1)², each difference at most
             // (w_i − w_{i−1})·L + w_{i−1}·M·‖x_i − x_{i−1}‖.
             let weight = |t: usize| (t as f64 + 1.0).powi(2);
-            let squares: f64 = (0..steps.len())
-                .map(|i| (weight(i + 1) - weight(i) + weight(i) * 0.25 * steps[i]).powi(2))
-                .sum();
+            let squares: f64 =
+                (0..steps.len()).map(|i| (weight(i + 1) - weight(i) + weight(i) * 0.25 * steps[i]).powi(2)).sum();
             bound += (1.0 + squares) / (batch as f64 * weight(end).powi(2)) / f64::from(seeds as u32);
         }
         assert!(measured < bound, "B = {batch}: {measured} ≥ {bound}");
@@ -378,10 +354,7 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
     let quadratic = Quadratic::random(12, 10.0, 3);
     let problem = Problem::new(Arc::new(quadratic.dataset()), Loss::Squared, false, 0.0).expect("real targets");
     let (rounds, step_size, deviation) = (120_usize, 0.02, 0.3);
-    let mode = |(&eigenvalue, optimum): (&f64, &f64)| QuadraticMode {
-        eigenvalue,
-        start: -optimum,
-    };
+    let mode = |(&eigenvalue, optimum): (&f64, &f64)| QuadraticMode { eigenvalue, start: -optimum };
     let modes: Vec<_> = quadratic.eigenvalues.iter().zip(&quadratic.optimum).map(mode).collect();
     let squared_distance: f64 = quadratic.optimum.iter().map(|x| x * x).sum();
     for (id, anti) in [("pgd", false), ("anti-pgd", true)] {
@@ -415,15 +388,8 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
         let error = 5.0 * (variance / seeds as f64).sqrt() + 1e-4 * exact;
         assert!((mean - exact).abs() < error, "{id}: {mean} {exact} ± {error}");
         // [001 Propositions 4.4 (γ ≤ 1/(2L)) and 4.5 (γ ≤ 1/(4L), erratum E12)], with L = 10.
-        let (start, noise) = (
-            squared_distance / (step_size * (rounds as f64 + 1.0)),
-            12.0 * deviation * deviation,
-        );
-        let bound = if anti {
-            2.0 * start + 40.0 * step_size * step_size * noise
-        } else {
-            start + step_size * noise
-        };
+        let (start, noise) = (squared_distance / (step_size * (rounds as f64 + 1.0)), 12.0 * deviation * deviation);
+        let bound = if anti { 2.0 * start + 40.0 * step_size * step_size * noise } else { start + step_size * noise };
         assert!(mean < bound, "{id}: {mean} ≥ {bound}");
     }
 }
@@ -436,9 +402,7 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
         let is_read = |(key, _): &(&str, &str)| *key != "lipschitz" || more.contains(&("constants", "theory"));
         let parameters: Vec<_> = public.iter().chain(more).copied().filter(is_read).collect();
         let settings = settings(3.0, 1, &parameters).with("batch-size", batch);
-        catalog::find(id)
-            .expect("in the catalogue")
-            .prepare(&problem, &settings)
+        catalog::find(id).expect("in the catalogue").prepare(&problem, &settings)
     };
     let theory = ("constants", "theory");
     for (batch, more) in [
@@ -472,36 +436,21 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
 
 #[test]
 fn theory_accepts_its_own_default_batch_and_the_check_of_beta_uses_the_smoothness_of_the_proof() {
-    let public = [
-        ("constants", "theory"),
-        ("radius", "2"),
-        ("smoothness", "0.25"),
-        ("lipschitz", "1"),
-    ];
+    let public = [("constants", "theory"), ("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
     let algorithm = catalog::find("accelerated-dp-srg").expect("in the catalogue");
     // √64,000 = 252.98: 253 rounds of 253 rows would be refused.
     for rows in [1_000, 4_000, 64_000] {
         let (_, problem) = planted(rows, 6, 2.0);
         let settings = settings(3.0, 1, &public).with("regime", "constrained");
-        let prepared = algorithm
-            .prepare(&problem, &settings)
-            .unwrap_or_else(|error| panic!("{rows}: {error}"));
+        let prepared = algorithm.prepare(&problem, &settings).unwrap_or_else(|error| panic!("{rows}: {error}"));
         assert_eq!(prepared.warnings, [], "{rows}");
     }
     // Rows of norm 1 have M = 1/4; practical steps are set for a quarter of that.
     let (_, problem) = planted(1_000, 6, 2.0);
     let settings = settings(3.0, 1, &[("beta", "1"), ("radius", "2")]).with("batch-size", 20);
-    let prepared = algorithm
-        .prepare(&problem, &settings)
-        .unwrap_or_else(|error| panic!("{error}"));
+    let prepared = algorithm.prepare(&problem, &settings).unwrap_or_else(|error| panic!("{error}"));
     let (beta, needed) = (1.0, 2.0 * 0.25 * 50.0);
-    assert!(
-        prepared
-            .warnings
-            .contains(&AssumptionWarning::SmallBeta { beta, needed }),
-        "{:?}",
-        prepared.warnings
-    );
+    assert!(prepared.warnings.contains(&AssumptionWarning::SmallBeta { beta, needed }), "{:?}", prepared.warnings);
 }
 
 #[test]
@@ -510,25 +459,16 @@ fn methods_that_their_paper_projects_stay_in_the_ball_and_ask_for_its_radius() {
     for id in ["accelerated-dp-srg", "accelerated-independent", "unaccelerated-dp-srg"] {
         let settings = settings(20.0, 1, &[("beta", "0.3")]).with("batch-size", 1);
         let algorithm = catalog::find(id).expect("in the catalogue");
-        let prepared = algorithm
-            .prepare(&problem, &settings)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let prepared = algorithm.prepare(&problem, &settings).unwrap_or_else(|error| panic!("{error}"));
         let asks = |warning: &AssumptionWarning| warning.to_string().contains("radius=R");
         assert!(prepared.warnings.iter().any(asks), "{id}");
         let inside = settings.clone().with("radius", 2.0);
-        let prepared = algorithm
-            .prepare(&problem, &inside)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let prepared = algorithm.prepare(&problem, &inside).unwrap_or_else(|error| panic!("{error}"));
         assert!(!prepared.warnings.iter().any(asks), "{id}");
         // One row a round: without the projection the noise of all rounds carries the iterates away.
         let [free, kept] = [&settings, &inside].map(|settings| last(&problem, id, settings));
         let norm = |x: &[f32]| x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-        assert!(
-            norm(&kept) <= 2.0 + 1e-5 && norm(&free) > 20.0,
-            "{id}: {} {}",
-            norm(&kept),
-            norm(&free)
-        );
+        assert!(norm(&kept) <= 2.0 + 1e-5 && norm(&free) > 20.0, "{id}: {} {}", norm(&kept), norm(&free));
         assert!(planted.excess_risk(&kept) < 0.1 * planted.excess_risk(&free), "{id}");
     }
 }
@@ -536,12 +476,7 @@ fn methods_that_their_paper_projects_stay_in_the_ball_and_ask_for_its_radius() {
 #[test]
 fn theory_constants_of_fresh_gradients_keep_bound_a() {
     let (planted, problem) = planted(10_000, 6, 2.0);
-    let parameters = [
-        ("constants", "theory"),
-        ("radius", "2"),
-        ("smoothness", "0.25"),
-        ("lipschitz", "1"),
-    ];
+    let parameters = [("constants", "theory"), ("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
     let (batch, multiplier) = (100, 2.0);
     let mut mean = 0.0;
     for seed in 0..6 {
@@ -566,14 +501,9 @@ fn settings_that_share_a_memory_factorise_once_and_run_the_same() {
         request.factorize()
     }));
     for seed in [1, 2, 3] {
-        let alone = settings(1.0, seed, &[])
-            .with("batch-size", 50)
-            .with("epochs", 2.0)
-            .with("noise", NoiseKind::Optimal);
-        let shared = Settings {
-            strategies: memory.clone(),
-            ..alone.clone()
-        };
+        let alone =
+            settings(1.0, seed, &[]).with("batch-size", 50).with("epochs", 2.0).with("noise", NoiseKind::Optimal);
+        let shared = Settings { strategies: memory.clone(), ..alone.clone() };
         assert_eq!(last(&problem, "dp-memf", &shared), last(&problem, "dp-memf", &alone));
     }
     assert_eq!(made.load(Ordering::Relaxed), 1);

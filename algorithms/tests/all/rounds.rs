@@ -45,9 +45,7 @@ static ALLOCATOR: Counting = Counting;
 /// Uniform features in [−1, 1) and classes in 0..classes.
 fn dataset(rows: usize, columns: usize, classes: usize, seed: u64) -> Dataset {
     let mut stream = UniformStream::new(&StreamKey::Simulation(seed), Purpose(1), 0, 0);
-    let values = (0..rows * columns)
-        .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
-        .collect::<Vec<f32>>();
+    let values = (0..rows * columns).map(|_| (2.0 * stream.next_f64() - 1.0) as f32).collect::<Vec<f32>>();
     let labels = (0..rows).map(|_| stream.below(classes as u64) as u32).collect();
     let (features, labels) = (Features::f32(values, columns), Labels::numbered(labels, classes));
     Dataset::new("uniform", features, labels).expect("finite features and labels in range")
@@ -73,9 +71,7 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
     let settings = settings(1.0).with("batch-size", 700).with("epochs", 2.0);
     let sparse = || {
         let dense = dataset(2_000, 50, 10, 3);
-        let (Features::F32 { values, columns }, labels) = dense.into_parts() else {
-            unreachable!("dense rows")
-        };
+        let (Features::F32 { values, columns }, labels) = dense.into_parts() else { unreachable!("dense rows") };
         let kept = |row: usize| (0..columns).filter(move |column| (row + column).is_multiple_of(3));
         let mut sparse = SparseMatrix::new(columns);
         for row in 0..2_000 {
@@ -117,15 +113,9 @@ fn the_model_has_the_same_bits_for_any_number_of_threads() {
 #[test]
 fn no_round_after_the_first_allocates() {
     let problems = [problem(4_000, 30, 10), declared(4_000, 70, 10)];
-    for (problem, id) in problems
-        .iter()
-        .flat_map(|problem| [(problem, "sgd"), (problem, "dp-sgd")])
-    {
+    for (problem, id) in problems.iter().flat_map(|problem| [(problem, "sgd"), (problem, "dp-sgd")]) {
         for sampling in [SamplingKind::Shuffled, SamplingKind::Poisson] {
-            let settings = settings(1.0)
-                .with("batch-size", 1_000)
-                .with("epochs", 5.0)
-                .with("sampling", sampling);
+            let settings = settings(1.0).with("batch-size", 1_000).with("epochs", 5.0).with("sampling", sampling);
             let mut executor = executor(problem, id, &settings, &Engine::Sequential);
             executor.advance().unwrap();
             let before = ALLOCATIONS.get();
@@ -138,24 +128,16 @@ fn no_round_after_the_first_allocates() {
 #[test]
 fn rounds_and_queries_are_counted_exactly() {
     let problem = problem(1_000, 5, 3);
-    let settings = settings(1.0)
-        .with("batch-size", 300)
-        .with("epochs", 2.0)
-        .with("sampling", SamplingKind::Fixed);
+    let settings = settings(1.0).with("batch-size", 300).with("epochs", 2.0).with("sampling", SamplingKind::Fixed);
     let (_, ledger) = train(&problem, "dp-sgd", &settings, &Engine::Sequential);
     // ⌈2·1000/300⌉ = 7 rounds: 300, 300, 300, 100 and again 300, 300, 300.
     assert_eq!((ledger.rounds, ledger.gradient_queries), (7, 1_900));
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
     let parameters = vec![0.0; problem.parameters()];
     let mut sum = vec![0.0; problem.parameters()];
-    let point = |coefficient| Point {
-        coefficient,
-        parameters: &parameters,
-    };
+    let point = |coefficient| Point { coefficient, parameters: &parameters };
     let (rows, free) = (Selection::Range(0..10), Clip::Unbounded);
-    oracle
-        .difference_sum(&rows, point(2.0), point(1.0), free, &mut sum)
-        .unwrap();
+    oracle.difference_sum(&rows, point(2.0), point(1.0), free, &mut sum).unwrap();
     assert_eq!((oracle.ledger().rounds, oracle.ledger().gradient_queries), (1, 20));
 }
 
@@ -165,9 +147,7 @@ fn an_empty_batch_is_a_round_like_any_other() {
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
     let mut sum = vec![1.0; problem.parameters()];
     let parameters = vec![0.0; problem.parameters()];
-    oracle
-        .gradient_sum(&Selection::Indices(&[]), &parameters, l2(1.0), &mut sum)
-        .unwrap();
+    oracle.gradient_sum(&Selection::Indices(&[]), &parameters, l2(1.0), &mut sum).unwrap();
     assert!(sum.iter().all(|&value| value == 0.0));
     assert_eq!(oracle.ledger().rounds, 1);
     // 1 expected row out of 50 a round: many batches are empty, and every release still carries noise.
@@ -187,10 +167,7 @@ fn an_empty_batch_is_a_round_like_any_other() {
 }
 
 fn l2(clip_norm: f32) -> Clip {
-    Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm,
-    }
+    Clip::Bounded { norm: Norm::L2, clip_norm }
 }
 
 /// Parameters of all sizes.
@@ -228,10 +205,7 @@ fn without_one_example_a_clipped_sum_moves_by_at_most_the_clip_norm() {
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
     let parameters = scattered(&problem);
     let previous: Vec<f32> = parameters.iter().map(|x| x * 0.9 + 0.01).collect();
-    let point = |coefficient, parameters| Point {
-        coefficient,
-        parameters,
-    };
+    let point = |coefficient, parameters| Point { coefficient, parameters };
     for clip_norm in [0.05_f32, 1.0, 100.0] {
         // Clips allow for their own rounding; that of sums in f32 moves with the places of the rows.
         let most = f64::from(clip_norm) * (1.0 + 1e-3);
@@ -241,14 +215,9 @@ fn without_one_example_a_clipped_sum_moves_by_at_most_the_clip_norm() {
             });
             let difference = moved(&problem, example, |rows, sum| {
                 let (current, previous) = (point(3.0, &parameters), point(2.0, &previous));
-                oracle
-                    .difference_sum(rows, current, previous, l2(clip_norm), sum)
-                    .unwrap();
+                oracle.difference_sum(rows, current, previous, l2(clip_norm), sum).unwrap();
             });
-            assert!(
-                gradient <= most && difference <= most,
-                "{gradient}, {difference} > {most}"
-            );
+            assert!(gradient <= most && difference <= most, "{gradient}, {difference} > {most}");
         }
     }
 }
@@ -278,10 +247,7 @@ fn a_row_more_moves_an_exact_sum_by_its_own_contribution_and_no_more_than_the_cl
         let mut oracle = Oracle::new(problem, Engine::Sequential).exactly();
         let parameters = scattered(problem);
         let previous: Vec<f32> = parameters.iter().map(|x| x * 0.9 + 0.01).collect();
-        let point = |coefficient, parameters| Point {
-            coefficient,
-            parameters,
-        };
+        let point = |coefficient, parameters| Point { coefficient, parameters };
         let points = if difference {
             (point(3.0, &parameters[..]), Some(point(2.0, &previous[..])))
         } else {
@@ -322,11 +288,7 @@ fn a_recorded_row_moves_a_release_sum_by_what_it_adds_alone() {
             }
             Ok(())
         };
-        let reweighting = Reweighting {
-            offset: &parameters,
-            residuals: ByOutput::new(residuals, 4),
-            lattice,
-        };
+        let reweighting = Reweighting { offset: &parameters, residuals: ByOutput::new(residuals, 4), lattice };
         let mut sum = vec![0.0; problem.parameters()];
         oracle.recorded_sum(&rows, reweighting, &weigh, &mut sum).unwrap();
         sum
@@ -335,9 +297,7 @@ fn a_recorded_row_moves_a_release_sum_by_what_it_adds_alone() {
     for example in [0, 130, 699] {
         let masked = |keep: &dyn Fn(usize) -> bool| -> Vec<f32> {
             let places = residuals.iter().enumerate();
-            places
-                .map(|(place, &value)| if keep(place % 700) { value } else { 0.0 })
-                .collect()
+            places.map(|(place, &value)| if keep(place % 700) { value } else { 0.0 }).collect()
         };
         let (others, own) = (sum(&masked(&|row| row != example)), sum(&masked(&|row| row == example)));
         for ((all, others), own) in all.iter().zip(&others).zip(&own) {

@@ -10,21 +10,14 @@ use rounds_kernels::random::StreamKey;
 /// A noise multiplier at δ = 1e-5.
 pub(crate) fn noisy(noise_multiplier: f64, seed: u64) -> Settings {
     let delta = 1e-5;
-    let budget = Budget::NoiseMultiplier {
-        noise_multiplier,
-        delta,
-    };
+    let budget = Budget::NoiseMultiplier { noise_multiplier, delta };
     Settings::new(budget, StreamKey::Simulation(seed))
 }
 
 /// ε = 5 at δ = 1e-5 where the algorithm is private.
 pub(crate) fn budget(algorithm: &Algorithm) -> Budget {
     let (epsilon, delta) = (5.0, 1e-5);
-    if algorithm.private {
-        Budget::Target { epsilon, delta }
-    } else {
-        Budget::NonPrivate
-    }
+    if algorithm.private { Budget::Target { epsilon, delta } } else { Budget::NonPrivate }
 }
 
 /// The algorithm with this id, ready for its first round.

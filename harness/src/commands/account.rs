@@ -358,11 +358,7 @@ fn subsampled_answer(arguments: &SubsampledArguments) -> Result<Answer, PrivacyE
         (Sampling::Poisson { rate }, Adjacency::AddRemove)
     };
     let answer = question.solve(adjacency, arguments.discretization, &|noise_multiplier| {
-        Mechanism::SubsampledGaussian {
-            noise_multiplier,
-            sampling,
-            steps: arguments.steps,
-        }
+        Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps: arguments.steps }
     })?;
     Ok(answer.with([
         ("sampling", json!(sampling.name())),
@@ -377,18 +373,10 @@ fn laplace_answer(arguments: &LaplaceArguments) -> Result<Answer, PrivacyError> 
     let population = method.examples.or(arguments.m).unwrap_or(1);
     let batch = arguments.m.unwrap_or(population);
     // Without replacement a neighbour's batch may hold another row in place of the null row: the difference of two terms.
-    let terms = if batch < population && adjacency == Adjacency::ZeroOut {
-        2.0
-    } else {
-        1.0
-    };
+    let terms = if batch < population && adjacency == Adjacency::ZeroOut { 2.0 } else { 1.0 };
     let l1_sensitivity = terms * arguments.l1_sensitivity;
     let mechanism = |scale| laplace::mean_mechanism(scale, l1_sensitivity, batch, population, arguments.steps);
-    let pure = if delta == 0.0 {
-        Accountant::Pure
-    } else {
-        Accountant::Pld
-    };
+    let pure = if delta == 0.0 { Accountant::Pure } else { Accountant::Pld };
     let accountant = method.accountant.unwrap_or(pure);
     let target = arguments.epsilon.unwrap_or(f64::NAN);
     let smallest = || calibrate(accountant, adjacency, target, delta, mechanism);
@@ -431,11 +419,7 @@ fn zcdp_answer(arguments: &ZcdpArguments) -> Result<Answer, PrivacyError> {
         ..Answer::new(Accountant::Zcdp, adjacency, delta, arguments.examples)
     };
     let simple = zcdp::simple_epsilon(delta, rho)?;
-    Ok(answer.with([
-        ("mechanism", json!("zcdp")),
-        ("rho", json!(rho)),
-        ("simple_epsilon", json!(simple)),
-    ]))
+    Ok(answer.with([("mechanism", json!("zcdp")), ("rho", json!(rho)), ("simple_epsilon", json!(simple))]))
 }
 
 impl Question {
@@ -448,9 +432,7 @@ impl Question {
     ) -> Result<Answer, PrivacyError> {
         let (delta, method) = (self.delta, &self.method);
         let adjacency = method.adjacency.unwrap_or(adjacency);
-        let accountant = method
-            .accountant
-            .unwrap_or_else(|| Accountant::default_for(&mechanism_at(1.0)));
+        let accountant = method.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism_at(1.0)));
         let target = self.epsilon.unwrap_or(f64::NAN);
         let smallest = || calibrate(accountant, adjacency, target, delta, mechanism_at);
         let noise_multiplier = self.noise_multiplier.map_or_else(smallest, Ok)?;
@@ -501,11 +483,7 @@ fn rounded_up(value: f64) -> String {
     // The tolerance keeps a value that is a round number up to its last bits from gaining a digit.
     let digits = (value * scale * (1.0 - 1e-13)).ceil();
     let text = format!("{:.*}", decimals as usize, digits / scale);
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').into()
-    } else {
-        text
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
 #[cfg(test)]
@@ -549,10 +527,7 @@ subsampled-gaussian --noise-multiplier 2 --n 60000 --m 600 --steps 500 --delta 1
             let (expected, tolerance) = numbers.split_once(' ').unwrap();
             let [expected, tolerance]: [f64; 2] = [expected, tolerance].map(|text| text.parse().unwrap());
             let found = number(line, "epsilon");
-            assert!(
-                (found / expected - 1.0).abs() < tolerance,
-                "{line}: {found} against {expected}"
-            );
+            assert!((found / expected - 1.0).abs() < tolerance, "{line}: {found} against {expected}");
         }
         let noise = number("gaussian --epsilon 1 --delta 1e-5", "noise_multiplier");
         assert!((noise / 3.730_631_634_815_94 - 1.0).abs() < 1e-9);

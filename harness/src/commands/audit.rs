@@ -138,16 +138,10 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
 /// The algorithms and scenes to audit.
 fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, &'static Scene)>> {
     let algorithms: Vec<&'static Algorithm> = match arguments.algorithm.as_str() {
-        "all" => catalog::ALGORITHMS
-            .iter()
-            .copied()
-            .filter(|algorithm| algorithm.private)
-            .collect(),
+        "all" => catalog::ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private).collect(),
         id => vec![catalog::find(id).map_err(UsageError::of)?],
     };
-    let scenes = algorithms
-        .iter()
-        .flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)));
+    let scenes = algorithms.iter().flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)));
     let scenes: Vec<_> = scenes.filter(|(_, scene)| scene.takes(arguments.rows)).collect();
     match (scenes.is_empty(), algorithms.as_slice()) {
         (true, [algorithm, ..]) => Err(UsageError::of(AuditError::Rows(algorithm.id))),
@@ -174,9 +168,7 @@ impl Reports {
             let finding = report.finding.as_ref();
             finding.is_ok_and(|finding| finding.disproves() != report.sabotage.is_some())
         });
-        let wrong: Vec<_> = wrong
-            .map(|report| format!("{} ({})", report.algorithm, report.scene))
-            .collect();
+        let wrong: Vec<_> = wrong.map(|report| format!("{} ({})", report.algorithm, report.scene)).collect();
         if wrong.is_empty() {
             return Ok(());
         }
@@ -275,12 +267,7 @@ impl TimedReport {
                 ["–", "–", "–", "–", "–", "–", &verdict].map(str::to_owned)
             }
         };
-        let names = [
-            report.algorithm,
-            report.scene,
-            report.adjacency.name(),
-            report.key.name(),
-        ];
+        let names = [report.algorithm, report.scene, report.adjacency.name(), report.key.name()];
         names.map(str::to_owned).into_iter().chain(found).collect()
     }
 }
@@ -325,11 +312,7 @@ mod tests {
             (CanaryRows::Bytes, "bytes", tiles),
             (CanaryRows::FixedPoint, "fixed-point", tiles),
         ] {
-            let settings = AuditSettings {
-                runs: FEWEST_RUNS,
-                rows,
-                ..AuditSettings::default()
-            };
+            let settings = AuditSettings { runs: FEWEST_RUNS, rows, ..AuditSettings::default() };
             let algorithm = catalog::find("dp-memf").ok().unwrap();
             let report = audit::audit(algorithm, &algorithm.scenes[0], &settings, &Engine::Sequential, &|_| ());
             let report = report.unwrap();

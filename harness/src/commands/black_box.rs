@@ -87,12 +87,7 @@ impl Comparison {
         let output = Command::new(program)
             .args(["train", "--secure", "--json", "--threads", "1", "--loss", "logistic"])
             .args(["--clip-norm", "1", "--algorithm", &self.algorithm])
-            .args([
-                "--epsilon",
-                &self.epsilon.to_string(),
-                "--delta",
-                &self.delta.to_string(),
-            ])
+            .args(["--epsilon", &self.epsilon.to_string(), "--delta", &self.delta.to_string()])
             .arg("--data")
             .arg(folder.join("rows.svm"))
             .arg("--model")
@@ -162,11 +157,7 @@ pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, outp
     let claimed_epsilon = claim["epsilon"].as_f64().context("a release without an ε")?;
     let bound = audit::released_bound([&models[0], &models[1]], comparison.delta, audit::ERROR);
     let lowest = bound.epsilon;
-    output.print(&Report {
-        comparison,
-        claimed_epsilon,
-        bound,
-    })?;
+    output.print(&Report { comparison, claimed_epsilon, bound })?;
     anyhow::ensure!(
         lowest <= claimed_epsilon,
         "the bound exceeds the claim: except with probability {:e}, the released models tell neighbours apart",
@@ -185,11 +176,7 @@ fn same(left: &Shown, right: &Shown) -> anyhow::Result<()> {
             format!("the document {}", shown.document),
         ]
     };
-    match parts(left)
-        .iter()
-        .zip(parts(right))
-        .find(|(left, right)| *left != right)
-    {
+    match parts(left).iter().zip(parts(right)).find(|(left, right)| *left != right) {
         Some((left, right)) => anyhow::bail!(
             "runs on neighbouring files differ in more than their models: {left} on one, {right} on the other"
         ),
@@ -228,14 +215,7 @@ impl Serialize for Report<'_> {
 
 impl Display for Report<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Comparison {
-            algorithm,
-            runs,
-            relation,
-            delta,
-            rows,
-            ..
-        } = self.comparison;
+        let Comparison { algorithm, runs, relation, delta, rows, .. } = self.comparison;
         let bound = &self.bound;
         write!(
             formatter,
@@ -277,9 +257,7 @@ mod tests {
             rows: 30,
             features: 10,
         };
-        run(&comparison, &program, &Engine::Sequential, Output::Text)
-            .unwrap_err()
-            .to_string()
+        run(&comparison, &program, &Engine::Sequential, Output::Text).unwrap_err().to_string()
     }
 
     #[test]

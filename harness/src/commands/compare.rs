@@ -95,12 +95,7 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
     if output == Output::Text {
         comparison.remarks.iter().for_each(output::warn);
     }
-    let shown = Shown {
-        comparison,
-        threshold: rules.threshold,
-        all: arguments.all || folder.is_some(),
-        folder,
-    };
+    let shown = Shown { comparison, threshold: rules.threshold, all: arguments.all || folder.is_some(), folder };
     output.print(&shown)?;
     shown.judge()
 }
@@ -110,11 +105,7 @@ fn of_folders(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> 
         return Err(UsageError::of("expected two folders of rounds run, or --build twice"));
     };
     let (before, after) = (read_any(before)?, read_any(after)?);
-    let rules = if arguments.machine_noise.is_none() {
-        rules.with_noise_of([&before, &after])
-    } else {
-        rules
-    };
+    let rules = if arguments.machine_noise.is_none() { rules.with_noise_of([&before, &after]) } else { rules };
     Ok(compare(&before, &after, rules)?)
 }
 
@@ -125,9 +116,7 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
     let own = ["--out", "--resume", "--list", "--json"];
     let is_own = |argument: &&String| own.contains(&argument.split('=').next().unwrap_or_default());
     if let Some(argument) = arguments.cells.iter().find(is_own) {
-        return Err(UsageError::of(format!(
-            "{argument}: the runs of a pair are set up by compare"
-        )));
+        return Err(UsageError::of(format!("{argument}: the runs of a pair are set up by compare")));
     }
     let suites = arguments.operands.iter().map(|suite| suite.display().to_string());
     let programs = [before.clone(), after.clone()];
@@ -149,11 +138,7 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
     progress.finish_and_clear();
     // The state of the machine between processes is in the scatter of the pairs.
     let machine_noise = arguments.machine_noise.map_or(0.0, |_| rules.machine_noise);
-    let rules = Rules {
-        machine_noise,
-        force: true,
-        ..rules
-    };
+    let rules = Rules { machine_noise, force: true, ..rules };
     let same_revision = before.environment.build.revision == after.environment.build.revision;
     let mut comparison = compare(&before, &after, rules)?;
     if whole < pairs {
@@ -179,13 +164,8 @@ struct Calibration(Vec<Rates>);
 
 impl Calibration {
     fn simulate(rules: Rules, comparisons: usize) -> Self {
-        let rules = Rules {
-            resamples: 10_000,
-            ..rules
-        };
-        let machines = NOISES
-            .into_iter()
-            .flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
+        let rules = Rules { resamples: 10_000, ..rules };
+        let machines = NOISES.into_iter().flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
         let machines: Vec<(Noise, usize)> = machines.collect();
         let simulate = |(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131);
         Self(machines.into_par_iter().map(simulate).collect())
@@ -204,10 +184,7 @@ impl fmt::Display for Calibration {
             let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
             row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
             row.push(rare(own.false_verdicts));
-            row.extend(
-                own.power
-                    .map(|share| Entry::number(share, |share| format!("{:.0} %", 100.0 * share))),
-            );
+            row.extend(own.power.map(|share| Entry::number(share, |share| format!("{:.0} %", 100.0 * share))));
             row.push(rare(own.false_beside));
             table.row(row);
         }
@@ -240,10 +217,7 @@ impl Shown {
     fn judge(&self) -> Result<()> {
         let changes = self.comparison.changes.iter();
         let slower = changes.filter(|change| change.verdict == Verdict::Slower).count();
-        let common = self
-            .comparison
-            .common
-            .is_some_and(|common| common.verdict == Verdict::Slower);
+        let common = self.comparison.common.is_some_and(|common| common.verdict == Verdict::Slower);
         let together = if common { ", and all together" } else { "" };
         anyhow::ensure!(
             slower == 0 && !common,
@@ -268,11 +242,7 @@ impl fmt::Display for Shown {
         let columns = format!("algorithm|#batch|#threads|#{before}|#{after}|#ratio|#95 % interval|#verdict");
         let changes = &comparison.changes;
         let labels = Labels::of(changes.iter().map(|change| &change.configuration));
-        writeln!(
-            formatter,
-            "builds {} and {}",
-            comparison.builds[0], comparison.builds[1]
-        )?;
+        writeln!(formatter, "builds {} and {}", comparison.builds[0], comparison.builds[1])?;
         let mut tables: BTreeMap<String, Table> = BTreeMap::new();
         let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
         for change in changes.iter().filter(shown) {
@@ -281,9 +251,7 @@ impl fmt::Display for Shown {
             table.row(row(change, &labels));
         }
         for (data, table) in tables {
-            let (table, shared) = table
-                .without_empty_columns()
-                .without_shared_columns(&["batch", "threads"]);
+            let (table, shared) = table.without_empty_columns().without_shared_columns(&["batch", "threads"]);
             let shared = shared.iter().map(|one| format!("; {one}")).collect::<String>();
             writeln!(formatter, "{data}{shared}\n{}", table.terminal())?;
         }
@@ -333,10 +301,7 @@ impl fmt::Display for Shown {
         for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
             if let [example, ..] = &keys[..] {
                 let number = keys.len();
-                write!(
-                    formatter,
-                    "\n{number} configurations are in the {name} run only, for example {example}"
-                )?;
+                write!(formatter, "\n{number} configurations are in the {name} run only, for example {example}")?;
             }
         }
         if let Some(folder) = &self.folder {

@@ -51,9 +51,7 @@ enum Quality {
 
 /// The quality of a model of numbers with these outputs, on the rows that are not null, of which there is one at least.
 pub(super) fn regression(dataset: &Dataset, target: &Target, outputs: &[f64]) -> Regression {
-    let Labels::Values(values) = dataset.labels() else {
-        unreachable!("labels of a model of numbers are numbers")
-    };
+    let Labels::Values(values) = dataset.labels() else { unreachable!("labels of a model of numbers are numbers") };
     let rows = || (0..dataset.len()).filter(|&row| !dataset.is_null(row));
     let targets: Vec<f64> = rows().map(|row| target.number(f64::from(values[row]))).collect();
     let predictions: Vec<f64> = rows().map(|row| target.number(outputs[row])).collect();
@@ -62,14 +60,8 @@ pub(super) fn regression(dataset: &Dataset, target: &Target, outputs: &[f64]) ->
 
 /// The quality of a model of numbers in one line.
 pub(super) fn regression_text(found: &Regression) -> String {
-    let r2 = found
-        .r2
-        .map_or_else(|| "not defined".to_owned(), |r2| format!("{r2:.4}"));
-    format!(
-        "R² {r2}, RMSE {}, MAE {}",
-        three_digits(found.rmse),
-        three_digits(found.mae)
-    )
+    let r2 = found.r2.map_or_else(|| "not defined".to_owned(), |r2| format!("{r2:.4}"));
+    format!("R² {r2}, RMSE {}, MAE {}", three_digits(found.rmse), three_digits(found.mae))
 }
 
 /// Evaluates one model.
@@ -138,10 +130,7 @@ impl Display for Evaluation {
             ("data", format!("{} of {}", plural(self.rows, part), self.dataset)),
         ];
         if self.left_out > 0 {
-            let text = format!(
-                "{} without a label or outside of the domain",
-                plural(self.left_out, "row")
-            );
+            let text = format!("{} without a label or outside of the domain", plural(self.left_out, "row"));
             pairs.push(("left out", text));
         }
         match &self.quality {
@@ -186,10 +175,7 @@ fn write_confusion(formatter: &mut Formatter<'_>, found: &Classification, classe
         write!(formatter, "\n\nThe most frequent confusions:\n")?;
         let mut pairs: Vec<(u64, usize, usize)> = Vec::new();
         for (class, rows) in confusion.iter().enumerate() {
-            let wrong = rows
-                .iter()
-                .enumerate()
-                .filter(|&(other, &count)| other != class && count > 0);
+            let wrong = rows.iter().enumerate().filter(|&(other, &count)| other != class && count > 0);
             pairs.extend(wrong.map(|(other, &count)| (count, class, other)));
         }
         pairs.sort_by_key(|&(count, ..)| std::cmp::Reverse(count));
@@ -212,21 +198,9 @@ fn write_calibration(formatter: &mut Formatter<'_>, found: &Classification, clas
     };
     write!(formatter, "\n\nCalibration, probability of {of}:\n")?;
     let mut table = output::table(["bin", "mean predicted", observed, "rows"]);
-    for Bin {
-        from,
-        to,
-        rows,
-        predicted,
-        observed,
-    } in bins
-    {
+    for Bin { from, to, rows, predicted, observed } in bins {
         let share = |share: &Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{share:.3}"));
-        table.add_row([
-            format!("{from:.1} to {to:.1}"),
-            share(predicted),
-            share(observed),
-            rows.to_string(),
-        ]);
+        table.add_row([format!("{from:.1} to {to:.1}"), share(predicted), share(observed), rows.to_string()]);
     }
     output::align_right(&mut table, 1..4);
     table.set_width(80);

@@ -70,9 +70,7 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
     };
     let workload = Workload::new(arguments.rounds, specification).map_err(|error| usage("--workload", &error))?;
     let participation = Participation::epochs(arguments.epochs);
-    participation
-        .check(arguments.rounds)
-        .map_err(|error| usage("--epochs", &error))?;
+    participation.check(arguments.rounds).map_err(|error| usage("--epochs", &error))?;
     if let Some(path) = &arguments.out {
         // C as a matrix, as an array and as bytes; B the same.
         factorization_cache::check_memory(arguments.rounds, 6).map_err(|error| usage("--out", &error))?;
@@ -81,9 +79,7 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
     let started = Instant::now();
     let (factorization, from_cache) = if let Some(path) = &arguments.check {
         let file = FactorizationFile::read(path)?;
-        let checked = file
-            .check(workload, participation)
-            .with_context(|| format!("--check {}", path.display()))?;
+        let checked = file.check(workload, participation).with_context(|| format!("--check {}", path.display()))?;
         (checked, false)
     } else {
         let request = FactorizationRequest {
@@ -103,12 +99,7 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
         factorization_file::write(path, &factorization)
             .with_context(|| format!("--out {}: C could not be written", path.display()))?;
     }
-    output.print(&Errors {
-        arguments,
-        factorization,
-        seconds,
-        from_cache,
-    })
+    output.print(&Errors { arguments, factorization, seconds, from_cache })
 }
 
 /// The errors of a factorisation.
@@ -155,10 +146,7 @@ impl fmt::Display for Errors<'_> {
         let gap = factorization.relative_gap().map(|gap| format!("{gap:.2e}"));
         let cached = if self.from_cache { " (from the cache)" } else { "" };
         let (rounds, epochs) = (factorization.rounds(), arguments.epochs);
-        let mut table = table([
-            self.method(),
-            format!("{rounds} rounds of {}, {epochs} epochs", arguments.workload),
-        ]);
+        let mut table = table([self.method(), format!("{rounds} rounds of {}, {epochs} epochs", arguments.workload)]);
         let number = |value: f64| format!("{value:.9}");
         table.add_rows([
             ["root mean square error", &number(factorization.rms_error())],
@@ -166,10 +154,7 @@ impl fmt::Display for Errors<'_> {
             ["‖B‖_F", &number(factorization.frobenius())],
             [
                 "sensitivity of C as written",
-                &format!(
-                    "{:.9} ({:?}: {})",
-                    sensitivity.value, sensitivity.exactness, sensitivity.reason
-                ),
+                &format!("{:.9} ({:?}: {})", sensitivity.value, sensitivity.exactness, sensitivity.reason),
             ],
             ["certified relative gap", gap.as_deref().unwrap_or("not an optimum")],
             ["seconds", &format!("{:.3}{cached}", self.seconds)],
@@ -181,19 +166,13 @@ impl fmt::Display for Errors<'_> {
 /// A workload by its name, or learning rates from a file.
 fn workload(text: &str) -> anyhow::Result<WorkloadSpecification> {
     let Some(path) = text.strip_prefix("lr=") else {
-        return text
-            .parse()
-            .map_err(|error| UsageError::of(format!("--workload: {error}")));
+        return text.parse().map_err(|error| UsageError::of(format!("--workload: {error}")));
     };
     let content =
         std::fs::read_to_string(path).with_context(|| format!("--workload {text}: the file cannot be read"))?;
     let mut rates = Vec::new();
     for (line, value) in content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let rate = value
-            .trim()
-            .parse::<f64>()
-            .ok()
-            .filter(|rate| *rate > 0.0 && rate.is_finite());
+        let rate = value.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
         rates.push(rate.with_context(|| format!("{path}:{}: '{value}' is not a positive learning rate", line + 1))?);
     }
     Ok(WorkloadSpecification::prefix().with_learning_rates(rates))

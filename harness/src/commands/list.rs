@@ -40,15 +40,8 @@ struct Entry {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum About {
-    Algorithm {
-        name: &'static str,
-        source: &'static str,
-        promise: &'static str,
-        parameters: Vec<Parameter>,
-    },
-    Other {
-        about: String,
-    },
+    Algorithm { name: &'static str, source: &'static str, promise: &'static str, parameters: Vec<Parameter> },
+    Other { about: String },
 }
 
 /// A parameter of an algorithm.
@@ -61,17 +54,12 @@ struct Parameter {
 impl Entry {
     fn of(id: &str, about: &str) -> Self {
         let about = about.to_owned();
-        Self {
-            id: id.to_owned(),
-            about: About::Other { about },
-        }
+        Self { id: id.to_owned(), about: About::Other { about } }
     }
 
     fn of_algorithm(algorithm: &Algorithm) -> Self {
-        let parameters = algorithm.parameters().map(|parameter| Parameter {
-            name: parameter.name,
-            about: parameter.help(),
-        });
+        let parameters =
+            algorithm.parameters().map(|parameter| Parameter { name: parameter.name, about: parameter.help() });
         let about = About::Algorithm {
             name: algorithm.name,
             source: algorithm.source,
@@ -87,12 +75,7 @@ impl Entry {
         let lines = |text: &str| output::wrapped(text, 4);
         let (name, source, promise, parameters) = match &self.about {
             About::Other { about } => return format!("{}\n{}", self.id, lines(about)),
-            About::Algorithm {
-                name,
-                source,
-                promise,
-                parameters,
-            } => (name, source, promise, parameters),
+            About::Algorithm { name, source, promise, parameters } => (name, source, promise, parameters),
         };
         let mut text = format!("{}\n{}\n{}", self.id, lines(name), lines(promise));
         if details {
@@ -134,9 +117,7 @@ impl Display for List {
 pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
     let (entries, subject): (Vec<Entry>, _) = match arguments.subject {
         Subject::Algorithms => {
-            let all = catalog::ALGORITHMS
-                .iter()
-                .map(|algorithm| Entry::of_algorithm(algorithm));
+            let all = catalog::ALGORITHMS.iter().map(|algorithm| Entry::of_algorithm(algorithm));
             (all.collect(), "algorithm")
         }
         Subject::Suites => {

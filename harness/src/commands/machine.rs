@@ -45,26 +45,15 @@ pub fn run(arguments: &MachineArguments, output: Output) -> Result<()> {
     let most = threads.iter().copied().max();
     let environment = Environment::capture_pinned(&threads, &pinning, most.unwrap_or(0));
     let most_threads = most.unwrap_or(environment.machine.topology.cores);
-    for disturbance in disturbances(
-        &environment.machine,
-        &environment.state,
-        &environment.build.profile,
-        most_threads,
-    ) {
+    for disturbance in disturbances(&environment.machine, &environment.state, &environment.build.profile, most_threads)
+    {
         output::warn(disturbance);
     }
     let kernels = arguments.kernels.then(|| Kernels {
         rates: kernel_rates::measure(),
-        roofline: environment
-            .roofline(1)
-            .cloned()
-            .unwrap_or_else(|| measure_roofline(1, &pinning)),
+        roofline: environment.roofline(1).cloned().unwrap_or_else(|| measure_roofline(1, &pinning)),
     });
-    output.print(&Sheet {
-        places: places(most_threads),
-        environment,
-        kernels,
-    })
+    output.print(&Sheet { places: places(most_threads), environment, kernels })
 }
 
 /// The machine, its limits and its kernels.
@@ -145,23 +134,12 @@ fn places(threads: usize) -> Vec<(PinPolicy, Vec<Place>)> {
 fn places_in_words(places: &[Place]) -> String {
     let several = places.iter().any(|place| place.node != places[0].node);
     let of_node = |places: &[Place]| {
-        let word = |place: &Place| {
-            place
-                .processors
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join("+")
-        };
+        let word = |place: &Place| place.processors.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
         places.iter().map(word).collect::<Vec<_>>().join(" ")
     };
-    let nodes = places.chunk_by(|left, right| left.node == right.node).map(|near| {
-        if several {
-            format!("[node {}: {}]", near[0].node, of_node(near))
-        } else {
-            of_node(near)
-        }
-    });
+    let nodes = places
+        .chunk_by(|left, right| left.node == right.node)
+        .map(|near| if several { format!("[node {}: {}]", near[0].node, of_node(near)) } else { of_node(near) });
     nodes.collect::<Vec<_>>().join(" ")
 }
 
@@ -171,20 +149,9 @@ mod tests {
 
     #[test]
     fn the_document_holds_the_promised_keys() {
-        let sheet = Sheet {
-            environment: Environment::capture(&[]),
-            places: places(2),
-            kernels: None,
-        };
+        let sheet = Sheet { environment: Environment::capture(&[]), places: places(2), kernels: None };
         let document = serde_json::to_value(&sheet).unwrap();
-        for key in [
-            "cores",
-            "isa",
-            "caches",
-            "peak_gflops",
-            "int8",
-            "bandwidth_gbytes_per_s",
-        ] {
+        for key in ["cores", "isa", "caches", "peak_gflops", "int8", "bandwidth_gbytes_per_s"] {
             assert!(document.get(key).is_some(), "{key}");
         }
         assert!(document["cores"].as_u64().unwrap() >= 1);
@@ -193,10 +160,7 @@ mod tests {
 
     #[test]
     fn places_name_processors_and_nodes() {
-        let place = |processors: &[usize], node| Place {
-            processors: processors.to_vec(),
-            node,
-        };
+        let place = |processors: &[usize], node| Place { processors: processors.to_vec(), node };
         assert_eq!(places_in_words(&[place(&[0, 1], 0), place(&[2], 0)]), "0+1 2");
         let two_nodes = [place(&[0], 0), place(&[8], 1)];
         assert_eq!(places_in_words(&two_nodes), "[node 0: 0] [node 1: 8]");

@@ -42,10 +42,7 @@ pub fn run(arguments: &ManualArguments, command: clap::Command, output: Output) 
     let mut pages = Vec::new();
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     while let Some(command) = commands.pop() {
-        let name = command
-            .get_display_name()
-            .unwrap_or_else(|| command.get_name())
-            .to_owned();
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
         let path = folder.join(name).with_added_extension("1");
         commands.extend(command.get_subcommands().cloned());
         let mut page = Vec::new();

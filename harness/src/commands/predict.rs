@@ -145,8 +145,6 @@ fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<Predic
     Ok(PredictionTable {
         classes: model.classes().map(<[String]>::to_vec),
         predictions: by_row.clone().map(|outputs| outputs.map(prediction)).collect(),
-        probabilities: arguments
-            .probabilities
-            .then(|| by_row.map(|outputs| outputs.map(probabilities)).collect()),
+        probabilities: arguments.probabilities.then(|| by_row.map(|outputs| outputs.map(probabilities)).collect()),
     })
 }

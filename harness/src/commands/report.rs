@@ -84,9 +84,5 @@ pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
     if output == Output::Text {
         messages.iter().for_each(output::warn);
     }
-    output.print(&Written {
-        report,
-        cells: run.results.samples.len(),
-        messages,
-    })
+    output.print(&Written { report, cells: run.results.samples.len(), messages })
 }

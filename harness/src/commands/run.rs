@@ -88,11 +88,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     }
     if output == Output::Text && cluster.is_root() && std::io::stderr().is_terminal() {
         let runs: usize = plans.iter().map(|(.., plan)| runs_of(plan.as_ref())).sum();
-        eprintln!(
-            "Measuring {}: {}, fewer if some are there already",
-            names.join(" and "),
-            plural(runs, "run")
-        );
+        eprintln!("Measuring {}: {}, fewer if some are there already", names.join(" and "), plural(runs, "run"));
     }
     let mode = if arguments.resume { Mode::Resume } else { Mode::New };
     let root = arguments.out.clone();
@@ -150,11 +146,7 @@ fn groups(names: &[String], cluster: &Cluster) -> anyhow::Result<Vec<Group>> {
         let below = if kind.at_root { "" } else { &source.head.name }.to_owned();
         match groups.iter_mut().find(|group| group.below == below) {
             Some(group) => group.sources.push(source),
-            None => groups.push(Group {
-                kind,
-                below,
-                sources: vec![source],
-            }),
+            None => groups.push(Group { kind, below, sources: vec![source] }),
         }
     }
     Ok(groups)

@@ -48,12 +48,7 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
             // No half of a schema.
             written.inspect_err(|_| drop(fs::remove_file(path)))
         });
-        let refused = || {
-            format!(
-                "{}: cannot be written; if it is there, move it away first",
-                path.display()
-            )
-        };
+        let refused = || format!("{}: cannot be written; if it is there, move it away first", path.display());
         written.with_context(refused)?;
         let next = "check every line, then set drafted = false";
         output.say(format_args!("wrote {}; {next}", path.display()));

@@ -67,19 +67,12 @@ struct MeasuredRun {
 
 /// A finite number that is `valid`; else what is `expected`.
 fn number(text: &str, valid: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|&value: &f64| value.is_finite() && valid(value));
+    let number = text.parse().ok().filter(|&value: &f64| value.is_finite() && valid(value));
     number.ok_or_else(|| format!("'{text}' is not {expected}"))
 }
 
 fn latency(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |seconds| seconds >= 0.0,
-        "a number of seconds of at least 0, such as 0.03",
-    )
+    number(text, |seconds| seconds >= 0.0, "a number of seconds of at least 0, such as 0.03")
 }
 
 fn accuracy(text: &str) -> Result<f64, String> {
@@ -103,11 +96,7 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
     if let Some(alone) = &arguments.from_run {
         return predict_ranks(arguments, alone, output);
     }
-    let methods = if arguments.algorithms.is_empty() {
-        Method::ALL.to_vec()
-    } else {
-        arguments.algorithms.clone()
-    };
+    let methods = if arguments.algorithms.is_empty() { Method::ALL.to_vec() } else { arguments.algorithms.clone() };
     let costs = match &arguments.from {
         Some(path) => costs_from_study(path, arguments, &methods)?,
         None => measured_costs(arguments, &methods)?,
@@ -144,14 +133,7 @@ fn measured_costs(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::
             algorithm: method.id().to_owned(),
             accuracy,
             threads,
-            found: study::measure(
-                (&function, 0.0),
-                method,
-                accuracy,
-                &engine,
-                arguments.seed,
-                MOST_QUERIES,
-            )?,
+            found: study::measure((&function, 0.0), method, accuracy, &engine, arguments.seed, MOST_QUERIES)?,
         })
     };
     let mut cells = Vec::new();
@@ -173,15 +155,8 @@ fn measured_costs(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::
             ));
         }
     }
-    anyhow::ensure!(
-        !cells.is_empty(),
-        "no method reached a gap of {}: raise --accuracy",
-        arguments.accuracy
-    );
-    Ok(Costs {
-        cells,
-        exchange_seconds: study::exchange_seconds(2)?,
-    })
+    anyhow::ensure!(!cells.is_empty(), "no method reached a gap of {}: raise --accuracy", arguments.accuracy);
+    Ok(Costs { cells, exchange_seconds: study::exchange_seconds(2)? })
 }
 
 /// Reads the same from the results of a study.
@@ -199,14 +174,10 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
         let is_wanted = |cell: &&Cell| (&*cell.algorithm, cell.dimension, cell.accuracy, cell.threads) == wanted;
         reached().find(is_wanted).cloned()
     };
-    let cells: Vec<_> = methods
-        .iter()
-        .filter_map(|method| find(method, 1).map(|one| (one, find(method, 2))))
-        .collect();
+    let cells: Vec<_> = methods.iter().filter_map(|method| find(method, 1).map(|one| (one, find(method, 2)))).collect();
     if cells.is_empty() {
-        let mut known: Vec<_> = reached()
-            .map(|cell| format!("--dimension {} --accuracy {}", cell.dimension, cell.accuracy))
-            .collect();
+        let mut known: Vec<_> =
+            reached().map(|cell| format!("--dimension {} --accuracy {}", cell.dimension, cell.accuracy)).collect();
         known.dedup();
         return Err(UsageError::of(format!(
             "{} holds no finished cell with --dimension {dimension} --accuracy {accuracy}; it holds: {}",
@@ -214,10 +185,7 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
             known.join(", ")
         )));
     }
-    Ok(Costs {
-        cells,
-        exchange_seconds: study.exchange_seconds,
-    })
+    Ok(Costs { cells, exchange_seconds: study.exchange_seconds })
 }
 
 /// Predicts rounds on ranks, compares them with the measured ones, and writes rows, tables and, where there is a delay, the
@@ -230,10 +198,8 @@ fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) ->
         ranks.push((run.delay, pooled(&run.folder)?));
     }
     ranks.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let measurements = Measurements {
-        one_process: one_process.filter(|cell| cell.configuration.ranks.is_none()).collect(),
-        ranks,
-    };
+    let measurements =
+        Measurements { one_process: one_process.filter(|cell| cell.configuration.ranks.is_none()).collect(), ranks };
     if measurements.undelayed().next().is_none() {
         return Err(UsageError::of(
             "--measured: one of the folders must be without delay (0=DIR): the link's own time comes from it",
@@ -258,9 +224,7 @@ fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) ->
             files::replace(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    print(&rows, output, || {
-        format!("{}\n\n{}", latency.terminal(), ranks.terminal())
-    })
+    print(&rows, output, || format!("{}\n\n{}", latency.terminal(), ranks.terminal()))
 }
 
 /// One row a line, numbers with six digits.
@@ -289,11 +253,7 @@ fn rows_of_json<Row: Serialize>(rows: &[Row]) -> anyhow::Result<String> {
 fn queries_text(rows: &[Row]) -> String {
     let seconds = |seconds: f64| Entry::sorted(time(seconds * 1e9), seconds);
     let mut rows = rows.to_vec();
-    rows.sort_by(|a, b| {
-        a.latency_s
-            .total_cmp(&b.latency_s)
-            .then(a.seconds.total_cmp(&b.seconds))
-    });
+    rows.sort_by(|a, b| a.latency_s.total_cmp(&b.latency_s).then(a.seconds.total_cmp(&b.seconds)));
     let columns = "place|#workers|#latency|algorithm|#time to target|#rounds|#queries|faster above";
     let mut table = Table::new("Time to a target", columns);
     for row in &rows {
@@ -327,11 +287,8 @@ mod tests {
 
     #[test]
     fn rows_are_lines_whose_numbers_have_six_digits() {
-        let text = rows_of_json(&[
-            serde_json::json!({"a": 0.123_456_789, "b": [7, 1e-9]}),
-            serde_json::json!(2.5),
-        ])
-        .unwrap();
+        let text =
+            rows_of_json(&[serde_json::json!({"a": 0.123_456_789, "b": [7, 1e-9]}), serde_json::json!(2.5)]).unwrap();
         assert_eq!(text, "[\n{\"a\":0.123457,\"b\":[7,1e-9]},\n2.5\n]\n");
     }
 

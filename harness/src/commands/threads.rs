@@ -12,9 +12,7 @@ use crate::machine::{PinPolicy, Pinning};
 /// A system that does not tell its number of processors.
 pub(super) fn count(threads: Option<usize>) -> anyhow::Result<usize> {
     let all = || std::thread::available_parallelism().map(usize::from);
-    threads
-        .map_or_else(all, Ok)
-        .context("the number of processors is unknown: give --threads")
+    threads.map_or_else(all, Ok).context("the number of processors is unknown: give --threads")
 }
 
 /// The policy on this machine.

@@ -57,11 +57,7 @@ impl Element {
             return bytes[..end].to_vec();
         };
         let character = |&bytes: &[u8; 4]| {
-            let code = if big_endian {
-                u32::from_be_bytes(bytes)
-            } else {
-                u32::from_le_bytes(bytes)
-            };
+            let code = if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
             char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
         };
         let text: String = bytes.as_chunks::<4>().0.iter().map(character).collect();

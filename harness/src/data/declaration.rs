@@ -206,11 +206,7 @@ impl Declaration {
 
     /// More than the relation is declared.
     fn declare_rows(&self) -> bool {
-        let relation_alone = Self {
-            relation: self.relation,
-            public_rows: self.public_rows,
-            ..Self::default()
-        };
+        let relation_alone = Self { relation: self.relation, public_rows: self.public_rows, ..Self::default() };
         *self != relation_alone
     }
 }
@@ -243,10 +239,7 @@ pub fn bound_privately(
         found.push((name, bounds, None));
     }
     if found.is_empty() {
-        return refuse(
-            name_or_path,
-            "--bounds private:EPSILON: no column of numbers is declared",
-        );
+        return refuse(name_or_path, "--bounds private:EPSILON: no column of numbers is declared");
     }
     if noise_scale(found.len(), domain.relation, epsilon) > 2_f64.powi(50) {
         return refuse(
@@ -266,10 +259,7 @@ pub fn bound_privately(
         }
     }
     let mut digest = Sha256::new();
-    counts
-        .iter()
-        .flat_map(BinCounts::iter)
-        .for_each(|count| digest.update(count.to_le_bytes()));
+    counts.iter().flat_map(BinCounts::iter).for_each(|count| digest.update(count.to_le_bytes()));
     Ok((domain, digest.finalize().into()))
 }
 
@@ -456,8 +446,5 @@ fn named_columns(
         return Ok((columns, label.clone()));
     }
     let names = listing(unbounded);
-    refuse(
-        place,
-        format!("--bounds: none for {names}; add NAME=LO:HI, leave them out by --drop, or use a schema"),
-    )
+    refuse(place, format!("--bounds: none for {names}; add NAME=LO:HI, leave them out by --drop, or use a schema"))
 }

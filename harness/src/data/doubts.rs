@@ -16,10 +16,7 @@ const COUNTED_ROWS: usize = 20;
 pub fn doubts(data: &Dataset, task: Option<Task>) -> Vec<String> {
     let mut doubts: Vec<String> = unscaled(data.features()).into_iter().collect();
     doubts.extend(counting_column(data.features()).map(|column| {
-        format!(
-            "column {} (from 1) counts the rows and looks like an identifier; remove it from the file",
-            column + 1
-        )
+        format!("column {} (from 1) counts the rows and looks like an identifier; remove it from the file", column + 1)
     }));
     let is_integer = |text: &String| text.parse::<f64>().is_ok();
     match data.labels() {
@@ -59,10 +56,7 @@ fn unscaled(features: &Features) -> Option<String> {
         }
     }
     let beyond = largest.iter().filter(|&&value| value > UNSCALED).count();
-    let (column, value) = largest
-        .iter()
-        .enumerate()
-        .max_by(|one, other| one.1.total_cmp(other.1))?;
+    let (column, value) = largest.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1))?;
     (beyond > 0).then(|| {
         format!(
             "{beyond} of {} columns are not scaled (column {}, from 1, reaches {value}): a model of such numbers learns little. \
@@ -83,10 +77,6 @@ fn counting_column(features: &Features) -> Option<usize> {
     if rows().len() < COUNTED_ROWS {
         return None;
     }
-    let counts = |column: &usize| {
-        rows()
-            .zip(rows().skip(1))
-            .all(|(row, next)| next[*column] == row[*column] + 1.0)
-    };
+    let counts = |column: &usize| rows().zip(rows().skip(1)).all(|(row, next)| next[*column] == row[*column] + 1.0);
     (0..*columns).find(counts)
 }

@@ -44,11 +44,7 @@ fn rounded(value: f64) -> f64 {
 pub fn draft(path: &Path, flags: &ColumnFlags) -> Result<String, DataError> {
     if let Some(draft) = of_file(path, flags)? {
         let mut notes = draft.notes;
-        let reasons: Vec<String> = draft
-            .unusable
-            .iter()
-            .map(|(name, problem)| format!("{name}: {problem}"))
-            .collect();
+        let reasons: Vec<String> = draft.unusable.iter().map(|(name, problem)| format!("{name}: {problem}")).collect();
         if !reasons.is_empty() {
             notes.insert("drop".into(), reasons.join("; "));
         }
@@ -57,15 +53,9 @@ pub fn draft(path: &Path, flags: &ColumnFlags) -> Result<String, DataError> {
         return Ok(schema::write(&domain, &notes));
     }
     flags.refuse_names(path)?;
-    let notes = [
-        ("columns", "bounds of every column, read from the data"),
-        ("label", "read from the data"),
-    ];
+    let notes = [("columns", "bounds of every column, read from the data"), ("label", "read from the data")];
     let notes = notes.map(|(key, note)| (key.to_owned(), note.to_owned()));
-    let request = Request {
-        task: flags.task,
-        ..Request::default()
-    };
+    let request = Request { task: flags.task, ..Request::default() };
     let data = load_requested(&path.to_string_lossy(), None, request)?;
     let source = DomainSource::Draft(path.display().to_string());
     Ok(schema::write(&of_matrix(source, &data.train), &notes.into()))
@@ -180,12 +170,7 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
     let mut domain = Domain::new(Columns::Named(columns), Storage::Dense, label, source);
     domain.label_column = Some(label_name.clone());
     domain.dropped = dropped;
-    Ok(Draft {
-        domain,
-        notes,
-        warnings,
-        unusable,
-    })
+    Ok(Draft { domain, notes, warnings, unusable })
 }
 
 /// The first word of a column, for messages.
@@ -202,9 +187,7 @@ fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result
     };
     let values = of.values();
     if let ([], Some(_)) | ([_], _) = (&values[..], &of.distinct) {
-        let found = values
-            .first()
-            .map_or_else(|| "is empty".to_owned(), |only| format!("holds nothing but {only}"));
+        let found = values.first().map_or_else(|| "is empty".to_owned(), |only| format!("holds nothing but {only}"));
         return refuse(format!("{found}, and there is nothing to learn"));
     }
     let is_classes = match task {
@@ -215,9 +198,9 @@ fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result
         true if of.has_fractions && of.words == 0 => {
             refuse("holds fractions, which are no classes (--task regression takes them as numbers)".to_owned())
         }
-        true if values.is_empty() => refuse(format!(
-            "holds more than {MOST_CLASSES} different values, too many for classes"
-        )),
+        true if values.is_empty() => {
+            refuse(format!("holds more than {MOST_CLASSES} different values, too many for classes"))
+        }
         true => Ok(Label::Classes(values)),
         false if of.words > 0 => {
             let word = example(of);
@@ -249,10 +232,7 @@ pub(super) fn doubtful_integers(name: &str, classes: Option<usize>) -> String {
 fn label_warnings(name: &str, of: &Summary, label: &Label, task: Option<Task>) -> Vec<String> {
     let mut warnings = Vec::new();
     if of.missing > 0 {
-        warnings.push(format!(
-            "{} rows have no label in column {name:?} and are left out",
-            of.missing
-        ));
+        warnings.push(format!("{} rows have no label in column {name:?} and are left out", of.missing));
     }
     let is_integers = of.words == 0 && !of.has_fractions && task.is_none();
     let label_column = format!("the label column {name:?}");
@@ -274,26 +254,16 @@ fn kind_of(of: &Summary) -> Option<Result<ColumnKind, String>> {
     let is_number = of.words == 0 || (of.distinct.is_none() && of.numbers > 9 * of.words);
     Some(if of.numbers > 0 && is_number {
         let is_missing = of.missing + of.words > 0;
-        Ok(ColumnKind::Number {
-            bounds: rounded_out(of.lo, of.hi),
-            missing: is_missing.then(|| rounded(of.mean())),
-        })
+        Ok(ColumnKind::Number { bounds: rounded_out(of.lo, of.hi), missing: is_missing.then(|| rounded(of.mean())) })
     } else if of.words > 0 && of.dates == of.words && of.numbers == 0 {
         Err(format!("it holds dates such as {}", example(of)))
     } else if of.distinct.is_none() {
-        Err(format!(
-            "it holds more than {MOST_WORDS} different words, such as {}",
-            example(of)
-        ))
+        Err(format!("it holds more than {MOST_WORDS} different words, such as {}", example(of)))
     } else if of.words > 0 {
         let mut values = of.values();
         let is_missing = of.missing > 0;
         values.extend(is_missing.then(String::new));
-        let other = if is_missing {
-            Other::Value(values.len() - 1)
-        } else {
-            Other::NullRow
-        };
+        let other = if is_missing { Other::Value(values.len() - 1) } else { Other::NullRow };
         Ok(ColumnKind::Category { values, other })
     } else {
         return None;
@@ -314,11 +284,7 @@ fn is_identifier(name: &str) -> bool {
 /// The note on a feature column, and the warning if there is one.
 fn said_of(name: &str, of: &Summary, kind: &ColumnKind) -> (String, Option<String>) {
     let ColumnKind::Number { missing, .. } = kind else {
-        let missing = if of.missing > 0 {
-            "; \"\" stands for missing ones"
-        } else {
-            ""
-        };
+        let missing = if of.missing > 0 { "; \"\" stands for missing ones" } else { "" };
         return (format!("values read from the data{missing}"), None);
     };
     let many = of.distinct.is_none() && !of.has_fractions && of.words == 0;
@@ -328,11 +294,7 @@ fn said_of(name: &str, of: &Summary, kind: &ColumnKind) -> (String, Option<Strin
         let warning = format!("column {name:?} {found} and looks like an identifier; leave it out by --drop {name:?}");
         return (format!("{found}: an identifier? then drop it"), Some(warning));
     }
-    let mean = if missing.is_some() {
-        " and mean (for missing ones)"
-    } else {
-        ""
-    };
+    let mean = if missing.is_some() { " and mean (for missing ones)" } else { "" };
     let warning = (of.words > 0).then(|| {
         let (words, word) = (of.words, example(of));
         format!("column {name:?} holds {words} words such as {word} among its numbers; they are taken as missing")

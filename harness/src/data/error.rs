@@ -27,11 +27,7 @@ pub enum DataError {
         "no data set or file is called {name:?}{}; known names: {known} (a file is given by its path, or with --data-dir)",
         nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
     )]
-    Unknown {
-        name: String,
-        nearest: Option<&'static str>,
-        known: String,
-    },
+    Unknown { name: String, nearest: Option<&'static str>, known: String },
     /// A named data set of files without a data folder.
     #[error(
         "data set {name}: no data folder; give --data-dir DIR or set the variable ROUNDS_DATA, or use synthetic-mnist, \
@@ -68,37 +64,22 @@ pub enum DataError {
 impl DataError {
     /// A file or folder that is not what is expected.
     pub(super) fn file(path: &Path, problem: impl Into<String>) -> Self {
-        Self::File {
-            path: path.into(),
-            problem: problem.into(),
-        }
+        Self::File { path: path.into(), problem: problem.into() }
     }
 
     /// An error of the system.
     pub(super) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self {
-        move |source| Self::Read {
-            path: path.into(),
-            source,
-        }
+        move |source| Self::Read { path: path.into(), source }
     }
 
     /// Contents that are not what is expected.
     pub(super) fn rows(path: &Path, problem: impl Into<String>, summary: &'static str) -> Self {
-        Self::Rows {
-            path: path.into(),
-            place: String::new(),
-            problem: problem.into(),
-            summary,
-        }
+        Self::Rows { path: path.into(), place: String::new(), problem: problem.into(), summary }
     }
 
     /// A file that is not what its schema declares.
     pub(crate) fn schema(path: &Path, problem: impl Into<String>) -> Self {
-        Self::Schema {
-            path: path.into(),
-            problem: problem.into(),
-            found: String::new(),
-        }
+        Self::Schema { path: path.into(), problem: problem.into(), found: String::new() }
     }
 
     /// Nothing at `path`.

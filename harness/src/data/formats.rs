@@ -32,20 +32,16 @@ pub(super) fn table(path: &Path, named: Option<bool>) -> Option<PathBuf> {
 /// A name for the data set at `path`.
 pub(super) fn stem(path: &Path) -> String {
     let name = unpacked_name(path);
-    [
-        ".csv", ".tsv", ".parquet", ".npy", ".npz", ".libsvm", ".svm", ".txt", ".bin",
-    ]
-    .iter()
-    .find_map(|ending| name.strip_suffix(ending))
-    .unwrap_or(&name)
-    .to_owned()
+    [".csv", ".tsv", ".parquet", ".npy", ".npz", ".libsvm", ".svm", ".txt", ".bin"]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending))
+        .unwrap_or(&name)
+        .to_owned()
 }
 
 /// The file called `name` in `folder`, plain or packed.
 fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
-    let mut paths = ["", ".gz", ".xz"]
-        .map(|ending| folder.join(format!("{name}{ending}")))
-        .into_iter();
+    let mut paths = ["", ".gz", ".xz"].map(|ending| folder.join(format!("{name}{ending}"))).into_iter();
     paths.find(|path| path.is_file())
 }
 
@@ -58,18 +54,14 @@ pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBu
 /// The file of test rows: that of `--test`, else the one beside the data file.
 pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
     let name = unpacked_name(path);
-    let test = name
-        .strip_suffix(".trn")
-        .map_or_else(|| format!("{name}.t"), |name| format!("{name}.tst"));
+    let test = name.strip_suffix(".trn").map_or_else(|| format!("{name}.t"), |name| format!("{name}.tst"));
     let beside = || packed_or_not(path.parent()?, &test).filter(|_| request.split.is_none());
     request.test.map(Path::to_owned).or_else(beside)
 }
 
 /// A file is called as binary records are.
 fn is_records(path: &Path) -> bool {
-    Path::new(&unpacked_name(path))
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
+    Path::new(&unpacked_name(path)).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
 }
 
 /// The format of a file, or of the files of a folder.
@@ -200,16 +192,10 @@ pub(super) fn load_file(path: &Path, request: Request<'_>) -> Result<TrainTest, 
     let is_undeclared = request.domain.is_none();
     let of_libsvm = [
         ("--first-index", request.first_index.is_some()),
-        (
-            "--dimension without --bounds",
-            is_undeclared && request.columns.is_some(),
-        ),
+        ("--dimension without --bounds", is_undeclared && request.columns.is_some()),
     ];
     if let Some((flag, _)) = of_libsvm.iter().find(|(_, given)| *given && format != Format::Libsvm) {
-        return Err(DataError::file(
-            path,
-            format!("{flag}: this is for LIBSVM files; leave it out"),
-        ));
+        return Err(DataError::file(path, format!("{flag}: this is for LIBSVM files; leave it out")));
     }
     if format == Format::Npz && request.test.is_some() {
         let problem = "--test: an archive holds its own test rows, x_test and y_test; leave it out";
@@ -228,9 +214,7 @@ pub(super) fn load_folder(folder: &Path, request: Request<'_>) -> Result<TrainTe
         return load_cifar(&name, &files, request);
     }
     let files = list(folder)?;
-    let arrays = files
-        .iter()
-        .filter_map(|file| file.strip_suffix(".npy").map(str::to_owned));
+    let arrays = files.iter().filter_map(|file| file.strip_suffix(".npy").map(str::to_owned));
     let arrays: Vec<String> = arrays.collect();
     if let Some(roles) = Roles::of(&arrays) {
         return load_arrays(&name, &roles, request, |[features, labels]| {
@@ -354,9 +338,7 @@ pub(super) fn load_idx(
     request: Request<'_>,
 ) -> Result<TrainTest, DataError> {
     let [images, labels, test_images, test_labels] = files;
-    let (train, test) = rayon::join(
-        || idx::read_table(images, labels, classes),
-        || idx::read_table(test_images, test_labels, classes),
-    );
+    let (train, test) =
+        rayon::join(|| idx::read_table(images, labels, classes), || idx::read_table(test_images, test_labels, classes));
     TrainTest::of(name, train?, Some(test?), request)
 }

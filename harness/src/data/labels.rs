@@ -77,10 +77,7 @@ impl Words {
     /// The labels of rows with these words.
     pub(super) fn labels(&self, rows: Vec<u32>) -> RawLabels {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-        RawLabels::Words {
-            rows,
-            words: self.ordered.iter().map(text).collect(),
-        }
+        RawLabels::Words { rows, words: self.ordered.iter().map(text).collect() }
     }
 }
 
@@ -180,9 +177,7 @@ impl RawLabels {
                 }
             }
             Self::Indices { .. } if task == Some(Task::Regression) => Meaning::Targets,
-            Self::Indices {
-                classes: Some(classes), ..
-            } => Meaning::Indices(*classes),
+            Self::Indices { classes: Some(classes), .. } => Meaning::Indices(*classes),
             // A label that leaves the classes at most as many as the rows, or 256, is no damaged one.
             Self::Indices { values, classes: None } => {
                 let limit = values.len().max(256);
@@ -224,9 +219,7 @@ impl RawLabels {
                 let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
                 let class = |(row, value): (usize, f32)| {
                     let class = numbers.binary_search_by(|probe| probe.total_cmp(&(value + 0.0)));
-                    class
-                        .map(|class| class as u32)
-                        .map_err(|_| unknown(row, value.to_string(), &names))
+                    class.map(|class| class as u32).map_err(|_| unknown(row, value.to_string(), &names))
                 };
                 (values.into_iter().enumerate().map(class).collect(), names)
             }
@@ -243,11 +236,7 @@ impl RawLabels {
                 return Err(DataError::rows(path, problem, "its labels are not what is expected"));
             }
         };
-        Ok(Labels::Classes {
-            values: values?,
-            classes: names.len(),
-            names: Some(names),
-        })
+        Ok(Labels::Classes { values: values?, classes: names.len(), names: Some(names) })
     }
 }
 
@@ -272,10 +261,7 @@ mod tests {
     use super::*;
 
     fn words(words: &[&str], rows: &[u32]) -> RawLabels {
-        RawLabels::Words {
-            rows: rows.to_vec(),
-            words: words.iter().map(ToString::to_string).collect(),
-        }
+        RawLabels::Words { rows: rows.to_vec(), words: words.iter().map(ToString::to_string).collect() }
     }
 
     fn refusal(labels: RawLabels, meaning: &Meaning) -> String {
@@ -295,11 +281,8 @@ mod tests {
             (RawLabels::Numbers(vec![1.0, -1.0, 1.0]), ["-1", "1"]),
             (words(&["yes", "no"], &[0, 1, 0]), ["no", "yes"]),
         ] {
-            let expected = Labels::Classes {
-                values: vec![1, 0, 1],
-                classes: 2,
-                names: Some(names.map(str::to_owned).to_vec()),
-            };
+            let expected =
+                Labels::Classes { values: vec![1, 0, 1], classes: 2, names: Some(names.map(str::to_owned).to_vec()) };
             assert_eq!(decided(labels).0, expected);
         }
         let (labels, numbers) = decided(RawLabels::Numbers(vec![0.0, -0.0, 3.0]));
@@ -315,10 +298,7 @@ mod tests {
     fn fractions_and_many_integers_are_targets() {
         let fractions = RawLabels::Numbers(vec![0.5, 1.0]);
         assert_eq!(decided(fractions).0, Labels::Values(vec![0.5, 1.0]));
-        for (count, classes) in [
-            (AUTOMATIC_CLASSES, Some(AUTOMATIC_CLASSES)),
-            (AUTOMATIC_CLASSES + 1, None),
-        ] {
+        for (count, classes) in [(AUTOMATIC_CLASSES, Some(AUTOMATIC_CLASSES)), (AUTOMATIC_CLASSES + 1, None)] {
             let labels = RawLabels::Numbers((0..count).map(|label| label as f32).collect());
             assert_eq!(decided(labels).0.classes(), classes);
         }

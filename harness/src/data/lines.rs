@@ -22,10 +22,7 @@ pub(super) struct BadLine {
 impl BadLine {
     /// The `line`-th line of the block, counting from 0.
     pub(super) fn new(line: usize, expected: impl std::fmt::Display, found: impl std::fmt::Display) -> Self {
-        Self {
-            line,
-            problem: format!("expected {expected}; found {found}"),
-        }
+        Self { line, problem: format!("expected {expected}; found {found}") }
     }
 
     /// The error about this line of a file, with `lines_before` lines before the block.

@@ -37,10 +37,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// The rows of a data set in `domain`.
     pub fn of(domain: Option<&'a Arc<Domain>>) -> Self {
-        Self {
-            domain,
-            ..Self::default()
-        }
+        Self { domain, ..Self::default() }
     }
 
     /// A row of so many fields has no label.
@@ -81,10 +78,7 @@ impl Split {
                 format!("--test-split {fraction}: of {rows} rows it leaves none for training or none for testing");
             DataError::file(path, problem)
         })?;
-        Ok(TrainTest {
-            train,
-            test: Some(test),
-        })
+        Ok(TrainTest { train, test: Some(test) })
     }
 
     /// The rows for training and for testing, both in their order; `None` if that leaves no rows for one of them.
@@ -156,10 +150,7 @@ fn load_whole(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>)
     let path = Path::new(name_or_path);
     let named = names::find(name_or_path);
     if named.is_some() || path.is_dir() {
-        let of_files = [
-            ("--test", request.test.is_some()),
-            ("--first-index", request.first_index.is_some()),
-        ];
+        let of_files = [("--test", request.test.is_some()), ("--first-index", request.first_index.is_some())];
         if let Some((flag, _)) = of_files.iter().find(|(_, given)| *given) {
             let problem = format!("{flag}: this is for the path of a file; leave it out");
             return Err(DataError::file(path, problem));

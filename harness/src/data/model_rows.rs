@@ -53,11 +53,7 @@ pub fn load_for_model(
         let are_test_rows = test.is_some();
         (test.unwrap_or(train), are_test_rows)
     } else {
-        let request = Request {
-            columns: Some(input.features),
-            labels: input.labels,
-            ..Request::of(input.domain)
-        };
+        let request = Request { columns: Some(input.features), labels: input.labels, ..Request::of(input.domain) };
         let (table, are_test_rows) = one_file::read(path, request)?;
         check_features(path, table.features().columns(), input)?;
         (table.alone(&formats::stem(path), request)?, are_test_rows)
@@ -103,12 +99,8 @@ fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Resu
         (Labels::Classes { values, .. }, None) => {
             let numbers: Vec<Option<f32>> = names.iter().map(|name| name.parse().ok()).collect();
             let target = |class: u32| {
-                let problem = || {
-                    format!(
-                        "its label {:?} is no number, and the model predicts numbers",
-                        names[class as usize]
-                    )
-                };
+                let problem =
+                    || format!("its label {:?} is no number, and the model predicts numbers", names[class as usize]);
                 numbers[class as usize].ok_or_else(|| DataError::rows(path, problem(), "its labels are not numbers"))
             };
             Labels::Values(values.into_iter().map(target).collect::<Result<_, _>>()?)
@@ -121,11 +113,7 @@ fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Resu
                 place.ok_or_else(|| DataError::label(path, row, &names[class as usize], listing(known)))
             };
             let values = values.into_iter().enumerate().map(class).collect::<Result<_, _>>()?;
-            Labels::Classes {
-                values,
-                classes: known.len(),
-                names: Some(known.to_vec()),
-            }
+            Labels::Classes { values, classes: known.len(), names: Some(known.to_vec()) }
         }
     };
     Dataset::new(name, features, labels)

@@ -75,11 +75,7 @@ struct Files {
 
 /// All named data sets.
 pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
-    let generated = |name, about, contents| Name {
-        name,
-        about,
-        contents: Contents::Generated(contents),
-    };
+    let generated = |name, about, contents| Name { name, about, contents: Contents::Generated(contents) };
     let mut names = vec![
         generated(
             "synthetic-mnist",
@@ -152,9 +148,7 @@ pub fn built_in(name: &str, data_dir: Option<&Path>) -> Option<Arc<Domain>> {
     let named = find(name)?;
     match &named.contents {
         Contents::Generated(generated) => Some(Arc::new((generated.domain)())),
-        Contents::Files(files) => files
-            .is_described(named.name, data_dir)
-            .then(|| Arc::new(files.domain(named.name))),
+        Contents::Files(files) => files.is_described(named.name, data_dir).then(|| Arc::new(files.domain(named.name))),
     }
 }
 
@@ -181,10 +175,7 @@ impl Files {
         if root.is_dir() {
             return Ok(self.folders.iter().map(|folder| root.join(folder)).collect());
         }
-        Err(DataError::missing(
-            &root,
-            "the folder of data files (--data-dir or ROUNDS_DATA)",
-        ))
+        Err(DataError::missing(&root, "the folder of data files (--data-dir or ROUNDS_DATA)"))
     }
 
     fn load(&self, name: &str, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
@@ -201,11 +192,8 @@ impl Files {
         let described = self.domain(name);
         let file = formats::first_file(&folders, &self.train).ok_or_else(|| missing(&folders, &self.train[0]))?;
         let test = formats::first_file(&folders, &self.test);
-        let request = Request {
-            label: described.label_column.as_deref(),
-            columns: Some(described.features()),
-            ..request
-        };
+        let request =
+            Request { label: described.label_column.as_deref(), columns: Some(described.features()), ..request };
         self.format.load(name, &file, test.as_deref(), request)
     }
 }

@@ -17,9 +17,7 @@ pub(super) fn scan<Float: FastFloat>(text: &[u8]) -> Option<(Float, usize)> {
 #[inline]
 pub(super) fn parse<Float: FastFloat>(text: &[u8]) -> Option<Float> {
     let text = text.trim_ascii();
-    scan(text)
-        .filter(|&(_, length)| length == text.len())
-        .map(|(number, _)| number)
+    scan(text).filter(|&(_, length)| length == text.len()).map(|(number, _)| number)
 }
 
 #[cfg(test)]
@@ -44,9 +42,7 @@ mod tests {
             let found = scan::<f32>(text.as_bytes()).unwrap();
             assert_eq!((found.0.to_bits(), found.1), (number.to_bits(), length), "{text}");
         }
-        for text in [
-            "", "-", "+", ".", "-.", "nan", "-inf", "infinity", "e5", ".e5", " 1", "x",
-        ] {
+        for text in ["", "-", "+", ".", "-.", "nan", "-inf", "infinity", "e5", ".e5", " 1", "x"] {
             assert_eq!(scan::<f32>(text.as_bytes()), None, "{text:?}");
         }
         let all = parse::<f32>;

@@ -97,11 +97,7 @@ pub fn load(
         return Ok(Part {
             train: reading.dataset(&name, own)?,
             test: test.transpose()?,
-            digests: Digests {
-                common: common.finalize().into(),
-                own: part.digest,
-                next: part.hashed,
-            },
+            digests: Digests { common: common.finalize().into(), own: part.digest, next: part.hashed },
         });
     }
     let whole = load_requested(name_or_path, data_dir, request)?;
@@ -110,9 +106,6 @@ pub fn load(
     Ok(Part {
         train: whole.train.part(own),
         test: whole.test.filter(|_| rank == 0),
-        digests: Digests {
-            common,
-            ..Digests::default()
-        },
+        digests: Digests { common, ..Digests::default() },
     })
 }

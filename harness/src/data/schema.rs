@@ -23,11 +23,7 @@ pub enum SchemaError {
     Read { path: PathBuf, source: std::io::Error },
     /// Not TOML, or not its tables and keys; lines count from 1.
     #[error("{place}, line {line}: {message}")]
-    Syntax {
-        place: String,
-        line: usize,
-        message: String,
-    },
+    Syntax { place: String, line: usize, message: String },
     /// A declaration that makes no domain: the problem and the way out.
     #[error("{place}: {problem}")]
     Declaration { place: String, problem: String },
@@ -37,10 +33,7 @@ pub enum SchemaError {
 }
 
 pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
-    Err(SchemaError::Declaration {
-        place: place.into(),
-        problem: problem.into(),
-    })
+    Err(SchemaError::Declaration { place: place.into(), problem: problem.into() })
 }
 
 /// Reads a schema file.
@@ -48,10 +41,7 @@ pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, Sc
 /// # Errors
 /// As [`parse`], and files that cannot be read.
 pub fn read(path: &Path) -> Result<Domain, SchemaError> {
-    let text = std::fs::read_to_string(path).map_err(|source| SchemaError::Read {
-        path: path.into(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|source| SchemaError::Read { path: path.into(), source })?;
     parse(&path.display().to_string(), &text)
 }
 
@@ -130,10 +120,7 @@ fn words(words: Vec<Word>) -> Vec<String> {
 }
 
 pub(super) fn of_domain(place: &str, key: &str, error: &DomainError) -> SchemaError {
-    SchemaError::Declaration {
-        place: place.into(),
-        problem: format!("{key}{error}"),
-    }
+    SchemaError::Declaration { place: place.into(), problem: format!("{key}{error}") }
 }
 
 pub(super) fn bounds_of(place: &str, key: &str, [lo, hi]: [f64; 2]) -> Result<Bounds, SchemaError> {
@@ -153,11 +140,7 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
             message: error.message().replace('\n', " "),
         }
     })?;
-    let source = if table.drafted {
-        DomainSource::Draft(place.into())
-    } else {
-        DomainSource::Schema(place.into())
-    };
+    let source = if table.drafted { DomainSource::Draft(place.into()) } else { DomainSource::Schema(place.into()) };
     table.domain(place, source)
 }
 
@@ -206,15 +189,11 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
         );
     }
     if !tables.values().all(Value::is_table) {
-        let table: toml::Table = tables
-            .into_iter()
-            .map(|(key, value)| (key.into_inner(), value))
-            .collect();
+        let table: toml::Table = tables.into_iter().map(|(key, value)| (key.into_inner(), value)).collect();
         return match table.try_into::<MatrixTable>() {
-            Ok(MatrixTable { count, bounds }) => Ok(Columns::Matrix {
-                count,
-                bounds: bounds_of(place, "columns", bounds)?,
-            }),
+            Ok(MatrixTable { count, bounds }) => {
+                Ok(Columns::Matrix { count, bounds: bounds_of(place, "columns", bounds)? })
+            }
             Err(error) => refuse(place, format!("columns: {}", error.message())),
         };
     }
@@ -225,10 +204,9 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
         let name = name.into_inner();
         let key = format!("columns.{name}");
         let kind = match table.try_into::<ColumnTable>() {
-            Ok(ColumnTable::Number { bounds, missing }) => ColumnKind::Number {
-                bounds: bounds_of(place, &key, bounds)?,
-                missing,
-            },
+            Ok(ColumnTable::Number { bounds, missing }) => {
+                ColumnKind::Number { bounds: bounds_of(place, &key, bounds)?, missing }
+            }
             Ok(ColumnTable::Category { values, other }) => {
                 let values = words(values);
                 let other = match other.map(String::from) {
@@ -249,9 +227,7 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
         };
         Ok(Column { name, kind })
     };
-    Ok(Columns::Named(
-        tables.into_iter().map(column).collect::<Result<_, _>>()?,
-    ))
+    Ok(Columns::Named(tables.into_iter().map(column).collect::<Result<_, _>>()?))
 }
 
 /// The domain under `relation`, if one is asked for.
@@ -278,10 +254,7 @@ pub(super) fn related(
         }
         (relation, Some(_)) => {
             let problem = "leave it out, or choose add-remove";
-            return refuse(
-                place,
-                format!("public-rows is of add-remove alone, not of {relation}; {problem}"),
-            );
+            return refuse(place, format!("public-rows is of add-remove alone, not of {relation}; {problem}"));
         }
     };
     Ok(domain)
@@ -336,12 +309,7 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
         }
     }
     lines.push(format!("\n[label]{}", note("label")));
-    lines.extend(
-        domain
-            .label_column
-            .as_ref()
-            .map(|column| format!("column = {}", quoted(column))),
-    );
+    lines.extend(domain.label_column.as_ref().map(|column| format!("column = {}", quoted(column))));
     lines.push(match &domain.label {
         Label::Classes(names) => format!("classes = [{}]", list(names)),
         Label::Number(bounds) => range(*bounds),
@@ -352,9 +320,5 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
 
 /// A number without an exponent or a point where it needs none.
 fn number(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:?}")
-    }
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:?}") }
 }

@@ -97,15 +97,11 @@ impl<'a> Source<'a> {
         let consumed = Arc::new(AtomicU64::new(0));
         let raw = Cursor::new(start).chain(file);
         // Decoders are metered by what they use, not by what waits in their buffer.
-        let metered = |raw| Metered {
-            reader: BufReader::with_capacity(1 << 16, raw),
-            consumed: Arc::clone(&consumed),
-        };
+        let metered = |raw| Metered { reader: BufReader::with_capacity(1 << 16, raw), consumed: Arc::clone(&consumed) };
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::Plain | Compression::Zip | Compression::Parquet => Box::new(Metered {
-                reader: raw,
-                consumed: Arc::clone(&consumed),
-            }),
+            Compression::Plain | Compression::Zip | Compression::Parquet => {
+                Box::new(Metered { reader: raw, consumed: Arc::clone(&consumed) })
+            }
             Compression::Gzip => Box::new(MultiGzDecoder::new(metered(raw))),
             Compression::Xz => {
                 let decoder =
@@ -113,27 +109,13 @@ impl<'a> Source<'a> {
                 Box::new(XzDecoder::new_stream(metered(raw), decoder))
             }
         };
-        Ok(Self {
-            path: path.into(),
-            file_bytes: metadata.len(),
-            compression,
-            unpacked: 0,
-            consumed,
-            reader,
-        })
+        Ok(Self { path: path.into(), file_bytes: metadata.len(), compression, unpacked: 0, consumed, reader })
     }
 
     /// An entry of an archive: `packed` bytes that `reader` unpacks, to be called `path`.
     pub(super) fn entry(path: PathBuf, packed: u64, compression: Compression, reader: impl Read + Send + 'a) -> Self {
         let consumed = Arc::new(AtomicU64::new(0));
-        Self {
-            path,
-            file_bytes: packed,
-            compression,
-            unpacked: 0,
-            consumed,
-            reader: Box::new(reader),
-        }
+        Self { path, file_bytes: packed, compression, unpacked: 0, consumed, reader: Box::new(reader) }
     }
 
     /// The file.
@@ -203,18 +185,11 @@ impl<'a> Source<'a> {
     pub(super) fn read_up_to(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<usize, DataError> {
         let bound = expansion_bound(self.file_bytes);
         let packed = self.compression != Compression::Plain;
-        let allowed = if packed {
-            (limit as u64).min(bound - self.unpacked.min(bound) + 1)
-        } else {
-            limit as u64
-        };
-        let read = (&mut self.reader)
-            .take(allowed)
-            .read_to_end(out)
-            .map_err(|source| match source.raw_os_error() {
-                None if packed => damaged(&self.path, self.compression.name(), &source),
-                _ => DataError::read(&self.path)(source),
-            })?;
+        let allowed = if packed { (limit as u64).min(bound - self.unpacked.min(bound) + 1) } else { limit as u64 };
+        let read = (&mut self.reader).take(allowed).read_to_end(out).map_err(|source| match source.raw_os_error() {
+            None if packed => damaged(&self.path, self.compression.name(), &source),
+            _ => DataError::read(&self.path)(source),
+        })?;
         self.unpacked += read as u64;
         if packed && self.unpacked > bound {
             return Err(expansion(&self.path, self.file_bytes));
@@ -244,10 +219,7 @@ pub(super) fn unpacked_name(path: &Path) -> String {
 
 /// A damaged packed stream.
 pub(super) fn damaged(path: &Path, kind: &str, source: &dyn std::fmt::Display) -> DataError {
-    DataError::file(
-        path,
-        format!("the {kind} stream is damaged or cut off ({source}); fetch the file again"),
-    )
+    DataError::file(path, format!("the {kind} stream is damaged or cut off ({source}); fetch the file again"))
 }
 
 /// A packed file that unpacks to more than its size justifies.
@@ -275,10 +247,7 @@ impl Progress {
     /// than data do is taken for one whose rest does not.
     pub(super) fn extrapolate(&self, so_far: usize) -> usize {
         let file_bytes = self.file_bytes.max(1);
-        let consumed = self
-            .consumed
-            .max(self.unpacked / EXPANSION_EXPECTED)
-            .clamp(1, file_bytes);
+        let consumed = self.consumed.max(self.unpacked / EXPANSION_EXPECTED).clamp(1, file_bytes);
         (so_far as f64 * (file_bytes as f64 / consumed as f64) * 1.125) as usize
     }
 }
@@ -314,11 +283,7 @@ mod tests {
 
     #[test]
     fn a_beginning_that_packs_too_well_reserves_nothing_for_a_rest_that_cannot() {
-        let progress = |consumed, unpacked, file_bytes| Progress {
-            consumed,
-            unpacked,
-            file_bytes,
-        };
+        let progress = |consumed, unpacked, file_bytes| Progress { consumed, unpacked, file_bytes };
         // A megabyte of zeros came from a thousand bytes of a file of 60 MB, whose rest may well be noise.
         let expected = progress(1_000, 1 << 20, 60_000_000).extrapolate(1 << 20) as f64;
         assert!(expected < 1.2 * 20.0 * 60e6, "{expected}");

@@ -34,12 +34,7 @@ impl Table {
 
     /// Features of one file and labels of another.
     pub(super) fn of_files(path: &Path, features: Features, labels_path: &Path, labels: RawLabels) -> Self {
-        Self {
-            path: path.into(),
-            labels_path: labels_path.into(),
-            features,
-            labels,
-        }
+        Self { path: path.into(), labels_path: labels_path.into(), features, labels }
     }
 
     pub(super) fn features(&self) -> &Features {
@@ -100,11 +95,7 @@ pub(super) fn check_counts(path: &Path, rows: usize, labels_path: &Path, labels:
         "{rows} rows, but {} has {labels} labels; each row has one label, so they do not belong together",
         labels_path.display()
     );
-    Err(DataError::rows(
-        path,
-        problem,
-        "it has another number of rows than its labels",
-    ))
+    Err(DataError::rows(path, problem, "it has another number of rows than its labels"))
 }
 
 fn no_dataset(path: &Path, error: &DatasetError) -> DataError {
@@ -129,10 +120,7 @@ impl<'a> Reading<'a> {
     ) -> Result<Self, DataError> {
         Ok(match request.domain {
             Some(domain) => Self::Declared(domain),
-            None => Self::Undeclared {
-                columns,
-                meaning: labels.meaning(labels_path, request.task)?,
-            },
+            None => Self::Undeclared { columns, meaning: labels.meaning(labels_path, request.task)? },
         })
     }
 
@@ -185,10 +173,7 @@ impl TrainTest {
             let declared = data.in_domain(Arc::clone(domain));
             declared.map_err(|error| no_dataset(&path, &error))
         };
-        Ok(Self {
-            train: declare(self.train)?,
-            test: self.test.map(declare).transpose()?,
-        })
+        Ok(Self { train: declare(self.train)?, test: self.test.map(declare).transpose()? })
     }
 }
 

@@ -117,8 +117,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// No threads; threads that the system does not start or bind.
     pub fn engine(&self, threads: usize) -> anyhow::Result<Engine> {
-        self.engines
-            .get(&threads.to_string(), || self.cluster.engine(&self.pinning, threads))
+        self.engines.get(&threads.to_string(), || self.cluster.engine(&self.pinning, threads))
     }
 
     /// The problem of a cell on draw `draw` of its data. Its rows are placed for `engine`.
@@ -164,21 +163,14 @@ impl<'a> Context<'a> {
         // Rows of the test set are whole on every rank, those of the training set in one process only.
         let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
         // Another objective has another optimum.
-        let plain = PROBLEM_PARAMETERS
-            .iter()
-            .all(|name| !cell.parameters.contains_key(*name));
+        let plain = PROBLEM_PARAMETERS.iter().all(|name| !cell.parameters.contains_key(*name));
         let optimal_loss = data::optimum(&cell.dataset)
             .filter(|_| plain && draw == 0)
             .zip(whole)
             .map(|(optimum, problem)| oracle::evaluate(problem, &Engine::Sequential, &optimum))
             .transpose()?
             .map(|optimum| optimum.loss / optimum.rows as f64);
-        Ok(Loaded {
-            train,
-            test,
-            optimal_loss,
-            planted,
-        })
+        Ok(Loaded { train, test, optimal_loss, planted })
     }
 
     /// Digests of the data that were loaded, by name.
@@ -210,9 +202,7 @@ pub fn check(cells: &[Cell]) -> anyhow::Result<()> {
         definition::known("algorithm", &cell.algorithm, &algorithms)?;
         definition::known("data set", &cell.dataset, &datasets)?;
         let settings = settings_of(cell, 0).with_context(|| cell.key())?;
-        catalog::find(&cell.algorithm)?
-            .check(&settings)
-            .with_context(|| cell.key())?;
+        catalog::find(&cell.algorithm)?.check(&settings).with_context(|| cell.key())?;
         settings::regularization(&cell.parameters).with_context(|| cell.key())?;
         settings::loss(&cell.parameters).with_context(|| cell.key())?;
     }
@@ -258,9 +248,8 @@ fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
     let own = rows.is_some() || dimension.is_some() || seed > 0;
     Ok(match cell.dataset.as_str() {
         PLANTED_LOGISTIC => {
-            let (rows, dimension) = rows
-                .zip(dimension)
-                .context("planted-logistic needs the parameters rows and dimension")?;
+            let (rows, dimension) =
+                rows.zip(dimension).context("planted-logistic needs the parameters rows and dimension")?;
             // Another draw is another model and other rows.
             let planted = PlantedLogistic::new(dimension, cell.optional("norm")?.unwrap_or(5.0), 1 + seed);
             Some((planted.dataset(rows, 2 + seed), None, Some(planted)))
@@ -305,13 +294,9 @@ mod tests {
 
     #[test]
     fn a_draw_is_another_model_other_rows_and_other_noise() {
-        let mut cell = Configuration {
-            dataset: PLANTED_LOGISTIC.to_owned(),
-            ..Configuration::default()
-        };
+        let mut cell = Configuration { dataset: PLANTED_LOGISTIC.to_owned(), ..Configuration::default() };
         let of_rows = [("rows", 50), ("dimension", 4)];
-        cell.parameters
-            .extend(of_rows.map(|(name, value)| (name.to_owned(), value.into())));
+        cell.parameters.extend(of_rows.map(|(name, value)| (name.to_owned(), value.into())));
         let [(rows, _, model), (others, _, other)] = [0, 1].map(|draw| generate(&cell, draw).unwrap().unwrap());
         assert_ne!(model.unwrap().optimum(), other.unwrap().optimum());
         assert_ne!(rows.digest(), others.digest());

@@ -93,11 +93,7 @@ impl Configuration {
 
     /// The method's label, or the algorithm.
     pub fn label_of_method(&self) -> &str {
-        if self.method.is_empty() {
-            &self.algorithm
-        } else {
-            &self.method
-        }
+        if self.method.is_empty() { &self.algorithm } else { &self.method }
     }
 
     /// The number that a parameter holds.
@@ -105,8 +101,7 @@ impl Configuration {
     /// # Errors
     /// A parameter that is missing or no number.
     pub fn number(&self, name: &str) -> anyhow::Result<f64> {
-        self.optional(name)?
-            .with_context(|| format!("{}: the parameter {name} is missing", self.key()))
+        self.optional(name)?.with_context(|| format!("{}: the parameter {name} is missing", self.key()))
     }
 
     /// The number that a parameter holds, if it is given.
@@ -115,9 +110,7 @@ impl Configuration {
     /// A parameter that is no number.
     pub fn optional(&self, name: &str) -> anyhow::Result<Option<f64>> {
         let found = self.parameters.get(name).map(|value| {
-            value
-                .as_f64()
-                .with_context(|| format!("{}: {name} = {value}: a number is needed", self.key()))
+            value.as_f64().with_context(|| format!("{}: {name} = {value}: a number is needed", self.key()))
         });
         found.transpose()
     }
@@ -186,9 +179,7 @@ pub struct Trial {
 impl Trial {
     /// The seed of noise and sampling of this run, from the definition's first: other for every repeat and every draw.
     pub fn seed(self, first: u64) -> u64 {
-        first
-            .wrapping_add(self.repeat as u64)
-            .wrapping_add((self.draw as u64) << 32)
+        first.wrapping_add(self.repeat as u64).wrapping_add((self.draw as u64) << 32)
     }
 }
 

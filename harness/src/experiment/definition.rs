@@ -32,11 +32,7 @@ pub enum DefinitionError {
     #[error("{name}: {message}")]
     Invalid { name: String, message: String },
     #[error("there is no {kind} '{name}'; {way_out}")]
-    UnknownName {
-        kind: &'static str,
-        name: String,
-        way_out: String,
-    },
+    UnknownName { kind: &'static str, name: String, way_out: String },
     #[error("cannot read the definition {path}: {message}")]
     File { path: String, message: String },
 }
@@ -82,10 +78,8 @@ pub fn all() -> Result<Vec<Source>, DefinitionError> {
 /// An unknown name, with the nearest; a file that cannot be read or parsed.
 pub fn find(name: &str) -> Result<Source, DefinitionError> {
     if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
-        let text = fs::read_to_string(name).map_err(|error| DefinitionError::File {
-            path: name.into(),
-            message: error.to_string(),
-        })?;
+        let text = fs::read_to_string(name)
+            .map_err(|error| DefinitionError::File { path: name.into(), message: error.to_string() })?;
         return Source::new(name, &text);
     }
     let names: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
@@ -100,11 +94,7 @@ impl Source {
     /// # Errors
     /// Text that is no TOML, or lacks a name.
     pub fn new(name: &str, text: &str) -> Result<Self, DefinitionError> {
-        Ok(Self {
-            name: name.into(),
-            text: text.into(),
-            head: from_toml(name, text)?,
-        })
+        Ok(Self { name: name.into(), text: text.into(), head: from_toml(name, text)? })
     }
 }
 
@@ -258,18 +248,11 @@ pub fn thread_counts(text: &str) -> Result<Vec<usize>, String> {
     let (mut all, most) = (Vec::new(), most_threads());
     for part in text.split(',').filter(|_| !text.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let count = |text: &str| {
-            text.trim()
-                .parse()
-                .ok()
-                .filter(|count: &usize| (1..=most).contains(count))
-        };
+        let count = |text: &str| text.trim().parse().ok().filter(|count: &usize| (1..=most).contains(count));
         match (count(first), count(last)) {
             (Some(first), Some(last)) if first <= last => all.extend(first..=last),
             _ => {
-                return Err(format!(
-                    "'{part}' is no number from 1 to {most} and no range of them, such as 1-64"
-                ));
+                return Err(format!("'{part}' is no number from 1 to {most} and no range of them, such as 1-64"));
             }
         }
     }
@@ -284,10 +267,7 @@ pub fn counts(most: u64) -> RangedU64ValueParser<usize> {
 impl Selection {
     /// Everything, data files included.
     pub fn everything() -> Self {
-        Self {
-            files: true,
-            ..Self::default()
-        }
+        Self { files: true, ..Self::default() }
     }
 
     /// The thread counts of a definition that names `own`; none if nobody names any.
@@ -327,28 +307,17 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
 
     /// An error of this definition.
     pub fn invalid(&self, message: impl Into<String>) -> DefinitionError {
-        DefinitionError::Invalid {
-            name: self.name.clone(),
-            message: message.into(),
-        }
+        DefinitionError::Invalid { name: self.name.clone(), message: message.into() }
     }
 
     /// The methods of a problem.
     pub fn methods_of(&self, problem: &Problem) -> Vec<Method> {
-        let own = if problem.methods.is_empty() {
-            &self.methods
-        } else {
-            &problem.methods
-        };
+        let own = if problem.methods.is_empty() { &self.methods } else { &problem.methods };
         let mut methods = own.clone();
         if self.algorithms.is_some() {
-            let unnamed = catalog::ALGORITHMS
-                .iter()
-                .filter(|known| own.iter().all(|method| method.algorithm != known.id));
-            methods.extend(unnamed.map(|algorithm| Method {
-                algorithm: algorithm.id.to_owned(),
-                ..Method::default()
-            }));
+            let unnamed =
+                catalog::ALGORITHMS.iter().filter(|known| own.iter().all(|method| method.algorithm != known.id));
+            methods.extend(unnamed.map(|algorithm| Method { algorithm: algorithm.id.to_owned(), ..Method::default() }));
         }
         methods
     }
@@ -380,10 +349,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         if selection.files {
             return Vec::new();
         }
-        let everything = Selection {
-            files: true,
-            ..selection.clone()
-        };
+        let everything = Selection { files: true, ..selection.clone() };
         let cells = self.possible(&everything).into_iter().map(|cell| cell.configuration);
         cells.filter(|cell| needs_files(&cell.dataset)).collect()
     }
@@ -416,15 +382,8 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
 
     /// Parameters of a method on a problem: the inner ones win. Methods without privacy leave out a budget that others set.
     fn parameters_of(&self, problem: &Problem, method: &Method, batch_sizes: &[usize]) -> Parameters {
-        const OF_PRIVACY: [&str; 7] = [
-            "epsilon",
-            "delta",
-            "noise-multiplier",
-            "adjacency",
-            "clip-norm",
-            "accountant",
-            "noise",
-        ];
+        const OF_PRIVACY: [&str; 7] =
+            ["epsilon", "delta", "noise-multiplier", "adjacency", "clip-norm", "accountant", "noise"];
         let mut parameters = self.parameters.clone();
         parameters.extend(problem.parameters.clone());
         if catalog::find(&method.algorithm).is_ok_and(|algorithm| !algorithm.private) {
@@ -466,11 +425,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         selection: &Selection,
     ) -> Cell {
         let problem = &self.problems[index];
-        let axis = problem
-            .axis
-            .as_ref()
-            .and_then(|name| parameters.get(name))
-            .and_then(Value::as_f64);
+        let axis = problem.axis.as_ref().and_then(|name| parameters.get(name)).and_then(Value::as_f64);
         let batch_size = parameters.remove(BATCH_SIZE).and_then(|size| size.as_u64());
         let features = method.features.as_ref().unwrap_or(&problem.features);
         Cell {
@@ -511,19 +466,13 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         let datasets: Vec<&str> = self.problems.iter().map(|problem| problem.dataset.as_str()).collect();
         for problem in &self.problems {
             let methods = self.methods_of(problem);
-            require(
-                !methods.is_empty(),
-                "it names no [[method]] and not algorithms = \"all\"",
-            )?;
+            require(!methods.is_empty(), "it names no [[method]] and not algorithms = \"all\"")?;
             let own = methods.iter().filter_map(|method| method.features.as_ref());
             for features in own.chain([&problem.features]) {
                 known("kind of features", features, &["f32", "u8", "sparse"])?;
             }
             for method in &methods {
-                method
-                    .datasets
-                    .iter()
-                    .try_for_each(|name| known("[[problem]] with the data set", name, &datasets))?;
+                method.datasets.iter().try_for_each(|name| known("[[problem]] with the data set", name, &datasets))?;
                 let parameters = self.parameters_of(problem, method, &[]);
                 self.check_applies(problem, &parameters)?;
                 let mut all = parameters.iter();
@@ -552,9 +501,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         let mut keys = BTreeSet::new();
         let mut all = all.into_iter().map(|cell| cell.configuration.key());
         let twice = all.find(|key| !keys.insert(key.clone()));
-        twice.map_or(Ok(()), |key| {
-            Err(self.invalid(format!("{key} is defined twice; keep one")))
-        })
+        twice.map_or(Ok(()), |key| Err(self.invalid(format!("{key} is defined twice; keep one"))))
     }
 }
 
@@ -578,11 +525,7 @@ pub fn needs_files(dataset: &str) -> bool {
 /// # Errors
 /// An unknown name, with the nearest.
 pub fn known(kind: &'static str, name: &str, names: &[&str]) -> Result<(), DefinitionError> {
-    if names.contains(&name) {
-        Ok(())
-    } else {
-        Err(unknown_name(kind, name, names))
-    }
+    if names.contains(&name) { Ok(()) } else { Err(unknown_name(kind, name, names)) }
 }
 
 fn values(value: &Value) -> Vec<Value> {
@@ -591,30 +534,26 @@ fn values(value: &Value) -> Vec<Value> {
 
 /// Every combination of the values of parameters, the first name outermost.
 fn combinations(parameters: &Parameters) -> Vec<Parameters> {
-    parameters
-        .iter()
-        .fold(vec![Parameters::new()], |choices, (name, value)| {
-            let values = values(value);
-            choices
-                .iter()
-                .flat_map(|choice| {
-                    values.iter().map(|value| {
-                        let mut choice = choice.clone();
-                        choice.insert(name.clone(), value.clone());
-                        choice
-                    })
+    parameters.iter().fold(vec![Parameters::new()], |choices, (name, value)| {
+        let values = values(value);
+        choices
+            .iter()
+            .flat_map(|choice| {
+                values.iter().map(|value| {
+                    let mut choice = choice.clone();
+                    choice.insert(name.clone(), value.clone());
+                    choice
                 })
-                .collect()
-        })
+            })
+            .collect()
+    })
 }
 
 /// Reads a value from TOML. An unknown key is reported with its line and the nearest key.
 fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, DefinitionError> {
     toml::from_str(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        let line = text.as_bytes()[..offset.min(text.len())]
-            .split(|&byte| byte == b'\n')
-            .count();
+        let line = text.as_bytes()[..offset.min(text.len())].split(|&byte| byte == b'\n').count();
         // serde: unknown field `one`, expected one of `two`, `three`
         let message = error.message().trim();
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -624,11 +563,7 @@ fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Definitio
             }
             _ => message.to_owned(),
         };
-        DefinitionError::Syntax {
-            name: name.into(),
-            line,
-            message,
-        }
+        DefinitionError::Syntax { name: name.into(), line, message }
     })
 }
 
@@ -641,11 +576,7 @@ fn way_out(name: &str, candidates: &[&str]) -> String {
 
 /// An unknown name, with the nearest.
 pub fn unknown_name(kind: &'static str, name: &str, candidates: &[&str]) -> DefinitionError {
-    DefinitionError::UnknownName {
-        kind,
-        name: name.into(),
-        way_out: way_out(name, candidates),
-    }
+    DefinitionError::UnknownName { kind, name: name.into(), way_out: way_out(name, candidates) }
 }
 
 #[cfg(test)]
@@ -681,18 +612,9 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         // sgd: 2 problems × 1 batch size; dp-ftrl: 1 problem × 2 batch sizes × 2 × 2 combinations.
         let cells = definition.cells(&Selection::everything()).unwrap();
         assert_eq!(cells.len(), 2 + 8);
-        let of = |id: &str| {
-            cells
-                .iter()
-                .map(|cell| &cell.configuration)
-                .find(|cell| cell.algorithm == id)
-        };
+        let of = |id: &str| cells.iter().map(|cell| &cell.configuration).find(|cell| cell.algorithm == id);
         let (sgd, ftrl) = (of("sgd").unwrap(), of("dp-ftrl").unwrap());
-        assert_eq!(
-            (sgd.batch_size, sgd.parameters.len()),
-            (32, 0),
-            "no budget without privacy"
-        );
+        assert_eq!((sgd.batch_size, sgd.parameters.len()), (32, 0), "no budget without privacy");
         assert_eq!((ftrl.batch_size, &ftrl.parameters["epsilon"]), (64, &1.0.into()));
         let some = Selection {
             algorithms: vec!["dp-ftrl".into()],
@@ -703,11 +625,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         };
         let cells = definition.cells(&some).unwrap();
         assert_eq!(cells.len(), 8);
-        assert!(
-            cells
-                .iter()
-                .all(|cell| cell.configuration.batch_size == 7 && cell.repeats == 1)
-        );
+        assert!(cells.iter().all(|cell| cell.configuration.batch_size == 7 && cell.repeats == 1));
     }
 
     #[test]
@@ -729,48 +647,20 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
             parse(&text).map(drop).map_err(|error| error.to_string())
         };
         for (dataset, head, parameters, refused) in [
-            (
-                "mnist",
-                "",
-                "parameters = { rows = [1000, 2000] }",
-                "rows does not apply to mnist",
-            ),
+            ("mnist", "", "parameters = { rows = [1000, 2000] }", "rows does not apply to mnist"),
             ("mnist", "draws = 3", "", "draws does not apply to mnist"),
-            (
-                "synthetic-mnist",
-                "",
-                "parameters = { rows = 10, data-seed = 2 }",
-                "rows does not apply",
-            ),
+            ("synthetic-mnist", "", "parameters = { rows = 10, data-seed = 2 }", "rows does not apply"),
             ("quadratic", "", "parameters = { rows = 10 }", "rows does not apply"),
-            (
-                "synthetic-logistic",
-                "",
-                "parameters = { norm = [1, 2] }",
-                "norm does not apply",
-            ),
+            ("synthetic-logistic", "", "parameters = { norm = [1, 2] }", "norm does not apply"),
             ("mnist", "", "axis = \"rows\"", "axis = \"rows\": no method"),
-            (
-                "mnist",
-                "",
-                "axis = \"loss\"\nparameters = { loss = \"hinge\" }",
-                "axis = \"loss\": no method",
-            ),
+            ("mnist", "", "axis = \"loss\"\nparameters = { loss = \"hinge\" }", "axis = \"loss\": no method"),
         ] {
             let error = sweep(dataset, head, parameters).unwrap_err();
             assert!(error.contains(refused), "{error}");
         }
         for (dataset, head, parameters) in [
-            (
-                "planted-logistic",
-                "draws = 3",
-                "parameters = { rows = 10, dimension = 2, norm = 3 }",
-            ),
-            (
-                "synthetic-logistic",
-                "draws = 3",
-                "axis = \"rows\"\nparameters = { rows = [10, 20] }",
-            ),
+            ("planted-logistic", "draws = 3", "parameters = { rows = 10, dimension = 2, norm = 3 }"),
+            ("synthetic-logistic", "draws = 3", "axis = \"rows\"\nparameters = { rows = [10, 20] }"),
             ("another-study's", "draws = 2", "parameters = { rows = 10 }"),
         ] {
             sweep(dataset, head, parameters).unwrap();
@@ -796,16 +686,10 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         let text = SMALL.replace("repeats = 2", "repeats = 2\nalgorithms = \"all\"");
         let cells = parse(&text).unwrap().cells(&Selection::everything()).unwrap();
         for algorithm in catalog::ALGORITHMS {
-            assert!(
-                cells.iter().any(|cell| cell.configuration.algorithm == algorithm.id),
-                "{}",
-                algorithm.id
-            );
+            assert!(cells.iter().any(|cell| cell.configuration.algorithm == algorithm.id), "{}", algorithm.id);
         }
-        let by_name = text.replace(
-            "dataset = \"synthetic-mnist\"\n[[p",
-            "dataset = \"synthetic-mnist\"\nby-name = true\n[[p",
-        );
+        let by_name =
+            text.replace("dataset = \"synthetic-mnist\"\n[[p", "dataset = \"synthetic-mnist\"\nby-name = true\n[[p");
         let cells = parse(&by_name).unwrap().cells(&Selection::default()).unwrap();
         assert!(cells.iter().all(|cell| cell.configuration.algorithm == "dp-ftrl"));
     }
@@ -813,36 +697,16 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
     #[test]
     fn mistakes_are_named_with_their_line_and_the_nearest_name() {
         let cases = [
-            (
-                "repeats = 2",
-                "repeat = 2",
-                "small:4: unknown key 'repeat'; did you mean 'repeats'?",
-            ),
-            (
-                "algorithm = \"sgd\"",
-                "name = \"sgd\"",
-                "small:12: unknown key 'name'; it must be one of label, ",
-            ),
-            (
-                "features = \"u8\"",
-                "feature = \"u8\"",
-                "small:10: unknown key 'feature'; did you mean 'features'?",
-            ),
+            ("repeats = 2", "repeat = 2", "small:4: unknown key 'repeat'; did you mean 'repeats'?"),
+            ("algorithm = \"sgd\"", "name = \"sgd\"", "small:12: unknown key 'name'; it must be one of label, "),
+            ("features = \"u8\"", "feature = \"u8\"", "small:10: unknown key 'feature'; did you mean 'features'?"),
             ("repeats = 2", "repeats = 0", "repeats and draws must be at least 1"),
             ("repeats = 2", "repeats = \"two\"", "small:4: invalid type"),
             ("repeats = 2", "repeats = ", "small:4: "),
             ("name = \"small\"", "name = \"Small one\"", "lower-case letters"),
-            (
-                "features = \"u8\"",
-                "features = \"u9\"",
-                "features 'u9'; did you mean 'u8'?",
-            ),
+            ("features = \"u8\"", "features = \"u9\"", "features 'u9'; did you mean 'u8'?"),
             ("batch-size = 32", "batch-size = 0", "batch-size = 0"),
-            (
-                "[\"synthetic-mnist\"]",
-                "[\"synthetic\"]",
-                "did you mean 'synthetic-mnist'?",
-            ),
+            ("[\"synthetic-mnist\"]", "[\"synthetic\"]", "did you mean 'synthetic-mnist'?"),
             ("[0.0, 0.9]", "[]", "momentum has no values"),
             ("[0.0, 0.9]", "[0.9, 0.9]", "is defined twice"),
             ("repeats = 2", "options = { x = 1 }", "unknown key 'x'"),
@@ -855,10 +719,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         let error = find("quik").unwrap_err().to_string();
         assert_eq!(error, "there is no suite 'quik'; did you mean 'quick'?");
         assert!(find("nowhere.toml").unwrap_err().to_string().contains("nowhere.toml"));
-        let selection = Selection {
-            algorithms: vec!["sdg".into()],
-            ..Selection::default()
-        };
+        let selection = Selection { algorithms: vec!["sdg".into()], ..Selection::default() };
         let error = parse(SMALL).unwrap().cells(&selection).unwrap_err().to_string();
         assert!(error.contains("did you mean 'sgd'?"), "{error}");
     }

@@ -73,10 +73,7 @@ pub struct Presentation {
 impl Presentation {
     /// A page alone.
     pub fn of(page: report::Presentation) -> Self {
-        Self {
-            page: Some(page),
-            ..Self::default()
-        }
+        Self { page: Some(page), ..Self::default() }
     }
 
     /// A page with these parts.
@@ -208,10 +205,7 @@ pub trait Study:
     /// Those of [`Study::cells`].
     fn measured<'r>(&self, results: &'r Results<Self::Outcome>) -> anyhow::Result<Vec<Measured<'r, Self::Outcome>>> {
         let threads = results.samples.iter().map(|sample| sample.configuration.threads);
-        let selection = Selection {
-            threads: threads.collect(),
-            ..Selection::everything()
-        };
+        let selection = Selection { threads: threads.collect(), ..Selection::everything() };
         let with_runs = |cell: Cell| {
             let runs: Vec<_> = results.of(&cell.configuration).collect();
             (cell, runs)
@@ -243,10 +237,7 @@ pub mod testing {
 
     /// A selection of everything on a number of threads.
     pub fn selection(threads: usize) -> Selection {
-        Selection {
-            default_threads: vec![threads],
-            ..Selection::default()
-        }
+        Selection { default_threads: vec![threads], ..Selection::default() }
     }
 
     /// The context of an experiment in this process.
@@ -265,10 +256,7 @@ pub mod testing {
 
     /// A definition with its head.
     pub fn headed<S: Study>(text: &str) -> String {
-        format!(
-            "name = \"small\"\nstudy = \"{}\"\nabout = \"a test\"\n{text}",
-            S::KIND.name
-        )
+        format!("name = \"small\"\nstudy = \"{}\"\nabout = \"a test\"\n{text}", S::KIND.name)
     }
 
     /// Runs a definition and presents it, in a folder that is removed.

@@ -84,15 +84,10 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
         let study = S::new(Definition::parse(&source.name, &source.text)?)?;
         let cells = match S::KIND.execution {
             // A run has one thread, however many run at once.
-            Execution::Concurrent => study.cells(&Selection {
-                threads: vec![1],
-                ..selection.clone()
-            })?,
+            Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() })?,
             Execution::Interleaved | Execution::InOrder => study.cells(selection)?,
         };
-        planned
-            .without_files
-            .extend(study.definition().without_files(selection));
+        planned.without_files.extend(study.definition().without_files(selection));
         planned.studies.push((study, cells));
     }
     Ok(Box::new(planned))
@@ -159,18 +154,14 @@ impl<S: Study> Plan for Planned<S> {
         };
         let threads: Vec<usize> = threads.into_iter().collect();
         let most = threads.last().copied().unwrap_or(1);
-        let environment = Environment {
-            definitions: self.sources.clone(),
-            ..Environment::capture_pinned(&[], &pinning, most)
-        };
+        let environment =
+            Environment { definitions: self.sources.clone(), ..Environment::capture_pinned(&[], &pinning, most) };
         // Only what rank 0 writes is kept.
         let scratch = if first { None } else { Some(tempfile::tempdir()?) };
         let folder = scratch.as_ref().map_or(folder, |scratch| scratch.path());
         let definitions = self.studies.iter().map(|(study, _)| study.definition());
-        let binding = Binding::new(
-            &environment,
-            definitions.map(|definition| (definition.name.clone(), definition.digest())),
-        );
+        let binding =
+            Binding::new(&environment, definitions.map(|definition| (definition.name.clone(), definition.digest())));
         let opened = Store::open(folder, environment.clone(), binding, session.mode);
         let mut store: Store<S::Outcome> = cluster.all_ok(opened.map_err(Into::into))?;
         for message in store.messages() {
@@ -180,9 +171,7 @@ impl<S: Study> Plan for Planned<S> {
         let finished = |task: &Task<'_, S>| store.results().is_finished(&task.cell.configuration, task.trial);
         let finished = cluster.broadcast(tasks.iter().map(|task| u8::from(finished(task))).collect());
         let tasks = tasks.into_iter().zip(finished);
-        let missing: Vec<Task<'_, S>> = tasks
-            .filter_map(|(task, finished)| (finished == 0).then_some(task))
-            .collect();
+        let missing: Vec<Task<'_, S>> = tasks.filter_map(|(task, finished)| (finished == 0).then_some(task)).collect();
         let progress = session.output.progress(missing.len() as u64, PROGRESS);
         // Peaks are those of a machine at rest: ranks that wait for each other are none.
         let timed = S::KIND.execution == Execution::Interleaved && cluster.count().is_none();
@@ -193,13 +182,7 @@ impl<S: Study> Plan for Planned<S> {
         let data_dir = session.data_dir.clone();
         let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
         let watch = if timed { Watch::start() } else { None };
-        let mut bench = Bench {
-            session,
-            context: &context,
-            store: &mut store,
-            progress,
-            left_out: BTreeMap::new(),
-        };
+        let mut bench = Bench { session, context: &context, store: &mut store, progress, left_out: BTreeMap::new() };
         for configuration in &self.without_files {
             bench.leave_out(configuration.clone(), &configuration.dataset, NO_FILES.to_owned())?;
         }
@@ -238,13 +221,7 @@ impl<S: Study> Plan for Planned<S> {
         if S::KIND.at_root {
             return Ok(None);
         }
-        let Stored {
-            environment,
-            binding,
-            results,
-            mut messages,
-            ..
-        } = store::read::<S::Outcome>(folder)?;
+        let Stored { environment, binding, results, mut messages, .. } = store::read::<S::Outcome>(folder)?;
         let most = results.samples.iter().map(|sample| sample.configuration.threads).max();
         let most = most.context("no run is finished yet; continue it with `rounds run --resume`")?;
         let cluster = Cluster::alone();
@@ -325,11 +302,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
             let key = task.cell.configuration.key();
             if !skipped.contains(&key) {
                 self.progress.set_message(key.clone());
-                let run = Run {
-                    cell: task.cell,
-                    trial: task.trial,
-                    earlier: self.store.results(),
-                };
+                let run = Run { cell: task.cell, trial: task.trial, earlier: self.store.results() };
                 let outcome = task.study.measure(&run, self.context)?;
                 if matches!(outcome, Outcome::Skipped(_)) {
                     skipped.insert(key);
@@ -395,12 +368,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
         let outcome = unread.map_or(outcome, Outcome::Rejected);
         match outcome {
             Outcome::Measured(outcome) => {
-                let sample = Sample {
-                    configuration,
-                    trial: task.trial,
-                    outcome,
-                    date: Timestamp::now(),
-                };
+                let sample = Sample { configuration, trial: task.trial, outcome, date: Timestamp::now() };
                 if self.session.cluster.is_root() {
                     self.session.output.json_line(&sample)?;
                     if let (Output::Text, Some(line)) = (self.session.output, task.study.line(&sample)) {
@@ -413,11 +381,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
             Outcome::Rejected(reason) => {
                 *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
                 let repeat = task.trial.repeat;
-                Ok(self.store.append(Record::Rejected {
-                    configuration,
-                    repeat,
-                    reason,
-                })?)
+                Ok(self.store.append(Record::Rejected { configuration, repeat, reason })?)
             }
         }
     }
@@ -443,10 +407,7 @@ fn not_finite<T: Serialize + DeserializeOwned>(outcome: &T) -> anyhow::Result<Op
         return Ok(None);
     }
     let fields = value.as_object().into_iter().flatten();
-    let names: Vec<&str> = fields
-        .filter(|(_, value)| holds_null(value))
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let names: Vec<&str> = fields.filter(|(_, value)| holds_null(value)).map(|(name, _)| name.as_str()).collect();
     Ok(Some(format!("the result is not finite: {}", names.join(", "))))
 }
 
@@ -462,11 +423,7 @@ mod tests {
             curve: Vec<(String, f64)>,
             gap: Option<f64>,
         }
-        let outcome = |value, y| Outcome {
-            value,
-            curve: vec![("a".to_owned(), y)],
-            gap: None,
-        };
+        let outcome = |value, y| Outcome { value, curve: vec![("a".to_owned(), y)], gap: None };
         assert_eq!(not_finite(&outcome(1.0, 2.0)).unwrap(), None);
         let reason = not_finite(&outcome(f64::NAN, f64::INFINITY)).unwrap().unwrap();
         assert!(reason.starts_with("the result is not finite: value, curve"), "{reason}");

@@ -31,11 +31,7 @@ const LOCK: &str = ".lock";
 #[expect(missing_docs, reason = "each message describes its variant")]
 pub enum StoreError {
     #[error("cannot {action} {}: {source}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{} is being written by another run{holder}; wait for it, or choose another folder with --out", folder.display())]
     Locked { folder: PathBuf, holder: String },
     #[error(
@@ -49,11 +45,7 @@ pub enum StoreError {
              with another --out", folder.display(), difference.what)]
     Mismatch { folder: PathBuf, difference: Difference },
     #[error("{}:{line}: damaged: {message}; remove the line, or restore the file", path.display())]
-    Damaged {
-        path: PathBuf,
-        line: usize,
-        message: String,
-    },
+    Damaged { path: PathBuf, line: usize, message: String },
     #[error(
         "{}:{line}: results of schema {found}, this program reads schema {SCHEMA}; read it with the version that wrote \
          it, or measure again",
@@ -65,12 +57,7 @@ pub enum StoreError {
          with --resume",
         path.display()
     )]
-    Append {
-        path: PathBuf,
-        key: String,
-        finished: usize,
-        source: io::Error,
-    },
+    Append { path: PathBuf, key: String, finished: usize, source: io::Error },
     #[error("{} holds no results: {ENVIRONMENT} is missing; name a folder that `rounds run` wrote", folder.display())]
     NoRun { folder: PathBuf },
 }
@@ -137,9 +124,7 @@ impl Binding {
         ];
         let mut all: Vec<_> = single.map(|(what, value)| (what.to_owned(), value)).into();
         for (kind, digests) in [("suite", &self.suites), ("data set", &self.data)] {
-            let named = digests
-                .iter()
-                .map(|(name, digest)| (format!("{kind} {name}"), digest.clone()));
+            let named = digests.iter().map(|(name, digest)| (format!("{kind} {name}"), digest.clone()));
             all.extend(named);
         }
         all
@@ -179,12 +164,7 @@ pub struct Results<T> {
 
 impl<T> Default for Results<T> {
     fn default() -> Self {
-        Self {
-            samples: Vec::new(),
-            skipped: Vec::new(),
-            rejected: Vec::new(),
-            places: HashMap::new(),
-        }
+        Self { samples: Vec::new(), skipped: Vec::new(), rejected: Vec::new(), places: HashMap::new() }
     }
 }
 
@@ -243,8 +223,7 @@ impl<T> Results<T> {
                 if !self.is_finished(&sample.configuration, sample.trial) {
                     let places = self.places.entry(sample.configuration.key()).or_default();
                     places.push(self.samples.len());
-                    self.skipped
-                        .retain(|(configuration, _)| *configuration != sample.configuration);
+                    self.skipped.retain(|(configuration, _)| *configuration != sample.configuration);
                     self.samples.push(*sample);
                 }
             }
@@ -253,9 +232,7 @@ impl<T> Results<T> {
                     self.skipped.push((configuration, reason));
                 }
             }
-            Record::Rejected {
-                configuration, reason, ..
-            } => self.rejected.push((configuration, reason)),
+            Record::Rejected { configuration, reason, .. } => self.rejected.push((configuration, reason)),
         }
     }
 }
@@ -287,13 +264,7 @@ pub struct Stored<T> {
 
 impl<T: DeserializeOwned> Stored<T> {
     fn new(folder: &Path, environment: Environment, binding: Binding) -> Self {
-        Self {
-            folder: folder.into(),
-            environment,
-            binding,
-            results: Results::default(),
-            messages: Vec::new(),
-        }
+        Self { folder: folder.into(), environment, binding, results: Results::default(), messages: Vec::new() }
     }
 
     /// Reads `measurements.jsonl`, plain or packed, and returns the number of bytes up to the end of the last whole line.
@@ -357,10 +328,7 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         let begun = folder.join(ENVIRONMENT).exists() || !run.results.is_empty();
         match mode {
             Mode::New if !run.results.is_empty() => {
-                return Err(StoreError::Exists {
-                    folder: folder.into(),
-                    finished: run.results.samples.len(),
-                });
+                return Err(StoreError::Exists { folder: folder.into(), finished: run.results.samples.len() });
             }
             Mode::Resume if begun => {
                 let recorded = read_sheet(folder)?;
@@ -375,11 +343,7 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
             Mode::New | Mode::Resume => {}
         }
         measurements.set_len(whole).map_err(file_error("repair", &path))?;
-        let store = Self {
-            run,
-            measurements,
-            _lock: lock,
-        };
+        let store = Self { run, measurements, _lock: lock };
         store.write_sheet()?;
         Ok(store)
     }
@@ -450,22 +414,14 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
             Record::Skipped { configuration, .. } | Record::Rejected { configuration, .. } => configuration.key(),
         };
         let path = self.run.folder.join(MEASUREMENTS);
-        let start = self
-            .measurements
-            .seek(SeekFrom::End(0))
-            .map_err(file_error("write", &path))?;
+        let start = self.measurements.seek(SeekFrom::End(0)).map_err(file_error("write", &path))?;
         let written = line_of(&record)
             .and_then(|line| self.measurements.write_all(&line))
             .and_then(|()| self.measurements.sync_data());
         if let Err(source) = written {
             // A half line would be dropped on reading anyhow; without it the file is whole for every other reader.
             let _ = self.measurements.set_len(start);
-            return Err(StoreError::Append {
-                path,
-                key,
-                finished: self.results().samples.len(),
-                source,
-            });
+            return Err(StoreError::Append { path, key, finished: self.results().samples.len(), source });
         }
         self.run.results.add(record);
         Ok(())
@@ -483,11 +439,8 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
 
     fn write_sheet(&self) -> Result<(), StoreError> {
         let path = self.run.folder.join(ENVIRONMENT);
-        let sheet = Sheet {
-            schema: SCHEMA,
-            binding: self.run.binding.clone(),
-            environment: self.run.environment.clone(),
-        };
+        let sheet =
+            Sheet { schema: SCHEMA, binding: self.run.binding.clone(), environment: self.run.environment.clone() };
         let mut text = serde_json::to_vec_pretty(&sheet).map_err(|error| file_error("write", &path)(error.into()))?;
         text.push(b'\n');
         files::replace(&path, &text).map_err(file_error("write", &path))
@@ -499,11 +452,7 @@ fn flatten(path: &str, value: &Value, row: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(entries) => {
             for (name, value) in entries {
-                let below = if path.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{path}_{name}")
-                };
+                let below = if path.is_empty() { name.clone() } else { format!("{path}_{name}") };
                 flatten(&below, value, row);
             }
         }
@@ -590,11 +539,7 @@ pub fn newest_directory(root: &Path, machine: &str) -> Option<PathBuf> {
 }
 
 fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    move |source| StoreError::File {
-        action,
-        path: path.into(),
-        source,
-    }
+    move |source| StoreError::File { action, path: path.into(), source }
 }
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
@@ -611,16 +556,9 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
         Err(TryLockError::WouldBlock) => {
             let holder = fs::read_to_string(&path).ok().filter(|process| !process.is_empty());
             let holder = holder.map_or_else(String::new, |process| format!(" (process {process})"));
-            Err(StoreError::Locked {
-                folder: folder.into(),
-                holder,
-            })
+            Err(StoreError::Locked { folder: folder.into(), holder })
         }
-        Err(TryLockError::Error(source)) => Err(StoreError::File {
-            action: "lock",
-            path,
-            source,
-        }),
+        Err(TryLockError::Error(source)) => Err(StoreError::File { action: "lock", path, source }),
     }
 }
 
@@ -644,22 +582,12 @@ fn parse<T: for<'de> Deserialize<'de>>(text: &[u8], path: &Path, line: Option<us
     let damaged = |error: &serde_json::Error| {
         // The parser's own place is within the line; the message keeps its column.
         let message = error.to_string().replace("line 1 column", "column");
-        StoreError::Damaged {
-            path: path.into(),
-            line: line.unwrap_or(error.line().max(1)),
-            message,
-        }
+        StoreError::Damaged { path: path.into(), line: line.unwrap_or(error.line().max(1)), message }
     };
-    let found = serde_json::from_slice::<Schema>(text)
-        .map_err(|error| damaged(&error))?
-        .schema;
+    let found = serde_json::from_slice::<Schema>(text).map_err(|error| damaged(&error))?.schema;
     if found != Some(SCHEMA.into()) {
         let found = found.map_or_else(|| "none".into(), |found| found.to_string());
-        return Err(StoreError::Schema {
-            path: path.into(),
-            line: line.unwrap_or(1),
-            found,
-        });
+        return Err(StoreError::Schema { path: path.into(), line: line.unwrap_or(1), found });
     }
     serde_json::from_slice(text).map_err(|error| damaged(&error))
 }
@@ -706,10 +634,7 @@ mod tests {
         let mut store = open(folder.path(), Mode::New).unwrap();
         store.append(record(64, 0)).unwrap();
         store.append(record(64, 1)).unwrap();
-        let skipped = Record::Skipped {
-            configuration: cell("sgd", 1, 1, 0).configuration,
-            reason: "too small".into(),
-        };
+        let skipped = Record::Skipped { configuration: cell("sgd", 1, 1, 0).configuration, reason: "too small".into() };
         store.append(skipped.clone()).unwrap();
         store.append(skipped).unwrap();
         store.write_table().unwrap();
@@ -723,15 +648,9 @@ mod tests {
         assert_eq!(store.messages(), [] as [String; 0]);
 
         let run = read::<RoundCost>(folder.path()).unwrap();
-        assert_eq!(
-            run.results.samples,
-            [cell("dp-sgd", 64, 1, 0), cell("dp-sgd", 64, 1, 1)]
-        );
+        assert_eq!(run.results.samples, [cell("dp-sgd", 64, 1, 0), cell("dp-sgd", 64, 1, 1)]);
         assert_eq!(run.results.skipped.len(), 1);
-        assert_eq!(
-            fs::read_to_string(folder.path().join(TABLE)).unwrap().lines().count(),
-            3
-        );
+        assert_eq!(fs::read_to_string(folder.path().join(TABLE)).unwrap().lines().count(), 3);
     }
 
     #[test]
@@ -745,10 +664,7 @@ mod tests {
         let mut store = open(folder.path(), Mode::Resume).unwrap();
         store.measure_rooflines(&[1], &Pinning::none()).unwrap();
         assert_eq!(store.environment().rooflines, measured);
-        assert_eq!(
-            read::<RoundCost>(folder.path()).unwrap().environment.rooflines,
-            measured
-        );
+        assert_eq!(read::<RoundCost>(folder.path()).unwrap().environment.rooflines, measured);
     }
 
     #[test]
@@ -812,10 +728,7 @@ mod tests {
         let mut store = open(folder.path(), Mode::Resume).unwrap();
         store.bind_data("mnist", "one").unwrap();
         store.bind_data("mnist", "one").unwrap();
-        assert!(matches!(
-            store.bind_data("mnist", "two"),
-            Err(StoreError::Mismatch { .. })
-        ));
+        assert!(matches!(store.bind_data("mnist", "two"), Err(StoreError::Mismatch { .. })));
         drop(store);
         let changes: [(&str, Change); 5] = [
             ("machine", |binding| binding.machine = "other".into()),
@@ -832,10 +745,7 @@ mod tests {
             let mut binding = binding();
             change(&mut binding);
             let error = said(Store::open(folder.path(), environment(), binding, Mode::Resume));
-            assert!(
-                error.contains(&format!("its {what} was")) && error.contains("other"),
-                "{error}"
-            );
+            assert!(error.contains(&format!("its {what} was")) && error.contains("other"), "{error}");
         }
         let mut more = binding();
         more.suites.insert("full".into(), "b".into());
@@ -855,18 +765,12 @@ mod tests {
             (format!("{good}{{\"schema\":1,\"rec\n{good}"), "jsonl:2: damaged"),
             (format!("{good}{{\"schema\":0}}\n"), "jsonl:2: results of schema 0"),
             ("{\"algorithm\":\"sgd\"}\n".into(), "jsonl:1: results of schema none"),
-            (
-                "{\"schema\":1,\"record\":\"cell\"}\n".into(),
-                "jsonl:1: damaged: missing field",
-            ),
+            ("{\"schema\":1,\"record\":\"cell\"}\n".into(), "jsonl:1: damaged: missing field"),
             ("\u{0}\u{1}\n".into(), "jsonl:1: damaged"),
         ];
         for (text, expected) in cases {
             fs::write(&path, text).unwrap();
-            for error in [
-                said(read::<RoundCost>(folder.path())),
-                said(open(folder.path(), Mode::Resume)),
-            ] {
+            for error in [said(read::<RoundCost>(folder.path())), said(open(folder.path(), Mode::Resume))] {
                 assert!(error.contains(expected), "{error}");
             }
         }
@@ -896,10 +800,7 @@ mod tests {
     #[test]
     fn a_folder_without_a_run_says_so() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(
-            read::<RoundCost>(folder.path()),
-            Err(StoreError::NoRun { .. })
-        ));
+        assert!(matches!(read::<RoundCost>(folder.path()), Err(StoreError::NoRun { .. })));
         // A run that was killed before it wrote anything starts anew.
         open(folder.path(), Mode::Resume).unwrap();
     }
@@ -910,10 +811,7 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let error = open(&file.join("below"), Mode::New).unwrap_err();
-        assert!(
-            matches!(error, StoreError::File { .. }) && error.to_string().contains("below"),
-            "{error}"
-        );
+        assert!(matches!(error, StoreError::File { .. }) && error.to_string().contains("below"), "{error}");
     }
 
     #[test]

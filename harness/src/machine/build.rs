@@ -59,10 +59,7 @@ impl Build {
     /// read.
     pub fn identity(&self) -> String {
         if self.executable_sha256 == "unknown" {
-            format!(
-                "{} dirty={} {} {} {}",
-                self.revision, self.dirty, self.rustc, self.rustflags, self.profile
-            )
+            format!("{} dirty={} {} {} {}", self.revision, self.dirty, self.rustc, self.rustflags, self.profile)
         } else {
             self.executable_sha256.clone()
         }
@@ -71,11 +68,7 @@ impl Build {
     /// The revision in twelve letters, with a star where files differed from it.
     pub fn short_revision(&self) -> String {
         let short: String = self.revision.chars().take(12).collect();
-        if self.dirty == "true" {
-            format!("{short}*")
-        } else {
-            short
-        }
+        if self.dirty == "true" { format!("{short}*") } else { short }
     }
 }
 
@@ -97,21 +90,13 @@ mod tests {
 
     #[test]
     fn without_an_executable_the_identity_is_revision_and_flags() {
-        let build = Build {
-            executable_sha256: "unknown".into(),
-            revision: "abc".into(),
-            ..Build::current().clone()
-        };
+        let build = Build { executable_sha256: "unknown".into(), revision: "abc".into(), ..Build::current().clone() };
         assert!(build.identity().starts_with("abc dirty="));
     }
 
     #[test]
     fn a_dirty_revision_carries_a_star() {
-        let build = Build {
-            revision: "0123456789abcdef".into(),
-            dirty: "true".into(),
-            ..Build::current().clone()
-        };
+        let build = Build { revision: "0123456789abcdef".into(), dirty: "true".into(), ..Build::current().clone() };
         assert_eq!(build.short_revision(), "0123456789ab*");
     }
 }

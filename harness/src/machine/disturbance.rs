@@ -113,10 +113,7 @@ pub fn measured_disturbances(environment: &Environment, interference: Option<Int
         let ratio = most.peak_gflops / one.peak_gflops;
         let cores = most.threads.min(environment.machine.topology.cores);
         if ratio < FULL_CORES * cores as f64 {
-            found.push(Disturbance::SharedCores {
-                threads: most.threads,
-                ratio,
-            });
+            found.push(Disturbance::SharedCores { threads: most.threads, ratio });
         }
     }
     found
@@ -133,23 +130,14 @@ mod tests {
         environment.machine.topology.cores = 4;
         environment.pinning = PinPolicy::Core;
         environment.rooflines = vec![Roofline::new(1, 100.0, 1.0), Roofline::new(4, 390.0, 1.0)];
-        let quiet = Interference {
-            others: 0.01,
-            stolen: 0.0,
-        };
+        let quiet = Interference { others: 0.01, stolen: 0.0 };
         assert_eq!(measured_disturbances(&environment, Some(quiet)), []);
         assert_eq!(measured_disturbances(&environment, None), []);
         environment.pinning = PinPolicy::None;
         environment.rooflines[1].peak_gflops = 210.0;
-        let busy = Interference {
-            others: 0.5,
-            stolen: 0.2,
-        };
+        let busy = Interference { others: 0.5, stolen: 0.2 };
         let found = measured_disturbances(&environment, Some(busy));
-        for (disturbance, remedy) in found
-            .iter()
-            .zip(["--pin core", "stop them", "of its own", "whole cores"])
-        {
+        for (disturbance, remedy) in found.iter().zip(["--pin core", "stop them", "of its own", "whole cores"]) {
             assert!(disturbance.to_string().contains(remedy), "{disturbance}");
         }
         assert_eq!(found.len(), 4);

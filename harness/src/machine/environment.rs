@@ -40,11 +40,7 @@ impl Machine {
             std::env::consts::OS,
         ]);
         let digest = hexadecimal(&Sha256::digest(shape.to_string().as_bytes()));
-        let name = topology
-            .processor
-            .0
-            .as_deref()
-            .map_or_else(|| std::env::consts::ARCH.into(), path_word);
+        let name = topology.processor.0.as_deref().map_or_else(|| std::env::consts::ARCH.into(), path_word);
         let id = format!("{name}-{}c-{}", topology.cores, &digest[..6]);
         Self { id, topology }
     }
@@ -59,11 +55,7 @@ fn path_word(name: &str) -> String {
         .take(4)
         .map(String::from)
         .collect();
-    if words.is_empty() {
-        std::env::consts::ARCH.into()
-    } else {
-        words.join("-")
-    }
+    if words.is_empty() { std::env::consts::ARCH.into() } else { words.join("-") }
 }
 
 /// The experiment sheet: everything that decides a time besides algorithm and data.
@@ -127,11 +119,7 @@ impl Environment {
         ];
         let frequency = [&state.frequency_mhz, &state.maximum_frequency_mhz].map(megahertz);
         let caches: Vec<_> = topology.caches.iter().map(ToString::to_string).collect();
-        let flags = if build.rustflags.is_empty() {
-            "none"
-        } else {
-            &build.rustflags
-        };
+        let flags = if build.rustflags.is_empty() { "none" } else { &build.rustflags };
         let rows = [
             ("machine", self.machine.id.clone()),
             ("processor", topology.processor.to_string()),
@@ -178,14 +166,7 @@ mod tests {
     fn the_machine_id_is_stable_and_fit_for_paths() {
         let (first, second) = (Machine::detect(), Machine::detect());
         assert_eq!(first, second);
-        assert!(
-            first
-                .id
-                .chars()
-                .all(|letter| letter.is_ascii_alphanumeric() || letter == '-'),
-            "{}",
-            first.id
-        );
+        assert!(first.id.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-'), "{}", first.id);
     }
 
     #[test]
@@ -204,10 +185,7 @@ mod tests {
 
     #[test]
     fn processor_names_become_path_words() {
-        assert_eq!(
-            path_word("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"),
-            "intel-xeon-platinum-8481c"
-        );
+        assert_eq!(path_word("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"), "intel-xeon-platinum-8481c");
         assert_eq!(path_word("AMD Ryzen 9 7950X 16-Core Processor"), "amd-ryzen-9-7950x");
         assert_eq!(path_word("??"), std::env::consts::ARCH);
     }

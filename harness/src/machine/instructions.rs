@@ -60,11 +60,7 @@ const FEATURES: &[Feature] = &[];
 
 /// Instruction-set extensions that the binary was built for, as the compiler names them.
 pub fn instruction_set() -> Vec<&'static str> {
-    FEATURES
-        .iter()
-        .filter(|(_, _, built)| *built)
-        .map(|(compiler, _, _)| *compiler)
-        .collect()
+    FEATURES.iter().filter(|(_, _, built)| *built).map(|(compiler, _, _)| *compiler).collect()
 }
 
 /// Checks that this processor has every feature the binary was built for; call it first in `main`.
@@ -110,11 +106,7 @@ fn check_listing(listing: &str, features: &[Feature]) -> Result<(), ProcessorErr
         "x86-64"
     };
     let processor = value_of(&["model name"]).unwrap_or("unknown").to_string();
-    Err(ProcessorError {
-        missing: missing.join(", "),
-        processor,
-        level,
-    })
+    Err(ProcessorError { missing: missing.join(", "), processor, level })
 }
 
 #[cfg(test)]
@@ -131,18 +123,11 @@ mod tests {
 
     #[test]
     fn a_processor_without_the_feature_is_named_with_the_way_out() {
-        let features: &[Feature] = &[
-            ("avx2", "avx2", true),
-            ("avx512f", "avx512f", true),
-            ("sha", "sha_ni", false),
-        ];
+        let features: &[Feature] = &[("avx2", "avx2", true), ("avx512f", "avx512f", true), ("sha", "sha_ni", false)];
         let error = check_listing(LISTING, features).unwrap_err();
         assert_eq!(error.missing, "avx512f");
         let message = error.to_string();
-        assert!(
-            message.contains("Some Processor") && message.contains("target-cpu=x86-64-v3"),
-            "{message}"
-        );
+        assert!(message.contains("Some Processor") && message.contains("target-cpu=x86-64-v3"), "{message}");
     }
 
     #[test]
@@ -150,10 +135,7 @@ mod tests {
         let features: &[Feature] = &[("gfni", "gfni", true)];
         let level = |flags: &str| check_listing(&format!("flags : {flags}"), features).unwrap_err().level;
         assert_eq!(level("sse4_2 popcnt"), "x86-64-v2");
-        assert_eq!(
-            level("avx512f avx512bw avx512cd avx512dq avx512vl avx2 fma bmi1 bmi2 f16c movbe abm"),
-            "x86-64-v4"
-        );
+        assert_eq!(level("avx512f avx512bw avx512cd avx512dq avx512vl avx2 fma bmi1 bmi2 f16c movbe abm"), "x86-64-v4");
     }
 
     #[test]

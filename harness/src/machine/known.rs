@@ -67,10 +67,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&unknown).unwrap(), "\"unknown\"");
         assert_eq!(serde_json::from_str::<Known<u64>>("\"unknown\"").unwrap(), unknown);
         assert_eq!(serde_json::from_str::<Known<u64>>("7").unwrap(), Known(Some(7)));
-        assert_eq!(
-            serde_json::from_str::<Known<String>>("\"unknown\"").unwrap(),
-            Known::UNKNOWN
-        );
+        assert_eq!(serde_json::from_str::<Known<String>>("\"unknown\"").unwrap(), Known::UNKNOWN);
         assert_eq!(unknown.to_string(), "unknown");
     }
 }

@@ -89,13 +89,7 @@ pub struct Limit {
 impl Roofline {
     /// The limits of `threads` threads in f32 and on rows from memory: GFLOP/s, and GB/s.
     pub fn new(threads: usize, peak_gflops: f64, bandwidth_gbytes_per_s: f64) -> Self {
-        Self {
-            threads,
-            peak_gflops,
-            bandwidth_gbytes_per_s,
-            int8: None,
-            caches: Vec::new(),
-        }
+        Self { threads, peak_gflops, bandwidth_gbytes_per_s, int8: None, caches: Vec::new() }
     }
 
     /// The limit of a kernel with `working_set` bytes of data. `integer_operations` are those for a flop of the method, `None`
@@ -105,10 +99,7 @@ impl Roofline {
         let (arithmetic, gflops) = integers.map_or((Arithmetic::F32, self.peak_gflops), |(operations, peak)| {
             (Arithmetic::Int8, peak.gops / operations)
         });
-        let cache = self
-            .caches
-            .iter()
-            .find(|cache| working_set <= cache.capacity_bytes as f64);
+        let cache = self.caches.iter().find(|cache| working_set <= cache.capacity_bytes as f64);
         Limit {
             arithmetic,
             gflops,
@@ -123,9 +114,8 @@ impl Roofline {
             format!(", {} GOP/s (int8, {})", three_digits(peak.gops), peak.instructions)
         });
         let caches = self.caches.iter();
-        let caches: String = caches
-            .map(|cache| format!("L{} {}, ", cache.level, three_digits(cache.gbytes_per_s)))
-            .collect();
+        let caches: String =
+            caches.map(|cache| format!("L{} {}, ", cache.level, three_digits(cache.gbytes_per_s))).collect();
         format!(
             "{} GFLOP/s (f32){int8}; reads in GB/s: {caches}memory {}",
             three_digits(self.peak_gflops),
@@ -156,8 +146,7 @@ impl Limit {
 
     /// The source of the rows.
     pub fn source_name(&self) -> String {
-        self.cache
-            .map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
+        self.cache.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
     }
 
     /// The limit that is the nearer one at these rates.
@@ -229,10 +218,8 @@ fn measure_bandwidth(threads: usize, pinning: &Pinning, bytes: usize) -> f64 {
         let (front, back) = part.split_at(part.len() / 2);
         let ((first, second), (third, fourth)) = (front.split_at(front.len() / 2), back.split_at(back.len() / 2));
         let mut sums = [f32x16::splat(0.0); 8];
-        let pairs = first
-            .chunks_exact(2)
-            .zip(second.chunks_exact(2))
-            .zip(third.chunks_exact(2).zip(fourth.chunks_exact(2)));
+        let pairs =
+            first.chunks_exact(2).zip(second.chunks_exact(2)).zip(third.chunks_exact(2).zip(fourth.chunks_exact(2)));
         for ((first, second), (third, fourth)) in pairs {
             for (pair, sums) in [first, second, third, fourth].into_iter().zip(sums.chunks_exact_mut(2)) {
                 sums[0] += pair[0];
@@ -303,10 +290,7 @@ fn together<T>(
                 })
             })
             .collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().expect("a measuring thread does not panic"))
-            .collect()
+        workers.into_iter().map(|worker| worker.join().expect("a measuring thread does not panic")).collect()
     });
     let seconds = (0..REPEATS).map(|repeat| {
         let start = spans.iter().map(|spans| spans[repeat].0).min().expect("a thread");
@@ -339,10 +323,7 @@ pub fn measure_rooflines(threads: &[usize], pinning: &Pinning) -> Vec<Roofline> 
     let mut threads: Vec<usize> = threads.iter().copied().filter(|&threads| threads > 0).collect();
     threads.sort_unstable();
     threads.dedup();
-    threads
-        .into_iter()
-        .map(|threads| measure_roofline(threads, pinning))
-        .collect()
+    threads.into_iter().map(|threads| measure_roofline(threads, pinning)).collect()
 }
 
 #[cfg(test)]
@@ -352,16 +333,9 @@ mod tests {
 
     #[test]
     fn the_limit_is_that_of_the_instructions_and_of_the_cache_that_holds_the_data() {
-        let cache = |level, capacity_bytes, gbytes_per_s| CacheBandwidth {
-            level,
-            capacity_bytes,
-            gbytes_per_s,
-        };
+        let cache = |level, capacity_bytes, gbytes_per_s| CacheBandwidth { level, capacity_bytes, gbytes_per_s };
         let roofline = Roofline {
-            int8: Some(IntegerPeak {
-                instructions: "avx512".into(),
-                gops: 1200.0,
-            }),
+            int8: Some(IntegerPeak { instructions: "avx512".into(), gops: 1200.0 }),
             caches: vec![cache(2, 1_000, 80.0), cache(3, 2_000, 40.0)],
             ..Roofline::new(1, 100.0, 10.0)
         };
@@ -374,16 +348,9 @@ mod tests {
         assert!((integers.seconds(4e11, 4e10) - 1.0).abs() < 1e-12);
         assert_eq!(integers.nearer(300.0, 20.0), "int8 products");
         assert_eq!((integers.cache, roofline.limit(None, 9.0).cache), (Some(3), Some(2)));
-        assert!(
-            roofline
-                .words()
-                .contains("1200 GOP/s (int8, avx512); reads in GB/s: L2 80, L3 40, memory 10")
-        );
+        assert!(roofline.words().contains("1200 GOP/s (int8, avx512); reads in GB/s: L2 80, L3 40, memory 10"));
         // A machine without integer kernels.
-        assert_eq!(
-            Roofline { int8: None, ..roofline }.limit(Some(3.0), 9.0).arithmetic,
-            Arithmetic::F32
-        );
+        assert_eq!(Roofline { int8: None, ..roofline }.limit(Some(3.0), 9.0).arithmetic, Arithmetic::F32);
     }
 
     #[test]

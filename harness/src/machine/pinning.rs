@@ -55,11 +55,7 @@ pub enum PinningError {
     #[error("--pin {policy}: the machine's topology is out of reach ({reason}); run with --pin none")]
     Topology { policy: PinPolicy, reason: String },
     #[error("--pin: thread {worker} could not be bound to processors {processors:?}: {reason}; run with --pin none")]
-    Binding {
-        worker: usize,
-        processors: Vec<usize>,
-        reason: String,
-    },
+    Binding { worker: usize, processors: Vec<usize>, reason: String },
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -77,9 +73,7 @@ impl Place {
     /// The set for hwloc.
     fn set(&self) -> CpuSet {
         let numbers = self.processors.iter().copied();
-        numbers
-            .filter_map(|number| BitmapIndex::try_from(number).ok())
-            .collect()
+        numbers.filter_map(|number| BitmapIndex::try_from(number).ok()).collect()
     }
 }
 
@@ -95,11 +89,7 @@ pub struct Pinning {
 impl Pinning {
     /// Threads that are not bound.
     pub fn none() -> Self {
-        Self {
-            policy: PinPolicy::None,
-            places: Vec::new(),
-            hwloc: None,
-        }
+        Self { policy: PinPolicy::None, places: Vec::new(), hwloc: None }
     }
 
     /// The policy's places among the processors that this process may use.
@@ -116,11 +106,7 @@ impl Pinning {
         if places.is_empty() {
             return Err(refused("no processor is listed".to_owned()));
         }
-        Ok(Self {
-            policy,
-            places,
-            hwloc: Some(Arc::new(hwloc)),
-        })
+        Ok(Self { policy, places, hwloc: Some(Arc::new(hwloc)) })
     }
 
     /// The policy.
@@ -138,10 +124,7 @@ impl Pinning {
 
     /// Number of threads of each NUMA node that has any.
     fn threads_by_node(places: &[Place]) -> Vec<usize> {
-        places
-            .chunk_by(|left, right| left.node == right.node)
-            .map(<[Place]>::len)
-            .collect()
+        places.chunk_by(|left, right| left.node == right.node).map(<[Place]>::len).collect()
     }
 
     /// An engine of `threads` threads, each bound before its first task.
@@ -181,27 +164,15 @@ impl Pinning {
 /// Binds the calling thread and looks whether it is bound.
 fn bind(hwloc: &Hwloc, place: &Place) -> Result<(), String> {
     let set = place.set();
-    hwloc
-        .bind_cpu(&set, CpuBindingFlags::THREAD)
-        .map_err(|error| error.to_string())?;
-    let found = hwloc
-        .cpu_binding(CpuBindingFlags::THREAD)
-        .map_err(|error| error.to_string())?;
-    if found == set {
-        Ok(())
-    } else {
-        Err(format!("it is bound to {found} instead"))
-    }
+    hwloc.bind_cpu(&set, CpuBindingFlags::THREAD).map_err(|error| error.to_string())?;
+    let found = hwloc.cpu_binding(CpuBindingFlags::THREAD).map_err(|error| error.to_string())?;
+    if found == set { Ok(()) } else { Err(format!("it is bound to {found} instead")) }
 }
 
 /// The processors that the machine and the affinity of the process allow.
 pub(super) fn usable_processors(hwloc: &Hwloc) -> CpuSet {
     let allowed = hwloc.allowed_cpuset().clone_target();
-    let own = hwloc
-        .cpu_binding(CpuBindingFlags::PROCESS)
-        .map(|own| &own & &allowed)
-        .ok()
-        .filter(|own| !own.is_empty());
+    let own = hwloc.cpu_binding(CpuBindingFlags::PROCESS).map(|own| &own & &allowed).ok().filter(|own| !own.is_empty());
     own.unwrap_or(allowed)
 }
 
@@ -217,21 +188,14 @@ fn places(hwloc: &Hwloc, policy: PinPolicy, usable: &CpuSet) -> Vec<Place> {
         PinPolicy::Scatter => apart(hwloc.root_object()),
         PinPolicy::Core => {
             let cores: Vec<_> = hwloc.objects_with_type(ObjectType::Core).collect();
-            if cores.is_empty() {
-                hwloc.objects_with_type(ObjectType::PU).collect()
-            } else {
-                cores
-            }
+            if cores.is_empty() { hwloc.objects_with_type(ObjectType::PU).collect() } else { cores }
         }
     };
     units
         .into_iter()
         .map(|unit| Place {
             processors: usable_in(unit),
-            node: unit
-                .nodeset()
-                .and_then(|nodes| nodes.first_set())
-                .map_or(0, usize::from),
+            node: unit.nodeset().and_then(|nodes| nodes.first_set()).map_or(0, usize::from),
         })
         .filter(|place| !place.processors.is_empty())
         .collect()
@@ -244,9 +208,7 @@ fn apart(object: &TopologyObject) -> Vec<&TopologyObject> {
     }
     let children: Vec<Vec<&TopologyObject>> = object.normal_children().map(apart).collect();
     let longest = children.iter().map(Vec::len).max().unwrap_or(0);
-    (0..longest)
-        .flat_map(|turn| children.iter().filter_map(move |child| child.get(turn).copied()))
-        .collect()
+    (0..longest).flat_map(|turn| children.iter().filter_map(move |child| child.get(turn).copied())).collect()
 }
 
 #[cfg(test)]
@@ -287,11 +249,7 @@ mod tests {
     #[test]
     fn processors_that_the_process_may_not_use_are_no_places() {
         let hwloc = Hwloc::builder().from_synthetic(SERVER).unwrap().build().unwrap();
-        let usable = Place {
-            processors: vec![1, 2, 3, 8],
-            node: 0,
-        }
-        .set();
+        let usable = Place { processors: vec![1, 2, 3, 8], node: 0 }.set();
         let of = |policy| -> Vec<Vec<usize>> {
             let places = places(&hwloc, policy, &usable);
             places.into_iter().map(|place| place.processors).collect()
@@ -304,11 +262,8 @@ mod tests {
     fn workers_are_counted_node_by_node_and_share_places_where_there_are_too_few() {
         let hwloc = Hwloc::builder().from_synthetic(SERVER).unwrap().build().unwrap();
         let all = hwloc.cpuset().clone_target();
-        let pinning = Pinning {
-            policy: PinPolicy::Scatter,
-            places: places(&hwloc, PinPolicy::Scatter, &all),
-            hwloc: None,
-        };
+        let pinning =
+            Pinning { policy: PinPolicy::Scatter, places: places(&hwloc, PinPolicy::Scatter, &all), hwloc: None };
         let of = |threads| -> Vec<usize> {
             let places = pinning.places(threads);
             places.iter().flat_map(|place| place.processors.clone()).collect()

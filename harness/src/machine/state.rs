@@ -64,15 +64,11 @@ impl ProcessorState {
             )
             .into(),
             processor_quota: processor_quota(&text).into(),
-            load: text("proc/loadavg")
-                .and_then(|line| line.split_whitespace().next()?.parse().ok())
-                .into(),
+            load: text("proc/loadavg").and_then(|line| line.split_whitespace().next()?.parse().ok()).into(),
             huge_pages: text("sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_string()))
                 .into(),
-            kernel: text("proc/sys/kernel/osrelease")
-                .map(|release| format!("Linux {release}"))
-                .into(),
+            kernel: text("proc/sys/kernel/osrelease").map(|release| format!("Linux {release}")).into(),
         }
     }
 }
@@ -103,11 +99,7 @@ fn virtualisation(processors: Option<&str>, vendor: Option<String>, hypervisor: 
     if !flags.split_whitespace().any(|flag| flag == "hypervisor") {
         return Some("none".into());
     }
-    Some(
-        hypervisor
-            .or(vendor)
-            .map_or_else(|| "virtual machine".into(), |name| format!("virtual machine ({name})")),
-    )
+    Some(hypervisor.or(vendor).map_or_else(|| "virtual machine".into(), |name| format!("virtual machine ({name})")))
 }
 
 /// Quota divided by period of the control group, version 2 or 1. No limit is no quota, hence unknown.
@@ -117,10 +109,7 @@ fn processor_quota(text: &dyn Fn(&str) -> Option<String>) -> Option<f64> {
             let (quota, period) = line.split_once(' ')?;
             (quota.to_string(), period.to_string())
         }
-        None => (
-            text("sys/fs/cgroup/cpu/cpu.cfs_quota_us")?,
-            text("sys/fs/cgroup/cpu/cpu.cfs_period_us")?,
-        ),
+        None => (text("sys/fs/cgroup/cpu/cpu.cfs_quota_us")?, text("sys/fs/cgroup/cpu/cpu.cfs_period_us")?),
     };
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
     (quota > 0.0 && period > 0.0).then_some(quota / period)
@@ -169,14 +158,8 @@ mod tests {
             (state.turbo.0, state.frequency_mhz.0, state.maximum_frequency_mhz.0),
             (Some(true), Some(2400.0), Some(4800.0))
         );
-        assert_eq!(
-            (state.load.0, state.huge_pages.0.as_deref()),
-            (Some(1.25), Some("madvise"))
-        );
-        assert_eq!(
-            (state.virtualisation.0.as_deref(), state.processor_quota.0),
-            (Some("none"), None)
-        );
+        assert_eq!((state.load.0, state.huge_pages.0.as_deref()), (Some(1.25), Some("madvise")));
+        assert_eq!((state.virtualisation.0.as_deref(), state.processor_quota.0), (Some("none"), None));
     }
 
     #[test]
@@ -190,9 +173,6 @@ mod tests {
             .path(),
         );
         assert_eq!(state.virtualisation.0.as_deref(), Some("virtual machine (QEMU)"));
-        assert_eq!(
-            (state.processor_quota.0, state.frequency_mhz.0),
-            (Some(1.5), Some(2000.5))
-        );
+        assert_eq!((state.processor_quota.0, state.frequency_mhz.0), (Some(1.5), Some(2000.5)));
     }
 }

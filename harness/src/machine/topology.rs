@@ -92,11 +92,8 @@ impl Topology {
     }
 
     fn from_hwloc(hwloc: &Hwloc) -> Self {
-        let allowed = if hwloc.is_this_system() {
-            usable_processors(hwloc)
-        } else {
-            hwloc.allowed_cpuset().clone_target()
-        };
+        let allowed =
+            if hwloc.is_this_system() { usable_processors(hwloc) } else { hwloc.allowed_cpuset().clone_target() };
         let usable = |kind| {
             hwloc
                 .objects_with_type(kind)
@@ -123,15 +120,11 @@ impl Topology {
         let cores = usable(ObjectType::Core);
         Self {
             processor: processor.into(),
-            packages: Some(hwloc.objects_with_type(ObjectType::Package).count())
-                .filter(|&count| count > 0)
-                .into(),
+            packages: Some(hwloc.objects_with_type(ObjectType::Package).count()).filter(|&count| count > 0).into(),
             cores: if cores == 0 { hardware_threads } else { cores },
             hardware_threads,
             hardware_threads_present: hwloc.complete_cpuset().weight().into(),
-            memory_bytes: Some(hwloc.root_object().total_memory())
-                .filter(|&bytes| bytes > 0)
-                .into(),
+            memory_bytes: Some(hwloc.root_object().total_memory()).filter(|&bytes| bytes > 0).into(),
             numa_nodes,
             caches: caches(hwloc),
         }
@@ -140,11 +133,7 @@ impl Topology {
     /// The largest cache of the highest level, in bytes.
     pub fn last_level_cache_bytes(&self) -> Option<u64> {
         let level = self.caches.iter().map(|cache| cache.level).max()?;
-        self.caches
-            .iter()
-            .filter(|cache| cache.level == level)
-            .filter_map(|cache| cache.size_bytes.0)
-            .max()
+        self.caches.iter().filter(|cache| cache.level == level).filter_map(|cache| cache.size_bytes.0).max()
     }
 }
 
@@ -177,12 +166,7 @@ fn caches(hwloc: &Hwloc) -> Vec<Cache> {
             shared_by: object.cpuset().and_then(|set| set.weight()).into(),
             count: 1,
         };
-        match caches.iter_mut().find(|known| {
-            Cache {
-                count: 1,
-                ..(*known).clone()
-            } == cache
-        }) {
+        match caches.iter_mut().find(|known| Cache { count: 1, ..(*known).clone() } == cache) {
             Some(known) => known.count += 1,
             None => caches.push(cache),
         }
@@ -205,25 +189,10 @@ mod tests {
     fn two_sockets_with_shared_caches_and_two_threads_a_core_are_counted() {
         let topology =
             synthetic("Package:2 L3Cache:1(size=32MiB) L2Cache:4(size=1MiB) L1dCache:1(size=48KiB) Core:1 PU:2");
-        assert_eq!(
-            (topology.packages.0, topology.cores, topology.hardware_threads),
-            (Some(2), 8, 16)
-        );
-        let of_level = |level| {
-            topology
-                .caches
-                .iter()
-                .find(|cache: &&Cache| cache.level == level)
-                .unwrap()
-        };
-        assert_eq!(
-            (of_level(1).count, of_level(1).shared_by.0, of_level(1).kind.as_str()),
-            (8, Some(2), "data")
-        );
-        assert_eq!(
-            (of_level(3).count, of_level(3).shared_by.0, of_level(3).kind.as_str()),
-            (2, Some(8), "unified")
-        );
+        assert_eq!((topology.packages.0, topology.cores, topology.hardware_threads), (Some(2), 8, 16));
+        let of_level = |level| topology.caches.iter().find(|cache: &&Cache| cache.level == level).unwrap();
+        assert_eq!((of_level(1).count, of_level(1).shared_by.0, of_level(1).kind.as_str()), (8, Some(2), "data"));
+        assert_eq!((of_level(3).count, of_level(3).shared_by.0, of_level(3).kind.as_str()), (2, Some(8), "unified"));
         assert_eq!(of_level(3).size_bytes.0, Some(32 << 20));
         assert_eq!(topology.last_level_cache_bytes(), Some(32 << 20));
     }
@@ -243,9 +212,6 @@ mod tests {
         let topology = Topology::detect();
         assert!(topology.cores >= 1);
         assert!(topology.cores <= topology.hardware_threads);
-        assert_eq!(
-            topology.hardware_threads,
-            std::thread::available_parallelism().map_or(1, usize::from)
-        );
+        assert_eq!(topology.hardware_threads, std::thread::available_parallelism().map_or(1, usize::from));
     }
 }

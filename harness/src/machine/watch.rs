@@ -43,11 +43,7 @@ impl Watch {
     }
 
     fn start_below(root: &Path) -> Option<Self> {
-        Some(Self {
-            before: counters(root)?,
-            root: root.to_owned(),
-            started: Instant::now(),
-        })
+        Some(Self { before: counters(root)?, root: root.to_owned(), started: Instant::now() })
     }
 
     /// The time of others since the start.
@@ -58,10 +54,7 @@ impl Watch {
     fn between(&self, after: Counters, seconds: f64) -> Interference {
         let rate = |time: f64| (time / seconds.max(1.0 / TICKS)).max(0.0);
         let (busy, own) = (after.busy - self.before.busy, after.own - self.before.own);
-        Interference {
-            others: rate(busy - own),
-            stolen: rate(after.stolen - self.before.stolen),
-        }
+        Interference { others: rate(busy - own), stolen: rate(after.stolen - self.before.stolen) }
     }
 }
 
@@ -69,20 +62,13 @@ fn counters(root: &Path) -> Option<Counters> {
     let all = fs::read_to_string(root.join("proc/stat")).ok()?;
     let line = all.lines().find_map(|line| line.strip_prefix("cpu "))?;
     // user nice system idle iowait irq softirq steal
-    let ticks: Vec<f64> = line
-        .split_whitespace()
-        .map_while(|number| number.parse().ok())
-        .collect();
+    let ticks: Vec<f64> = line.split_whitespace().map_while(|number| number.parse().ok()).collect();
     let at = |place: usize| ticks.get(place).copied().unwrap_or(0.0) / TICKS;
     let own = fs::read_to_string(root.join("proc/self/stat")).ok()?;
     // The name, in brackets, may hold spaces; user and system time are the 14th and 15th field.
     let fields: Vec<&str> = own.rsplit_once(')')?.1.split_whitespace().collect();
     let own = |place: usize| fields.get(place - 3)?.parse::<f64>().ok().map(|ticks| ticks / TICKS);
-    Some(Counters {
-        busy: at(0) + at(1) + at(2) + at(5) + at(6),
-        stolen: at(7),
-        own: own(14)? + own(15)?,
-    })
+    Some(Counters { busy: at(0) + at(1) + at(2) + at(5) + at(6), stolen: at(7), own: own(14)? + own(15)? })
 }
 
 #[cfg(test)]
@@ -103,10 +89,7 @@ mod tests {
         // In ten seconds: 12 seconds busy, of which 8 are this process's; 3 stolen.
         write("1000 0 250 1999 0 50 50 310", "640 210");
         let found = watch.between(counters(folder.path()).unwrap(), 10.0);
-        assert!(
-            (found.others - 0.4).abs() < 1e-9 && (found.stolen - 0.3).abs() < 1e-9,
-            "{found:?}"
-        );
+        assert!((found.others - 0.4).abs() < 1e-9 && (found.stolen - 0.3).abs() < 1e-9, "{found:?}");
         assert!(Watch::start_below(Path::new("/nonexistent")).is_none());
     }
 }

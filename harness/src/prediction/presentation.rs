@@ -17,11 +17,7 @@ fn seconds(value: f64) -> String {
 
 /// `500`, `60,000`.
 fn thousands(size: usize) -> String {
-    if size < 1000 {
-        size.to_string()
-    } else {
-        format!("{},{:03}", thousands(size / 1000), size % 1000)
-    }
+    if size < 1000 { size.to_string() } else { format!("{},{:03}", thousands(size / 1000), size % 1000) }
 }
 
 fn percent(share: f64) -> String {
@@ -44,11 +40,7 @@ fn grid<R>(title: &str, corner: &str, rows: &[(String, R)], columns: &[Heading<'
     for (head, row) in rows {
         let entry =
             |(_, text): &Heading<'_, R>| text(row).map_or_else(|| Entry::text("–"), |text| Entry::parsed(&text));
-        let head = if corner.starts_with('#') {
-            Entry::parsed(head)
-        } else {
-            Entry::text(head)
-        };
+        let head = if corner.starts_with('#') { Entry::parsed(head) } else { Entry::text(head) };
         table.row([head].into_iter().chain(columns.iter().map(entry)));
     }
     [Part::Heading(title.to_owned()), Part::Table(table)]
@@ -59,10 +51,7 @@ fn by_method(rows: &[LatencyRow]) -> Vec<Vec<&LatencyRow>> {
     let method = |row: &LatencyRow| (row.suite.clone(), row.algorithm.clone(), row.batch_size, row.workers);
     let mut sorted: Vec<&LatencyRow> = rows.iter().collect();
     sorted.sort_by(|a, b| method(a).cmp(&method(b)).then(a.latency_s.total_cmp(&b.latency_s)));
-    sorted
-        .chunk_by(|a, b| method(a) == method(b))
-        .map(<[_]>::to_vec)
-        .collect()
+    sorted.chunk_by(|a, b| method(a) == method(b)).map(<[_]>::to_vec).collect()
 }
 
 fn name(row: &LatencyRow) -> String {
@@ -78,18 +67,11 @@ fn latency_chart(rows: &[LatencyRow]) -> Chart {
             let [delay, measured, predicted] =
                 [row.latency_s, row.times.seconds, row.times.predicted_seconds].map(seconds);
             let size = thousands(row.batch_size);
-            let note = format!(
-                "{}, B = {size}, delay {delay}: {measured}, predicted {predicted}",
-                row.algorithm
-            );
+            let note = format!("{}, B = {size}, delay {delay}: {measured}, predicted {predicted}", row.algorithm);
             Point::new(row.link.link_s + row.latency_s, row.times.seconds, note)
         });
         let (first, last) = (own[0], own[own.len() - 1]);
-        let steps = if last.latency_s > first.latency_s {
-            LINE_POINTS
-        } else {
-            1
-        };
+        let steps = if last.latency_s > first.latency_s { LINE_POINTS } else { 1 };
         let ends = [first, last].map(|row| row.link.link_s + row.latency_s);
         let predicted = (0..steps).map(|step| {
             // Equal steps on a logarithmic axis.
@@ -151,16 +133,12 @@ pub fn latency(rows: &[LatencyRow]) -> Presentation {
         measured(times.measured_round_s, times.predicted_round_s, times.round_error)
     });
     let title = "All rounds of a run, measured; predicted (error)";
-    table(title, &|LatencyRow { times, .. }| {
-        measured(times.seconds, times.predicted_seconds, times.error)
-    });
+    table(title, &|LatencyRow { times, .. }| measured(times.seconds, times.predicted_seconds, times.error));
     let title = "Error of a round predicted from one process and the link alone";
     table(title, &|row| error(row.times.round_error_from_one));
     let title = "Share of the time in calls to other ranks, waiting included";
     table(title, &|row| percent(row.link.communication));
-    let overtakings = rows
-        .iter()
-        .flat_map(|row| row.overtakes.iter().map(move |other| (row, other)));
+    let overtakings = rows.iter().flat_map(|row| row.overtakes.iter().map(move |other| (row, other)));
     let mut lines: Vec<String> = overtakings
         .map(|(row, other)| {
             let when = match other.latency_s {
@@ -172,18 +150,14 @@ pub fn latency(rows: &[LatencyRow]) -> Presentation {
         .collect();
     lines.sort();
     lines.dedup();
-    presentation
-        .parts
-        .extend((!lines.is_empty()).then_some(Part::List(lines)));
+    presentation.parts.extend((!lines.is_empty()).then_some(Part::List(lines)));
     presentation
 }
 
 /// `2 ranks × 1 thread`, `2 threads`.
 fn workers(row: &ScalingRow) -> String {
     let crowded = if row.oversubscribed { ", oversubscribed" } else { "" };
-    let ranks = row
-        .ranks
-        .map_or_else(String::new, |ranks| format!("{} × ", plural(ranks, "rank")));
+    let ranks = row.ranks.map_or_else(String::new, |ranks| format!("{} × ", plural(ranks, "rank")));
     format!("{ranks}{}{crowded}", plural(row.threads, "thread"))
 }
 
@@ -200,8 +174,7 @@ pub fn ranks(rows: &[ScalingRow]) -> Presentation {
         sizes.sort_unstable();
         sizes.dedup();
         let find = |size: usize, ranks: Option<usize>, threads: usize| {
-            own.iter()
-                .find(|row| (row.batch_size, row.ranks, row.threads) == (size, ranks, threads))
+            own.iter().find(|row| (row.batch_size, row.ranks, row.threads) == (size, ranks, threads))
         };
         let alike = |size: usize, column: &ScalingRow| find(size, column.ranks, column.threads);
         let total = |column: &ScalingRow| column.ranks.unwrap_or(1) * column.threads;
@@ -262,13 +235,7 @@ mod tests {
             workers: 2,
             latency_s: delay,
             rounds: 12,
-            link: Link {
-                link: "netem".into(),
-                link_s: 5e-5,
-                messages: 1.0,
-                row_bytes: 0.0,
-                communication: 0.5,
-            },
+            link: Link { link: "netem".into(), link_s: 5e-5, messages: 1.0, row_bytes: 0.0, communication: 0.5 },
             times: Times {
                 predicted_round_s: predicted / 12.0,
                 measured_round_s: predicted / 12.0 * 1.25,
@@ -279,29 +246,19 @@ mod tests {
                 error: -0.2,
             },
             test_accuracy: None,
-            overtakes: vec![Overtaking {
-                against: "dp-sgd B=500".into(),
-                latency_s: 2e-3,
-            }],
+            overtakes: vec![Overtaking { against: "dp-sgd B=500".into(), latency_s: 2e-3 }],
         }
     }
 
     #[test]
     fn the_predicted_line_is_curved_on_logarithmic_axes() {
         let chart = latency_chart(&[row(0.0, 8000), row(0.01, 8000), row(0.1, 8000), row(0.0, 500)]);
-        let line = chart
-            .series
-            .iter()
-            .find(|series| series.points.len() == LINE_POINTS)
-            .unwrap();
+        let line = chart.series.iter().find(|series| series.points.len() == LINE_POINTS).unwrap();
         let logarithms = |place: usize| line.points[place].y.ln();
         // The middle lies below the straight line between the ends.
         assert!(logarithms(LINE_POINTS / 2) < f64::midpoint(logarithms(0), logarithms(LINE_POINTS - 1)) - 0.5);
         let svg = chart.svg();
-        assert_eq!(
-            (svg.matches(">measured<").count(), svg.matches(">predicted<").count()),
-            (1, 1)
-        );
+        assert_eq!((svg.matches(">measured<").count(), svg.matches(">predicted<").count()), (1, 1));
         assert!(svg.contains(" tinted\""), "the line has the colour of its method");
     }
 

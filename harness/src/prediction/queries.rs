@@ -167,9 +167,7 @@ fn rest(cell: &Cell) -> f64 {
 pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
     let queries = shared(cell.query_seconds, cell.gradient_queries, cell.rounds, workers);
     let reweighting = shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
-    let reweighting = cell
-        .reweight_seconds
-        .min(reweighting + cell.reweightings as f64 * latency);
+    let reweighting = cell.reweight_seconds.min(reweighting + cell.reweightings as f64 * latency);
     cell.rounds as f64 * latency + queries + reweighting + rest(cell)
 }
 
@@ -195,11 +193,7 @@ pub fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
     if cell.rounds >= other.rounds {
         return None;
     }
-    let mut corners = [
-        0.0,
-        latency_of_one_worker(cell, workers),
-        latency_of_one_worker(other, workers),
-    ];
+    let mut corners = [0.0, latency_of_one_worker(cell, workers), latency_of_one_worker(other, workers)];
     corners.sort_by(f64::total_cmp);
     let behind = |latency: f64| modelled_seconds(cell, workers, latency) - modelled_seconds(other, workers, latency);
     Some(crossing(behind, &corners, (other.rounds - cell.rounds) as f64))
@@ -268,10 +262,7 @@ pub fn rows(costs: &Costs, places: &[Place]) -> Vec<Row> {
             })
             .collect(),
     };
-    places
-        .iter()
-        .flat_map(|place| cells.iter().map(|(cell, two)| row(place, cell, two.as_ref())))
-        .collect()
+    places.iter().flat_map(|place| cells.iter().map(|(cell, two)| row(place, cell, two.as_ref()))).collect()
 }
 
 #[cfg(test)]

@@ -130,10 +130,7 @@ impl Costs {
             compute: undelayed.exchange.computing_ns.unwrap_or(0) as f64 * 1e-9,
             compute_from_one: (gradient * largest_share(alone, ranks) + (round - gradient)) * 1e-9,
             link: undelayed.exchange.link_ns.unwrap_or(0) as f64 * 1e-9,
-            messages: undelayed
-                .exchange
-                .messages
-                .unwrap_or_else(|| f64::from(ranks.next_power_of_two().ilog2())),
+            messages: undelayed.exchange.messages.unwrap_or_else(|| f64::from(ranks.next_power_of_two().ilog2())),
             rows: undelayed.exchange.row_bytes.unwrap_or(0.0) / bandwidth,
         }
     }
@@ -152,11 +149,7 @@ impl Costs {
 /// The largest share of a batch that one of `ranks` ranks sums.
 fn largest_share(cell: &Cell, ranks: usize) -> f64 {
     let columns = cell.shape.dimension as f64;
-    let outputs = if cell.shape.classes > 2 {
-        cell.shape.classes as f64
-    } else {
-        1.0
-    };
+    let outputs = if cell.shape.classes > 2 { cell.shape.classes as f64 } else { 1.0 };
     let in_integers = has_integer_kernels_for(&LinearModel {
         features: cell.shape.dimension,
         outputs: outputs as usize,
@@ -173,15 +166,9 @@ fn largest_share(cell: &Cell, ranks: usize) -> f64 {
     };
     let row_cycles = partition::row_cycles(4.0 * outputs * (columns + 1.0), value_bytes * columns);
     let rows = cell.configuration.batch_size;
-    let leaf_rows = if in_integers {
-        partition::LEAF_ROWS_OF_INTEGERS
-    } else {
-        partition::LEAF_ROWS
-    };
+    let leaf_rows = if in_integers { partition::LEAF_ROWS_OF_INTEGERS } else { partition::LEAF_ROWS };
     let leaves = partition::leaves(rows, row_cycles, leaf_rows);
-    let most = (0..ranks)
-        .map(|rank| partition::rank_positions(rows, leaves, ranks, rank).len())
-        .max();
+    let most = (0..ranks).map(|rank| partition::rank_positions(rows, leaves, ranks, rank).len()).max();
     most.unwrap_or(rows) as f64 / rows as f64
 }
 
@@ -213,9 +200,7 @@ impl Measurements {
                 == (&b.suite, &b.algorithm, &b.dataset, b.batch_size, &b.parameters)
         };
         let mut alone = self.one_process.iter().filter(|other| other.configuration.threads == 1);
-        let mut undelayed = self
-            .undelayed()
-            .filter(|other| other.configuration.ranks == cell.configuration.ranks);
+        let mut undelayed = self.undelayed().filter(|other| other.configuration.ranks == cell.configuration.ranks);
         match (alone.find(same), undelayed.find(same)) {
             (Some(alone), Some(undelayed)) => Ok(Costs::new(alone, undelayed)),
             _ => Err(MissingCell(cell.configuration.key())),
@@ -291,12 +276,7 @@ impl Measurements {
     /// Rows of every cell of one process and of ranks without delay, on a machine of `cores` cores.
     pub fn scaling_rows(&self, cores: usize) -> Vec<ScalingRow> {
         let kind = |cell: &Cell| {
-            let Configuration {
-                algorithm,
-                dataset,
-                parameters,
-                ..
-            } = &cell.configuration;
+            let Configuration { algorithm, dataset, parameters, .. } = &cell.configuration;
             (algorithm.clone(), dataset.clone(), parameters.clone())
         };
         let alone = |cell: &Cell, batch_size: usize| {
@@ -321,9 +301,7 @@ impl Measurements {
                 round_s: round * 1e-9,
                 communication: cell.exchange.communication_ns.map(|_| communication(cell)),
                 speedup: alone(cell, configuration.batch_size)?.round_ns.median as f64 / round,
-                weak_efficiency: alone(cell, share)
-                    .filter(|_| whole)
-                    .map(|own| own.round_ns.median as f64 / round),
+                weak_efficiency: alone(cell, share).filter(|_| whole).map(|own| own.round_ns.median as f64 / round),
             })
         };
         let cells = self.one_process.iter().chain(self.undelayed());
@@ -368,13 +346,7 @@ mod tests {
 
     #[test]
     fn a_round_is_its_compute_and_a_latency_for_every_message() {
-        let costs = Costs {
-            compute: 2e-3,
-            compute_from_one: 3e-3,
-            link: 1e-4,
-            messages: 2.0,
-            rows: 1e-3,
-        };
+        let costs = Costs { compute: 2e-3, compute_from_one: 3e-3, link: 1e-4, messages: 2.0, rows: 1e-3 };
         assert!((costs.round(0.0) - 3.2e-3).abs() < 1e-12);
         assert!((costs.round(0.1) - 0.2032).abs() < 1e-12);
         assert!((costs.round_from_one(0.1) - 0.2042).abs() < 1e-12);

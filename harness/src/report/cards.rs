@@ -24,10 +24,7 @@ pub(super) fn cards(cells: &[Pooled]) -> Markup {
         let own = |cell: &&Pooled| cell.configuration().algorithm == id;
         cells.iter().filter(own).collect()
     };
-    let measured = ALGORITHMS
-        .iter()
-        .filter(|algorithm| !of(algorithm.id).is_empty())
-        .count();
+    let measured = ALGORITHMS.iter().filter(|algorithm| !of(algorithm.id).is_empty()).count();
     // Results may have algorithms of another version's catalogue.
     let known: BTreeSet<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.id).collect();
     html! {
@@ -128,11 +125,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 fn number(value: f64) -> String {
-    if value != 0.0 && value.abs() < 1e-3 {
-        format!("{value:e}")
-    } else {
-        three_digits(value)
-    }
+    if value != 0.0 && value.abs() < 1e-3 { format!("{value:e}") } else { three_digits(value) }
 }
 
 #[cfg(test)]
@@ -144,11 +137,7 @@ mod tests {
 
     #[test]
     fn every_algorithm_has_one_card_and_measured_ones_have_their_cost() {
-        let cells = pool(&[
-            cell("dp-sgd", 64, 1, 0),
-            cell("dp-sgd", 500, 2, 0),
-            cell("sgd", 64, 1, 0),
-        ]);
+        let cells = pool(&[cell("dp-sgd", 64, 1, 0), cell("dp-sgd", 500, 2, 0), cell("sgd", 64, 1, 0)]);
         let html = cards(&cells).into_string();
         for algorithm in ALGORITHMS {
             let id = format!("id=\"{}\"", anchor(algorithm.id));
@@ -156,9 +145,7 @@ mod tests {
         }
         assert!(html.contains("id=\"cost-dp-sgd\"") && !html.contains("id=\"cost-dp-ftrl\""));
         assert!(html.contains("rounds run --algorithms dp-ftrl"));
-        let card = html
-            .split("<details class=\"card\"")
-            .find(|card| card.contains("algorithm-dp-sgd\""));
+        let card = html.split("<details class=\"card\"").find(|card| card.contains("algorithm-dp-sgd\""));
         let words = "claim|simulation|adjacency|95 % interval|queries per round|of roofline|gradient 87.4 %";
         for text in words.split('|') {
             assert!(card.unwrap().contains(text), "{text} in {card:?}");

@@ -49,9 +49,7 @@ fn table(title: &str, columns: &str, left_out: &[&str], cells: &[&Pooled]) -> Ta
     let columns: Vec<&str> = columns.split('|').filter(|column| !left_out.contains(column)).collect();
     let mut table = Table::new(title, &columns.join("|"));
     for cell in cells {
-        let entries = columns
-            .iter()
-            .map(|column| entry(column.trim_start_matches('#'), cell, &labels));
+        let entries = columns.iter().map(|column| entry(column.trim_start_matches('#'), cell, &labels));
         table.row(entries);
     }
     table
@@ -72,10 +70,7 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         "data" => Entry::text(dataset_name(pooled)),
         "batch" => Entry::count(configuration.batch_size),
         // A method that chooses its queries itself does not read the suite's batch size.
-        "B" if ALGORITHMS
-            .iter()
-            .any(|own| own.id == configuration.algorithm && !own.reads("batch-size")) =>
-        {
+        "B" if ALGORITHMS.iter().any(|own| own.id == configuration.algorithm && !own.reads("batch-size")) => {
             Entry::text("its own")
         }
         "B" => Entry::count(configuration.batch_size),
@@ -112,20 +107,11 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         }
         "parameters" => Entry::text(parameters(configuration)),
         "guarantee" => {
-            let words = |name: &str| {
-                cell.privacy
-                    .get(name)
-                    .and_then(|word| word.as_str())
-                    .unwrap_or_default()
-            };
+            let words = |name: &str| cell.privacy.get(name).and_then(|word| word.as_str()).unwrap_or_default();
             let number = |name: &str| cell.privacy_number(name);
             let budget = number("epsilon").zip(number("delta"));
             Entry::text(budget.map_or_else(String::new, |(epsilon, delta)| {
-                let delta = if delta == 0.0 {
-                    "0".to_owned()
-                } else {
-                    format!("{delta:e}")
-                };
+                let delta = if delta == 0.0 { "0".to_owned() } else { format!("{delta:e}") };
                 format!("ε {}, δ {delta}, {}", three_digits(epsilon), words("adjacency"))
             }))
         }

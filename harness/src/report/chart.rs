@@ -66,13 +66,7 @@ pub struct Axis {
 impl Axis {
     /// An axis with ticks chosen by the chart.
     pub fn new(label: &str, scale: Scale, format: Format) -> Self {
-        Self {
-            label: label.to_owned(),
-            scale,
-            format,
-            ticks: Vec::new(),
-            include: Vec::new(),
-        }
+        Self { label: label.to_owned(), scale, format, ticks: Vec::new(), include: Vec::new() }
     }
 
     /// A linear axis of plain numbers.
@@ -118,12 +112,7 @@ pub struct Point {
 impl Point {
     /// A point with a tooltip.
     pub fn new(x: f64, y: f64, note: impl Into<String>) -> Self {
-        Self {
-            x,
-            y,
-            interval: None,
-            note: note.into(),
-        }
+        Self { x, y, interval: None, note: note.into() }
     }
 
     /// The same point with an error bar.
@@ -170,14 +159,7 @@ pub struct Series {
 impl Series {
     /// A series of a style.
     pub fn new(name: impl Into<String>, style: Style, colour: usize, points: Vec<Point>) -> Self {
-        Self {
-            name: name.into(),
-            style,
-            colour,
-            variant: 0,
-            keys: None,
-            points,
-        }
+        Self { name: name.into(), style, colour, variant: 0, keys: None, points }
     }
 
     /// A reference line through points (x, y), with one tooltip for all.
@@ -227,14 +209,7 @@ impl Chart {
 
     /// A chart of these series.
     pub fn new(title: impl Into<String>, subtitle: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
-        Self {
-            title: title.into(),
-            subtitle: subtitle.into(),
-            x,
-            y,
-            series,
-            hidden: Vec::new(),
-        }
+        Self { title: title.into(), subtitle: subtitle.into(), x, y, series, hidden: Vec::new() }
     }
 }
 
@@ -287,7 +262,5 @@ impl Bars {
 
 /// The least and the greatest of the values; infinite ones the wrong way round without any.
 pub fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
-        (least.min(value), most.max(value))
-    })
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)))
 }

@@ -14,16 +14,8 @@ use crate::results::{Cell, Configuration, Phases, Pooled, pool};
 const READABLE: usize = 8;
 
 /// One algorithm of each family. They have the first colours, which differ most.
-const SHOWN_FIRST: &[&str] = &[
-    "sgd",
-    "dp-sgd",
-    "dp-ftrl",
-    "dp-srg-memf",
-    "accelerated-dp-srg",
-    "dp-nag",
-    "phased-sgd",
-    "resque-private-erm",
-];
+const SHOWN_FIRST: &[&str] =
+    &["sgd", "dp-sgd", "dp-ftrl", "dp-srg-memf", "accelerated-dp-srg", "dp-nag", "phased-sgd", "resque-private-erm"];
 
 /// True for the name of an algorithm that is shown first, with or without parameters.
 pub(super) fn is_shown_first(name: &str) -> bool {
@@ -41,27 +33,17 @@ const ROOFLINE: &str = "roofline";
 pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
     // The first one of those with most cells.
-    let drawn = by_dataset(&pooled)
-        .into_values()
-        .rev()
-        .max_by_key(Vec::len)
-        .unwrap_or_default();
+    let drawn = by_dataset(&pooled).into_values().rev().max_by_key(Vec::len).unwrap_or_default();
     let mut chart = time_per_round(&drawn, environment);
     let legend = Legend::of(&chart);
     let of_group = |group| legend.entries.iter().filter(move |entry| entry.group == group);
     let algorithms: Vec<_> = of_group(0).filter(|entry| !entry.name.starts_with(ROOFLINE)).collect();
     let (shown, all) = (algorithms.iter().filter(|entry| entry.shown).count(), algorithms.len());
     if shown < all {
-        let places: Vec<&str> = of_group(1)
-            .filter(|entry| entry.shown)
-            .map(|entry| &*entry.name)
-            .collect();
+        let places: Vec<&str> = of_group(1).filter(|entry| entry.shown).map(|entry| &*entry.name).collect();
         let on = if places.is_empty() { "" } else { " on " };
         let places = places.join(", ");
-        chart.subtitle = format!(
-            "{shown} of {all} algorithms{on}{places} (all: rounds report); {}",
-            chart.subtitle
-        );
+        chart.subtitle = format!("{shown} of {all} algorithms{on}{places} (all: rounds report); {}", chart.subtitle);
     }
     chart.svg()
 }
@@ -87,9 +69,7 @@ impl<'a> Group<'a> {
         let places: BTreeSet<(usize, usize)> = cells.iter().map(|cell| place(cell)).collect();
         let name = |cell: &Pooled| labels.name(cell.configuration()) + &apart(&datasets, cell);
         let is_first = |cell: &&&Pooled, id: &str| cell.configuration().algorithm == id;
-        let first = SHOWN_FIRST
-            .iter()
-            .flat_map(|id| cells.iter().filter(move |cell| is_first(cell, id)));
+        let first = SHOWN_FIRST.iter().flat_map(|id| cells.iter().filter(move |cell| is_first(cell, id)));
         let mut colours: Vec<String> = Vec::new();
         for cell in first.chain(cells) {
             if !colours.contains(&name(cell)) {
@@ -162,10 +142,7 @@ impl Figure<'_> {
             hidden.extend(places);
         }
         let subtitle = circumstances(self.cells, self.environment);
-        Chart {
-            hidden,
-            ..Chart::new(self.title, subtitle, self.x, self.y, series)
-        }
+        Chart { hidden, ..Chart::new(self.title, subtitle, self.x, self.y, series) }
     }
 }
 
@@ -203,11 +180,7 @@ pub(super) fn dataset_names(cells: &[&Pooled]) -> BTreeSet<String> {
 
 /// The data set of a cell after a comma, where there are several.
 fn apart(datasets: &BTreeSet<String>, cell: &Pooled) -> String {
-    if datasets.len() > 1 {
-        format!(", {}", dataset_name(cell))
-    } else {
-        String::new()
-    }
+    if datasets.len() > 1 { format!(", {}", dataset_name(cell)) } else { String::new() }
 }
 
 /// The subtitle of a figure: data, shared parameters, machine and build.
@@ -242,14 +215,7 @@ fn against_batch_size<'a>(
     let sizes: BTreeSet<usize> = cells.iter().map(|cell| cell.configuration().batch_size).collect();
     let ticks = sizes.iter().filter(|_| sizes.len() <= 8).map(|&size| size as f64);
     let x = Axis::new("batch size", Scale::Logarithmic, Format::Count).ticks(ticks);
-    Figure {
-        title,
-        cells,
-        environment,
-        x,
-        y,
-        style: Style::Line,
-    }
+    Figure { title, cells, environment, x, y, style: Style::Line }
 }
 
 /// Time per round against batch size, and the roofline of each thread count.
@@ -316,11 +282,7 @@ pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Ch
 pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
     let key = |cell: &Pooled| {
         let configuration = cell.configuration().clone();
-        Configuration {
-            threads: 1,
-            ..configuration
-        }
-        .key()
+        Configuration { threads: 1, ..configuration }.key()
     };
     let alone = cells.iter().filter(|cell| cell.configuration().threads == 1);
     let alone: BTreeMap<String, f64> = alone.map(|cell| (key(cell), cell.median())).collect();
@@ -362,9 +324,8 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<C
     };
     let intensities: Vec<f64> = cells.iter().filter_map(|cell| Some(rates(cell)?.0)).collect();
     let limits = cells.iter();
-    let limits: Vec<(usize, Limit)> = limits
-        .filter_map(|cell| Some((cell.configuration().threads, cell.cell.rates.limit?)))
-        .collect();
+    let limits: Vec<(usize, Limit)> =
+        limits.filter_map(|cell| Some((cell.configuration().threads, cell.cell.rates.limit?))).collect();
     if intensities.is_empty() || limits.is_empty() {
         return None;
     }
@@ -481,9 +442,7 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
 pub(super) fn of_most_threads<'a>(cells: impl IntoIterator<Item = &'a Pooled, IntoIter: Clone>) -> Vec<&'a Pooled> {
     let cells = cells.into_iter();
     let most = cells.clone().map(|cell| cell.configuration().threads).max();
-    cells
-        .filter(|cell| Some(cell.configuration().threads) == most)
-        .collect()
+    cells.filter(|cell| Some(cell.configuration().threads) == most).collect()
 }
 
 /// With more algorithms each is shown at one batch size.
@@ -498,9 +457,7 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
     if groups.len() > FULL_PHASES {
         for group in &mut groups {
             // A typical minibatch.
-            group
-                .cells
-                .sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
+            group.cells.sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
             group.cells.truncate(1);
         }
         let shown = groups.iter().flat_map(|group| &group.cells);
@@ -511,20 +468,14 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
     let bar = |group: &Group, cell: &Pooled| Bar {
         group: group.algorithm.clone(),
         label: count(cell.configuration().batch_size as f64),
-        values: labels::phases(&cell.cell.phases_ns)
-            .map(|(_, value)| value as f64)
-            .to_vec(),
+        values: labels::phases(&cell.cell.phases_ns).map(|(_, value)| value as f64).to_vec(),
         end: time(cell.median()),
     };
-    let bars = groups
-        .iter()
-        .flat_map(|group| group.cells.iter().map(|cell| bar(group, cell)));
+    let bars = groups.iter().flat_map(|group| group.cells.iter().map(|cell| bar(group, cell)));
     Some(Bars {
         title: format!("Phases of a round on {threads}"),
         subtitle,
-        parts: labels::phases(&Phases::default())
-            .map(|(name, _)| name.to_owned())
-            .to_vec(),
+        parts: labels::phases(&Phases::default()).map(|(name, _)| name.to_owned()).to_vec(),
         bars: bars.collect(),
     })
 }

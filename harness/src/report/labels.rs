@@ -14,22 +14,14 @@ pub(super) fn anchor(algorithm: &str) -> String {
 
 /// The phases of a round by name, in the order of their colours.
 pub(super) fn phases(phases: &Phases) -> [(&'static str, u64); 4] {
-    [
-        ("sampling", phases.sample),
-        ("gradient", phases.gradient),
-        ("noise", phases.noise),
-        ("update", phases.update),
-    ]
+    [("sampling", phases.sample), ("gradient", phases.gradient), ("noise", phases.noise), ("update", phases.update)]
 }
 
 /// The relations and δ that the ε of privacy statements are under, such as `zero-out, δ = 1e-5`.
 fn guarantees<'a>(statements: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
     let guarantee = |statement: &Value| {
         statement.get("epsilon")?.as_f64()?;
-        let relation = statement
-            .get("adjacency")
-            .and_then(Value::as_str)
-            .unwrap_or("an unknown relation");
+        let relation = statement.get("adjacency").and_then(Value::as_str).unwrap_or("an unknown relation");
         let delta = statement.get("delta").and_then(Value::as_f64).unwrap_or(0.0);
         Some(format!("{relation}, δ = {delta:e}"))
     };
@@ -51,10 +43,7 @@ pub(crate) fn sentence_of_guarantees<'a>(statements: impl IntoIterator<Item = &'
     match &guarantees(statements)[..] {
         [] => None,
         [one] => Some(format!("ε is under {one}.")),
-        several => Some(format!(
-            "Do not compare all ε here with each other: they are under {}.",
-            several.join("; ")
-        )),
+        several => Some(format!("Do not compare all ε here with each other: they are under {}.", several.join("; "))),
     }
 }
 
@@ -95,9 +84,7 @@ impl Labels {
             let is_common = known.len() == 1 && 2 * algorithms.len() > sets.len();
             is_common.then_some((name.to_owned(), (*known.first()?).to_owned()))
         });
-        let shared = common
-            .filter(|(name, _)| !apart.values().any(|names| names.contains(name)))
-            .collect();
+        let shared = common.filter(|(name, _)| !apart.values().any(|names| names.contains(name))).collect();
         Self { apart, shared }
     }
 
@@ -107,11 +94,7 @@ impl Labels {
         let apart = self.apart.get(&method(configuration)).into_iter().flatten();
         let own = |name: &String| Some(written(name, &text(configuration.parameters.get(name)?)));
         let own: Vec<String> = apart.filter_map(own).collect();
-        if own.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{name} {}", own.join(", "))
-        }
+        if own.is_empty() { name.to_owned() } else { format!("{name} {}", own.join(", ")) }
     }
 
     /// The shared parameters for a subtitle: `ε = 1, δ = 1e-5`; may be empty.

@@ -38,11 +38,7 @@ impl Legend {
             let keys = series.keys.as_ref();
             let (first, second) = keys.map_or((&*series.name, ""), |(first, second)| (first, second));
             let reference = series.style == Style::Reference;
-            let sample = |colour, variant| Sample {
-                style: series.style,
-                colour,
-                variant,
-            };
+            let sample = |colour, variant| Sample { style: series.style, colour, variant };
             let mut keys = Vec::new();
             if !first.is_empty() {
                 let own = second.is_empty() || reference;
@@ -93,12 +89,7 @@ impl Legend {
         let is_known = |entry: &Entry| entry.name == name && entry.group == group;
         let known = self.entries.iter().position(is_known);
         known.unwrap_or_else(|| {
-            self.entries.push(Entry {
-                name: name.to_owned(),
-                sample,
-                shown: true,
-                group,
-            });
+            self.entries.push(Entry { name: name.to_owned(), sample, shown: true, group });
             self.entries.len() - 1
         })
     }

@@ -54,12 +54,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
         (cells::all(&cells).html("all-cells", true))
     };
     sections.extend(of_cells(Section::folded("cells", "All cells", "All cells", &all_cells)));
-    sections.push(Section::folded(
-        "machine",
-        "Machine",
-        "The machine",
-        &machine(environment),
-    ));
+    sections.push(Section::folded("machine", "Machine", "The machine", &machine(environment)));
     let page = Page {
         title: format!("rounds: {title} on {}, {}", environment.machine.id, environment.day()),
         sections,
@@ -157,11 +152,7 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
     let ratios: Vec<f64> = of("dp-sgd").filter_map(ratio).collect();
     if !ratios.is_empty() {
         let about = format!("dp-sgd over sgd, median over {}", plural(ratios.len(), "cell"));
-        numbers.push((
-            "Private over plain round",
-            format!("{} ×", three_digits(median(&ratios))),
-            about,
-        ));
+        numbers.push(("Private over plain round", format!("{} ×", three_digits(median(&ratios))), about));
     }
     numbers
 }
@@ -343,10 +334,7 @@ mod tests {
     #[test]
     fn a_page_of_studies_has_their_titles_and_no_cells() {
         let mut studies = Studies::default();
-        for (title, heading) in [
-            ("Rates", "<title>rounds: Rates</title>"),
-            ("Bounds", "<h1>2 studies</h1>"),
-        ] {
+        for (title, heading) in [("Rates", "<title>rounds: Rates</title>"), ("Bounds", "<h1>2 studies</h1>")] {
             let study = Presentation::new(title, "Papers", "");
             studies.presentations.push((title.to_owned(), study));
             let page = report_html(&run(Vec::new()), &studies);

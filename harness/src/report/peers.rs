@@ -108,9 +108,7 @@ pub(super) fn presentation(text: &str) -> Result<Presentation, String> {
     presentation.parts.push(Part::Table(document.table(title)));
     if !document.skipped.is_empty() {
         let lines = document.skipped.iter().map(Skipped::line).collect();
-        presentation
-            .parts
-            .extend([Part::Heading("Left out".to_owned()), Part::List(lines)]);
+        presentation.parts.extend([Part::Heading("Left out".to_owned()), Part::List(lines)]);
     }
     Ok(presentation)
 }
@@ -188,9 +186,7 @@ impl Skipped {
 
 impl Row {
     fn point(&self, name: &str) -> Point {
-        let ratio = self
-            .ratio_u8
-            .map_or_else(String::new, |own| format!("\n{} × rounds u8", three_digits(own.value)));
+        let ratio = self.ratio_u8.map_or_else(String::new, |own| format!("\n{} × rounds u8", three_digits(own.value)));
         let (size, median) = (self.batch_size as f64, self.median_ms * 1e6);
         let note = format!("{name}\nB = {}: {}{ratio}", count(size), time(median));
         Point::new(size, median, note).interval(self.low_ms * 1e6, self.high_ms * 1e6)
@@ -226,32 +222,19 @@ mod tests {
     #[test]
     fn rows_become_series_of_the_most_threads_and_a_table_of_all() {
         let presentation = presentation(WRITTEN).unwrap();
-        let [
-            Part::Figure(figure),
-            Part::Table(table),
-            Part::Heading(_),
-            Part::List(left_out),
-        ] = &presentation.parts[..]
+        let [Part::Figure(figure), Part::Table(table), Part::Heading(_), Part::List(left_out)] =
+            &presentation.parts[..]
         else {
             panic!("a figure, a table and a list");
         };
-        assert_eq!(
-            figure.panels.len(),
-            1,
-            "without end-to-end rows there is no chart of them"
-        );
-        let Picture::Chart(chart) = &figure.panels[0].picture else {
-            panic!("a chart")
-        };
+        assert_eq!(figure.panels.len(), 1, "without end-to-end rows there is no chart of them");
+        let Picture::Chart(chart) = &figure.panels[0].picture else { panic!("a chart") };
         let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["rounds, u8", "JAX, closed form"]);
         assert!((chart.series[0].points[0].y - 49_500.0).abs() < 1e-6);
         assert_eq!(table.rows.len(), 3);
         let html = presentation.body("peers", false).into_string();
-        assert!(
-            html.contains(">5.25 (5 – 5.5)</td>") && html.contains(">49.5 µs</td>"),
-            "{html}"
-        );
+        assert!(html.contains(">5.25 (5 – 5.5)</td>") && html.contains(">49.5 µs</td>"), "{html}");
         let line = "JAX, vmap of grad, given batch, batches of 60\u{202f}000: about 9 s a round";
         assert_eq!(left_out[0], line);
         assert!(html.contains("No module &amp; nothing") && html.contains("run.py &lt;b&gt;") && !html.contains("<b>"));

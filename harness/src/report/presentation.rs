@@ -112,22 +112,14 @@ impl Panel {
     /// A chart with its file.
     pub fn chart(name: &str, file: &str, chart: Chart) -> Self {
         let file = file.to_owned();
-        Self {
-            file,
-            ..Self::of(name, Picture::Chart(chart))
-        }
+        Self { file, ..Self::of(name, Picture::Chart(chart)) }
     }
 }
 
 impl Figure {
     /// A figure of these panels.
     pub fn new(title: &str, panels_by: &str, panels: Vec<Panel>) -> Self {
-        Self {
-            title: title.to_owned(),
-            panels_by: panels_by.to_owned(),
-            columns: None,
-            panels,
-        }
+        Self { title: title.to_owned(), panels_by: panels_by.to_owned(), columns: None, panels }
     }
 
     /// The figure on a page, with legends, tools and the data of each panel.

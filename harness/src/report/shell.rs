@@ -18,11 +18,7 @@ pub(super) struct Section {
 
 impl Section {
     pub(super) fn new(id: &str, link: &str, html: Markup) -> Self {
-        Self {
-            id: id.to_owned(),
-            link: link.to_owned(),
-            html,
-        }
+        Self { id: id.to_owned(), link: link.to_owned(), html }
     }
 
     /// A section of which only the heading is seen at first.

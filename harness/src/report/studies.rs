@@ -69,8 +69,7 @@ impl Studies {
             let made = text.and_then(|text| peers::presentation(&text));
             page = made.map_err(|message| self.messages.push(message)).ok();
         } else if let Some(problem) = problem {
-            self.messages
-                .push(format!("{} is left out: {problem}", folder.display()));
+            self.messages.push(format!("{} is left out: {problem}", folder.display()));
             return;
         }
         let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();

@@ -27,9 +27,7 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     let epsilon = epsilon(shown.iter().map(|cell| &cell.cell.privacy));
     let threads = shown.first().map_or(1, |cell| cell.configuration().threads);
     let warned = warnings::lines(&pooled, environment, threads);
-    let warned = warned
-        .iter()
-        .flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
+    let warned = warned.iter().flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
     let warned: Vec<String> = warned.take(WARNINGS).collect();
     let datasets = by_dataset(shown).into_iter();
     let mut datasets: Vec<(String, Vec<String>)> = datasets.map(|(name, cells)| table(&name, &cells)).collect();
@@ -47,16 +45,9 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
         }
         free = free.saturating_sub(lines.len());
     }
-    let tables = datasets
-        .into_iter()
-        .flat_map(|(heading, lines)| [heading].into_iter().chain(lines));
+    let tables = datasets.into_iter().flat_map(|(heading, lines)| [heading].into_iter().chain(lines));
     let title = format!("Median time of a round on {}; {epsilon}", plural(threads, "thread"));
-    [title]
-        .into_iter()
-        .chain(tables)
-        .chain(warned)
-        .collect::<Vec<_>>()
-        .join("\n")
+    [title].into_iter().chain(tables).chain(warned).collect::<Vec<_>>().join("\n")
 }
 
 /// The heading of a data set, and one line for each algorithm: first one of each family, then the others.

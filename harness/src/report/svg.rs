@@ -98,11 +98,7 @@ impl Range {
         } else {
             let margin = ((high - low) * 0.05).max(1e-9 * high.abs().max(1e-9));
             // Zero is a floor without a margin below it.
-            low = if low >= 0.0 && low - margin < 0.0 {
-                low.min(0.0)
-            } else {
-                low - margin
-            };
+            low = if low >= 0.0 && low - margin < 0.0 { low.min(0.0) } else { low - margin };
             high += margin;
         }
         Self { low, high, scale }
@@ -144,9 +140,7 @@ impl Range {
         let fine = within(&[1.0, 2.0, 5.0], 1);
         let finer: [&[f64]; 2] = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0], &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0]];
         let finer = finer.into_iter().map(|factors| within(factors, 1));
-        let mut finer = finer
-            .filter(|_| fine.len() < 3)
-            .chain([fine.clone(), within(&[1.0, 3.0], 1)]);
+        let mut finer = finer.filter(|_| fine.len() < 3).chain([fine.clone(), within(&[1.0, 3.0], 1)]);
         finer.find(|ticks| ticks.len() <= wanted).unwrap_or(decades)
     }
 }
@@ -177,22 +171,13 @@ impl<'a> Frame<'a> {
         });
         let y = Range::of(y_values, &chart.y);
         let margin = RIGHT;
-        Self {
-            chart,
-            size,
-            margin,
-            x,
-            y,
-        }
+        Self { chart, size, margin, x, y }
     }
 
     /// The same frame with space for the names of series at the right, if there are several.
     fn with_names(self, legend: &Legend) -> Self {
         let names = self.names(legend);
-        let widest = names
-            .iter()
-            .map(|(_, name, _)| 1.1 * text_width(name))
-            .fold(0.0, f64::max);
+        let widest = names.iter().map(|(_, name, _)| 1.1 * text_width(name)).fold(0.0, f64::max);
         // Long names leave no space for the lines; the legend has them too.
         let fits = names.len() > 1 && widest < 0.3 * self.size.width;
         let margin = if fits { RIGHT + 10.0 + widest } else { RIGHT };
@@ -246,11 +231,7 @@ impl<'a> Frame<'a> {
             let series = self.chart.series.iter().enumerate();
             series.filter(move |(_, series)| (series.style == Style::Reference) == reference)
         };
-        let names = if self.margin > RIGHT {
-            self.names(legend)
-        } else {
-            Vec::new()
-        };
+        let names = if self.margin > RIGHT { self.names(legend) } else { Vec::new() };
         html! {
             (self.axes())
             @for (number, series) in order(true).chain(order(false)) {
@@ -276,11 +257,7 @@ impl<'a> Frame<'a> {
         let widest = text_width(&chart.x.format.show(self.x.high)).max(48.0);
         let short = |tick: f64| {
             let text = chart.y.format.show(tick);
-            if text_width(&text) < LEFT - 16.0 {
-                text
-            } else {
-                format!("{tick:e}")
-            }
+            if text_width(&text) < LEFT - 16.0 { text } else { format!("{tick:e}") }
         };
         // Labels that would overlap are left out.
         let mut free = f64::NEG_INFINITY;
@@ -313,12 +290,7 @@ impl<'a> Frame<'a> {
     }
 
     fn series(&self, series: &Series) -> Markup {
-        let finite = || {
-            series
-                .points
-                .iter()
-                .filter(|point| point.x.is_finite() && point.y.is_finite())
-        };
+        let finite = || series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite());
         let line = |points: &mut dyn Iterator<Item = (f64, f64)>| {
             let points = points.map(|(x, y)| format!("{:.1} {:.1}", self.across(x), self.up(y)));
             format!("M{}", points.collect::<Vec<_>>().join("L"))
@@ -479,12 +451,7 @@ impl Chart {
         let frame = Frame::of(self, size);
         let is_wide = size.class == WIDE.class;
         let plot = if is_wide { frame.with_names(legend) } else { frame }.drawn(legend);
-        inline(
-            &self.title,
-            &self.subtitle,
-            (size.width, size.height, size.class),
-            &plot,
-        )
+        inline(&self.title, &self.subtitle, (size.width, size.height, size.class), &plot)
     }
 
     /// The picture as a document of its own, with the series that are on at first. More lines than colours are named at their ends,
@@ -518,18 +485,11 @@ impl Chart {
 /// Charts as panels of one picture, row by row, with one legend for all.
 pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
     let columns = columns.clamp(1, charts.len().clamp(1, COLUMNS));
-    let titles: Vec<Vec<String>> = charts
-        .iter()
-        .map(|chart| wrapped(&chart.title, TITLE_LETTERS))
-        .collect();
+    let titles: Vec<Vec<String>> = charts.iter().map(|chart| wrapped(&chart.title, TITLE_LETTERS)).collect();
     let lines = titles.iter().map(Vec::len).max().unwrap_or(1);
     let above = 15.0 * lines as f64;
     let height = PANEL.height + above + 7.0;
-    let series = charts
-        .iter()
-        .flat_map(|chart| &chart.series)
-        .filter(|series| !series.name.is_empty())
-        .cloned();
+    let series = charts.iter().flat_map(|chart| &chart.series).filter(|series| !series.name.is_empty()).cloned();
     let all = Chart::new("", "", Axis::linear(""), Axis::linear(""), series.collect());
     let panels = html! {
         @for (place, chart) in charts.iter().enumerate() {
@@ -542,10 +502,7 @@ pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
             }
         }
     };
-    let size = (
-        PANEL.width * columns as f64,
-        height * charts.len().div_ceil(columns) as f64,
-    );
+    let size = (PANEL.width * columns as f64, height * charts.len().div_ceil(columns) as f64);
     document(title, "", size, &panels, &Legend::of(&all))
 }
 
@@ -562,11 +519,7 @@ impl Bars {
         let mut rows: Vec<Markup> = Vec::new();
         for group in groups {
             let name = &group[0].group;
-            let (x, base, anchor) = if in_front {
-                (left - 8.0, y + 14.0, Some("end"))
-            } else {
-                (0.0, y + 20.0, None)
-            };
+            let (x, base, anchor) = if in_front { (left - 8.0, y + 14.0, Some("end")) } else { (0.0, y + 20.0, None) };
             rows.push(html! { text.group x=(px(x)) y=(px(base)) text-anchor=[anchor] { (name) } });
             y += heading;
             for bar in group {
@@ -633,11 +586,7 @@ pub(super) fn trace(label: &str, samples: &[u64]) -> Markup {
     let (width, height) = TRACE;
     let point = |(place, value): (usize, &f64)| {
         let x = width * place as f64 / (values.len().max(2) - 1) as f64;
-        let share = if high > low {
-            ((value - low) / (high - low)).min(1.0)
-        } else {
-            0.5
-        };
+        let share = if high > low { ((value - low) / (high - low)).min(1.0) } else { 0.5 };
         format!("{x:.0} {:.1}", 2.0 + (1.0 - share) * (height - 4.0))
     };
     let points: Vec<String> = values.iter().enumerate().map(point).collect();
@@ -670,10 +619,7 @@ mod tests {
         let ticks = |low: f64, high: f64| Range { low, high, scale }.ticks(6);
         assert_eq!(ticks(8.0, 20_000.0), [10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!(ticks(9.0, 90.0), [10.0, 20.0, 50.0]);
-        assert_eq!(
-            ticks(14_500.0, 70_400.0),
-            [20_000.0, 30_000.0, 40_000.0, 50_000.0, 60_000.0]
-        );
+        assert_eq!(ticks(14_500.0, 70_400.0), [20_000.0, 30_000.0, 40_000.0, 50_000.0, 60_000.0]);
         assert_eq!(ticks(9.0, 900.0), [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
         assert_eq!(ticks(18.0, 85.0), [20.0, 30.0, 40.0, 50.0, 60.0, 80.0]);
         assert!(ticks(1.0, 1e30).len() <= 7);
@@ -714,10 +660,7 @@ mod tests {
 
     #[test]
     fn one_wide_interval_does_not_flatten_a_linear_chart() {
-        let chart = linear(vec![
-            Point::new(60.0, 60.0, "").interval(-90.0, 210.0),
-            Point::new(90.0, 90.0, ""),
-        ]);
+        let chart = linear(vec![Point::new(60.0, 60.0, "").interval(-90.0, 210.0), Point::new(90.0, 90.0, "")]);
         let svg = chart.inline_svg(WIDE, &Legend::of(&chart)).into_string();
         let places = numbers(&svg, "cy");
         let bottom = WIDE.height - BOTTOM;
@@ -763,20 +706,10 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_bar_fill_it() {
-        let bar = Bar {
-            group: "dp-sgd".into(),
-            label: "64".into(),
-            values: vec![1.0, 2.0, 0.0, 1.0],
-            end: "4 ns".into(),
-        };
+        let bar =
+            Bar { group: "dp-sgd".into(), label: "64".into(), values: vec![1.0, 2.0, 0.0, 1.0], end: "4 ns".into() };
         let parts = ["a", "b", "c", "d"].map(String::from).to_vec();
-        let svg = Bars {
-            title: "Phases".into(),
-            subtitle: String::new(),
-            parts,
-            bars: vec![bar],
-        }
-        .inline_svg(WIDE);
+        let svg = Bars { title: "Phases".into(), subtitle: String::new(), parts, bars: vec![bar] }.inline_svg(WIDE);
         let widths = numbers(&svg.into_string(), "width");
         assert_eq!(widths.len(), 3, "an empty part is not drawn");
         let whole = WIDE.width - 70.0 - 205.0;
@@ -790,11 +723,7 @@ mod tests {
             let colour = variables.split(&format!("--{name}:#")).nth(1).unwrap();
             let channel = |place: usize| {
                 let value = f64::from(u8::from_str_radix(&colour[place..place + 2], 16).unwrap()) / 255.0;
-                if value <= 0.04045 {
-                    value / 12.92
-                } else {
-                    ((value + 0.055) / 1.055).powf(2.4)
-                }
+                if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
             };
             0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4)
         };
@@ -806,15 +735,10 @@ mod tests {
     fn text_and_series_are_readable_on_light_and_dark_pages() {
         for variables in [LIGHT, DARK] {
             let texts = ["ink", "quiet", "s0"].map(str::to_owned);
-            let texts = texts
-                .iter()
-                .flat_map(|text| [(text, "paper", 4.5), (text, "faint", 4.5)]);
+            let texts = texts.iter().flat_map(|text| [(text, "paper", 4.5), (text, "faint", 4.5)]);
             let colours: Vec<String> = (0..COLOURS).map(|colour| format!("s{colour}")).collect();
             for (one, ground, least) in texts.chain(colours.iter().map(|colour| (colour, "paper", 3.0))) {
-                assert!(
-                    contrast(variables, one, ground) >= least,
-                    "{one} on {ground} of {variables}"
-                );
+                assert!(contrast(variables, one, ground) >= least, "{one} on {ground} of {variables}");
             }
             assert!(contrast(variables, "reference", "paper") >= 3.0);
         }

@@ -71,20 +71,14 @@ impl Look {
 impl Entry {
     /// Words.
     pub fn text(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            ..Self::default()
-        }
+        Self { text: text.into(), ..Self::default() }
     }
 
     /// A number with its text; empty for a missing or infinite one.
     pub fn number(value: impl Into<Option<f64>>, show: impl Fn(f64) -> String) -> Self {
         let value = value.into().filter(|value| value.is_finite());
         let text = value.map_or_else(String::new, |value| minus(&show(value)));
-        Self {
-            value,
-            ..Self::text(text)
-        }
+        Self { value, ..Self::text(text) }
     }
 
     /// A whole number.
@@ -95,10 +89,7 @@ impl Entry {
     /// A text that sorts by a number.
     pub fn sorted(text: impl Into<String>, value: f64) -> Self {
         let value = Some(value).filter(|value| value.is_finite());
-        Self {
-            value,
-            ..Self::text(minus(&text.into()))
-        }
+        Self { value, ..Self::text(minus(&text.into())) }
     }
 
     /// An interval of times; sorted by its low end.
@@ -133,10 +124,7 @@ impl Entry {
             _ => 1.0,
         };
         let value = first.parse::<f64>().ok().filter(|value| value.is_finite());
-        Self {
-            value: value.map(|value| value * scale),
-            ..Self::text(plain)
-        }
+        Self { value: value.map(|value| value * scale), ..Self::text(plain) }
     }
 
     fn html(&self, column: &Column) -> Markup {
@@ -179,11 +167,7 @@ impl Table {
     /// An empty table. `columns` are their names, separated by bars; those that begin with `#` are numeric.
     pub fn new(title: &str, columns: &str) -> Self {
         let names = columns.split('|').filter(|name| !name.is_empty());
-        Self {
-            title: title.to_owned(),
-            columns: names.map(Column::new).collect(),
-            rows: Vec::new(),
-        }
+        Self { title: title.to_owned(), columns: names.map(Column::new).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -216,11 +200,7 @@ impl Table {
             let Some(place) = place.filter(|_| !self.rows.is_empty()) else {
                 continue;
             };
-            let mut texts = self
-                .rows
-                .iter()
-                .map(|row| &row[place].text)
-                .filter(|text| !text.is_empty());
+            let mut texts = self.rows.iter().map(|row| &row[place].text).filter(|text| !text.is_empty());
             let Some(first) = texts.next() else { continue };
             if texts.all(|text| text == first) {
                 shared.push(format!("{name} {first}"));
@@ -267,10 +247,7 @@ impl Table {
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             format!("|{}\n", cells.map(|cell| format!(" {cell} |")).collect::<String>())
         };
-        let rule = self
-            .columns
-            .iter()
-            .map(|column| if column.numeric { "---:" } else { "---" });
+        let rule = self.columns.iter().map(|column| if column.numeric { "---:" } else { "---" });
         let mut text = line(&mut self.columns.iter().map(|column| column.name.as_str()));
         text += &line(&mut rule.into_iter());
         for row in &self.rows {
@@ -290,9 +267,7 @@ impl Table {
         let rows = self.rows.len().min(EXCERPT_ROWS);
         let width = |place: usize| {
             let texts = self.rows[..rows].iter().map(|row| &*row[place].text);
-            let lengths = texts
-                .chain([&*self.columns[place].name])
-                .map(|text| text.chars().count());
+            let lengths = texts.chain([&*self.columns[place].name]).map(|text| text.chars().count());
             // A space stands on both sides of a cell.
             2 + lengths.max().unwrap_or(0)
         };
@@ -359,10 +334,7 @@ impl Table {
 impl Column {
     /// A column; numeric if the name begins with `#`, which is removed.
     pub fn new(name: &str) -> Self {
-        Self {
-            name: name.trim_start_matches('#').to_owned(),
-            numeric: name.starts_with('#'),
-        }
+        Self { name: name.trim_start_matches('#').to_owned(), numeric: name.starts_with('#') }
     }
 }
 
@@ -392,10 +364,7 @@ mod tests {
         let html = table.html("t", true).into_string();
         assert!(html.contains("&lt;script&gt;") && !html.contains("<script>") && html.contains("a &quot;table&quot;"));
         assert!(html.contains("data-value=\"\"></td>") && html.contains("data-value=\"1500\">1.5 µs</td>"));
-        assert_eq!(
-            table.markdown(),
-            "| name | value |\n| --- | ---: |\n| <script> |  |\n| b | 1.5 µs |\n"
-        );
+        assert_eq!(table.markdown(), "| name | value |\n| --- | ---: |\n| <script> |  |\n| b | 1.5 µs |\n");
         assert!(table.terminal().contains("1.5 µs"));
     }
 

@@ -50,12 +50,7 @@ pub(super) fn section(cells: &[Pooled]) -> Option<Markup> {
 
 /// Disturbances of the machine, and each kind of sample warning once, with the number of its cells and an example.
 pub(super) fn lines(cells: &[Pooled], environment: &Environment, threads: usize) -> Vec<String> {
-    let disturbances = disturbances(
-        &environment.machine,
-        &environment.state,
-        &environment.build.profile,
-        threads,
-    );
+    let disturbances = disturbances(&environment.machine, &environment.state, &environment.build.profile, threads);
     let mut kinds: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for warning in cells.iter().flat_map(|cell| &cell.warnings) {
         let kind = kinds.entry(warning.name()).or_insert_with(|| (0, warning.to_string()));

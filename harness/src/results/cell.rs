@@ -29,12 +29,7 @@ impl RoundTimes {
         let mut sorted: Vec<f64> = samples.iter().map(|&sample| sample as f64).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let quantile = |probability| sorted_quantile(&sorted, probability).round() as u64;
-        Self {
-            median: quantile(0.5),
-            p10: quantile(0.1),
-            p90: quantile(0.9),
-            samples,
-        }
+        Self { median: quantile(0.5), p10: quantile(0.1), p90: quantile(0.9), samples }
     }
 }
 
@@ -188,10 +183,7 @@ mod tests {
             }
         }
         assert!(line["round_ns"]["samples"][0].is_u64());
-        assert_eq!(
-            serde_json::from_value::<Record<RoundCost>>(line).unwrap(),
-            Record::Cell(Box::new(cell))
-        );
+        assert_eq!(serde_json::from_value::<Record<RoundCost>>(line).unwrap(), Record::Cell(Box::new(cell)));
     }
 
     #[test]

@@ -44,11 +44,7 @@ pub fn read_any(folder: &Path) -> anyhow::Result<Run> {
         found.len() < 2,
         "{} holds the results of several studies; name one of {}",
         folder.display(),
-        found
-            .iter()
-            .map(|one| one.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
+        found.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     let folder = found.first().map_or(folder, |own| own.as_path());
     let rows: Stored<Value> = store::read(folder)?;
@@ -96,16 +92,8 @@ fn of_study(sample: Sample<Value>) -> Option<Cell> {
     };
     let result = ["value", "model_sha256"].iter().find_map(|name| outcome.get(*name));
     let cost = RoundCost {
-        shape: Shape {
-            n: 0,
-            dimension: 0,
-            classes: 0,
-        },
-        work: RunWork {
-            rounds: 1,
-            gradient_queries: 0,
-            timed_queries: 0,
-        },
+        shape: Shape { n: 0, dimension: 0, classes: 0 },
+        work: RunWork { rounds: 1, gradient_queries: 0, timed_queries: 0 },
         pinning: PinPolicy::None,
         round_ns: RoundTimes::new(times),
         phases_ns: Phases::default(),
@@ -116,12 +104,7 @@ fn of_study(sample: Sample<Value>) -> Option<Cell> {
         privacy: Value::Null,
         warnings: Vec::new(),
     };
-    Some(Cell {
-        configuration: sample.configuration,
-        trial: sample.trial,
-        outcome: cost,
-        date: sample.date,
-    })
+    Some(Cell { configuration: sample.configuration, trial: sample.trial, outcome: cost, date: sample.date })
 }
 
 #[cfg(test)]

@@ -79,13 +79,7 @@ pub fn pool(cells: &[Cell]) -> Vec<Pooled> {
     pooled.sort_by_cached_key(|pooled| {
         let configuration = pooled.configuration();
         let data = (configuration.dataset.clone(), configuration.features.clone());
-        (
-            data,
-            configuration.label(),
-            configuration.batch_size,
-            configuration.threads,
-            configuration.suite.clone(),
-        )
+        (data, configuration.label(), configuration.batch_size, configuration.threads, configuration.suite.clone())
     });
     pooled
 }
@@ -145,21 +139,14 @@ mod tests {
 
     #[test]
     fn repeats_are_pooled_and_configurations_kept_apart() {
-        let cells = [
-            cell("dp-sgd", 64, 1, 1),
-            cell("sgd", 64, 1, 0),
-            cell("dp-sgd", 64, 1, 0),
-        ];
+        let cells = [cell("dp-sgd", 64, 1, 1), cell("sgd", 64, 1, 0), cell("dp-sgd", 64, 1, 0)];
         let pooled = pool(&cells);
         assert_eq!(pooled.len(), 2);
         assert_eq!(pooled[0].repeat_medians.len(), 2);
         assert_eq!(pooled[0].cell.trial.repeat, 0);
         let samples = &pooled[0].cell.round_ns.samples;
         assert_eq!(samples.len(), cells[0].round_ns.samples.len() * 2);
-        assert_eq!(
-            samples[..cells[2].round_ns.samples.len()],
-            cells[2].round_ns.samples[..]
-        );
+        assert_eq!(samples[..cells[2].round_ns.samples.len()], cells[2].round_ns.samples[..]);
         assert!(pooled[0].interval.contains(pooled[0].median()));
     }
 

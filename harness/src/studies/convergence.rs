@@ -110,11 +110,9 @@ impl Study for Convergence {
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         let options = definition.options();
-        for (name, value) in [
-            ("runs", options.runs),
-            ("columns", options.columns),
-            ("evaluations", options.evaluations),
-        ] {
+        for (name, value) in
+            [("runs", options.runs), ("columns", options.columns), ("evaluations", options.evaluations)]
+        {
             anyhow::ensure!(value > 0, "{name} must be at least 1");
         }
         for method in definition.all_methods() {
@@ -127,11 +125,8 @@ impl Study for Convergence {
         let (engine, loaded, key) = loaded(run, context)?;
         let optimum = self.shared.get(&key, || minimum(&loaded.train))?;
         let plan = self.plan(run, &loaded.train, &engine, context)?;
-        let (visited, gradient_queries) = if plan.method.batch == loaded.train.rows() {
-            plan.side_by_side()?
-        } else {
-            plan.on_batches()?
-        };
+        let (visited, gradient_queries) =
+            if plan.method.batch == loaded.train.rows() { plan.side_by_side()? } else { plan.on_batches()? };
         Ok(Outcome::Measured(plan.gaps(optimum, &visited, gradient_queries)?))
     }
 
@@ -150,11 +145,7 @@ impl Study for Convergence {
         let axes = |_: &Configuration| (Axis::linear("round t"), y.clone());
         let curves = |runs: &[&Sample<Gaps>]| {
             let published = options.published_for(&runs[0].configuration);
-            let level = |gap: f64| {
-                [0, runs[0].rounds]
-                    .map(|t| Point::new(t as f64, gap, "published"))
-                    .to_vec()
-            };
+            let level = |gap: f64| [0, runs[0].rounds].map(|t| Point::new(t as f64, gap, "published")).to_vec();
             let own = (String::new(), curve(runs));
             let level = published.map(|gap| ("published".to_owned(), level(gap)));
             std::iter::once(own).chain(level).collect()
@@ -250,9 +241,7 @@ fn key(configuration: &Configuration, seed: u64, run: usize, draw: usize) -> any
         name.extend(["/", &draw.to_string()]);
     }
     let hash = Sha256::digest(name.as_bytes());
-    Ok(StreamKey::Simulation(u64::from_le_bytes(std::array::from_fn(
-        |index| hash[index],
-    ))))
+    Ok(StreamKey::Simulation(u64::from_le_bytes(std::array::from_fn(|index| hash[index]))))
 }
 
 /// The gap against t. Of one draw of the data the mean over its runs with its 95 % interval, of several the median over draws
@@ -272,11 +261,7 @@ fn curve(draws: &[&Sample<Gaps>]) -> Vec<Point> {
         };
         let note = format!("t = {iteration}: {value:.3e}");
         let point = Point::new(iteration as f64, value.max(FLOOR), note);
-        if first.runs > 1 || draws.len() > 1 {
-            point.interval(low.max(FLOOR), high.max(FLOOR))
-        } else {
-            point
-        }
+        if first.runs > 1 || draws.len() > 1 { point.interval(low.max(FLOOR), high.max(FLOOR)) } else { point }
     };
     first.iterations.iter().enumerate().map(point).collect()
 }
@@ -285,13 +270,8 @@ impl Plan<'_> {
     /// All runs on the whole data: a pass over the rows answers all of them.
     fn side_by_side(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
         let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), self.keys.len(), self.method.clip)?;
-        let iterations = self
-            .keys
-            .iter()
-            .map(|key| self.method.iteration(self.problem, key.clone()));
-        let mut runs: Vec<_> = iterations
-            .map(|iteration| (iteration.iterate().to_vec(), iteration))
-            .collect();
+        let iterations = self.keys.iter().map(|key| self.method.iteration(self.problem, key.clone()));
+        let mut runs: Vec<_> = iterations.map(|iteration| (iteration.iterate().to_vec(), iteration)).collect();
         let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
         let active: Vec<usize> = (0..runs.len()).collect();
         for done in 1..=self.method.steps.len() {
@@ -313,12 +293,8 @@ impl Plan<'_> {
     /// Every run on its own batches, several at the same time.
     fn on_batches(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
         let mut runs: Vec<_> = self.keys.iter().map(|key| (key, Ok((Vec::new(), 0)))).collect();
-        self.engine
-            .for_each(&mut runs, &|(key, outcome), _| *outcome = self.alone(key));
-        let runs: Vec<(Visited, u64)> = runs
-            .into_iter()
-            .map(|(_, outcome)| outcome)
-            .collect::<anyhow::Result<_>>()?;
+        self.engine.for_each(&mut runs, &|(key, outcome), _| *outcome = self.alone(key));
+        let runs: Vec<(Visited, u64)> = runs.into_iter().map(|(_, outcome)| outcome).collect::<anyhow::Result<_>>()?;
         let queries = runs.first().map_or(0, |(_, queries)| *queries);
         Ok((runs.into_iter().map(|(visited, _)| visited).collect(), queries))
     }
@@ -343,10 +319,7 @@ impl Plan<'_> {
     fn gaps(&self, optimum: f64, visited: &[Visited], gradient_queries: u64) -> anyhow::Result<Gaps> {
         /// Parameter vectors of one pass: whole tiles of the kernel.
         const TOGETHER: usize = 320;
-        let points: Vec<&[f32]> = visited
-            .iter()
-            .flat_map(|run| run.chunks_exact(self.problem.parameters()))
-            .collect();
+        let points: Vec<&[f32]> = visited.iter().flat_map(|run| run.chunks_exact(self.problem.parameters())).collect();
         let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), 0, Clip::Unbounded)?;
         let mut gaps = Vec::with_capacity(points.len());
         for points in points.chunks(TOGETHER) {
@@ -359,10 +332,7 @@ impl Plan<'_> {
             let squares: f64 = at(index).map(|gap| (gap - mean[index]).powi(2)).sum();
             (squares / (runs - 1.0).max(1.0) / runs).sqrt()
         };
-        let curvature = self
-            .method
-            .curvature
-            .context("the figure needs a regularisation above 0")?;
+        let curvature = self.method.curvature.context("the figure needs a regularisation above 0")?;
         let claim = serde_json::to_value(self.method.statement.claim)?;
         Ok(Gaps {
             rounds: self.method.steps.len(),
@@ -452,11 +422,7 @@ mod tests {
             let engine = Engine::Sequential;
             let loaded = context.problem(&cell.configuration, 0, &engine).unwrap();
             let (trial, earlier) = (Default::default(), &Results::default());
-            let run = Run {
-                cell: &cell,
-                trial,
-                earlier,
-            };
+            let run = Run { cell: &cell, trial, earlier };
             let plan = study.plan(&run, &loaded.train, &engine, &context).unwrap();
             let ((shared, queries), (alone, others)) = (plan.side_by_side().unwrap(), plan.on_batches().unwrap());
             assert_eq!(queries, others);
@@ -475,17 +441,13 @@ mod tests {
         let (study, results) = testing::small::<Convergence>(&format!("draws = 2\n{text}"), 1).unwrap();
         let measured = study.measured(&results).unwrap();
         let axes = |_: &Configuration| (Axis::linear("t"), Axis::linear("gap"));
-        let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &|runs| {
-            vec![(String::new(), curve(runs))]
-        });
+        let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &|runs| vec![(String::new(), curve(runs))]);
         let series = panels.iter().flat_map(|panel| match &panel.picture {
             crate::report::Picture::Chart(chart) => &chart.series[..],
             crate::report::Picture::Bars(_) => &[],
         });
-        let mut of_ten: Vec<_> = series
-            .filter(|series| series.name.contains("= 10"))
-            .map(|series| series.colour)
-            .collect();
+        let mut of_ten: Vec<_> =
+            series.filter(|series| series.name.contains("= 10")).map(|series| series.colour).collect();
         of_ten.dedup();
         assert_eq!(of_ten, [1]);
         // A share of labels a draw, and the ratio of both methods on each with each noise.

@@ -115,9 +115,8 @@ impl Setting {
         let (factorization, _) = factorization_cache::factorize(request, folder.as_deref())?;
         let sensitivity = factorization.sensitivity().value;
         let matrix = factorization.strategy().inverse_matrix()?;
-        let inverse: Vec<Vec<f64>> = (0..self.rounds)
-            .map(|t| (0..=t).map(|s| matrix[(t, s)] * sensitivity).collect())
-            .collect();
+        let inverse: Vec<Vec<f64>> =
+            (0..self.rounds).map(|t| (0..=t).map(|s| matrix[(t, s)] * sensitivity).collect()).collect();
         let mut prefixes: Vec<Vec<f64>> = Vec::with_capacity(self.rounds);
         for row in &inverse {
             let mut prefix = row.clone();
@@ -145,9 +144,7 @@ impl Setting {
         let mut noise = vec![0.0_f64; self.dimension];
         let norm = |x: &[f64]| -> f64 {
             let terms = x.iter().zip(&quadratic.optimum).zip(&quadratic.eigenvalues);
-            terms
-                .map(|((x, optimum), eigenvalue)| (eigenvalue * (x - optimum)).powi(2))
-                .sum()
+            terms.map(|((x, optimum), eigenvalue)| (eigenvalue * (x - optimum)).powi(2)).sum()
         };
         let mut total = norm(&x);
         for round in 0..self.rounds as u64 {
@@ -189,19 +186,11 @@ impl Study for CorrelatedNoise {
         };
         let (own, plain) = (candidate(setting.period)?, candidate(None)?);
         let optimum = quadratic.eigenvalues.iter().zip(&quadratic.optimum);
-        let modes: Vec<QuadraticMode> = optimum
-            .map(|(&eigenvalue, optimum)| QuadraticMode {
-                eigenvalue,
-                start: -optimum,
-            })
-            .collect();
+        let modes: Vec<QuadraticMode> =
+            optimum.map(|(&eigenvalue, optimum)| QuadraticMode { eigenvalue, start: -optimum }).collect();
         let variance = setting.noise.powi(2) / setting.dimension as f64;
         let (_, gradient) = quadratic_moments(&modes, setting.step_size, variance, &own.inverse);
-        let first = Trial {
-            repeat: run.trial.repeat * options.runs,
-            ..run.trial
-        }
-        .seed(self.definition.seed);
+        let first = Trial { repeat: run.trial.repeat * options.runs, ..run.trial }.seed(self.definition.seed);
         let runs = (first..first + options.runs as u64)
             .map(|seed| setting.simulate(&quadratic, seed, &context.strategies))
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -260,31 +249,14 @@ fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
     let against = |title: &str, label: &str, value: fn(&Norms) -> (f64, [f64; 3])| {
         let points = samples.iter().map(|sample| {
             let (exact, [mean, low, high]) = value(sample);
-            let note = format!(
-                "{}, γ = {}: {exact:.4}; runs: {mean:.4}",
-                method(sample),
-                step_size(sample)
-            );
-            (
-                method(sample),
-                Point::new(step_size(sample), exact, note).interval(low, high),
-            )
+            let note = format!("{}, γ = {}: {exact:.4}; runs: {mean:.4}", method(sample), step_size(sample));
+            (method(sample), Point::new(step_size(sample), exact, note).interval(low, high))
         });
         let subtitle = "lines: exact means; whiskers: 95 % intervals of simulated runs";
-        Chart::logarithmic(
-            title,
-            subtitle,
-            "learning rate",
-            label,
-            report::grouped(Style::Line, points),
-        )
+        Chart::logarithmic(title, subtitle, "learning rate", label, report::grouped(Style::Line, points))
     };
     let over_time = samples.iter().flat_map(|sample| {
-        let values = sample
-            .over_time
-            .iter()
-            .enumerate()
-            .step_by(1 + sample.over_time.len() / 250);
+        let values = sample.over_time.iter().enumerate().step_by(1 + sample.over_time.len() / 250);
         values.map(|(t, &value)| (method(sample), Point::new(t as f64, value, "")))
     });
     let over_time = Chart::new(
@@ -297,9 +269,7 @@ fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
     let average = against("Mean squared gradient norm", "E‖∇f‖², mean over t", |norms| {
         (norms.average, norms.measured_average)
     });
-    let last = against("Last squared gradient norm", "E‖∇f(x_T)‖²", |norms| {
-        (norms.last, norms.measured_last)
-    });
+    let last = against("Last squared gradient norm", "E‖∇f(x_T)‖²", |norms| (norms.last, norms.measured_last));
     vec![
         Panel::chart("mean", "average", average),
         Panel::chart("last", "last", last),
@@ -326,26 +296,17 @@ fn gains(problem: &str, samples: &[&Sample<Norms>]) -> Table {
                 *periods.entry(best.configuration.text("period")?).or_default() += 1;
                 Some((value(&plain.outcome), value(&best.outcome) / value(&plain.outcome)))
             };
-            let plain = of_step
-                .iter()
-                .filter(|sample| sample.configuration.algorithm == "dp-mf");
+            let plain = of_step.iter().filter(|sample| sample.configuration.algorithm == "dp-mf");
             let (plain, ratios): (Vec<f64>, Vec<f64>) = plain.filter_map(ratio).unzip();
             let [of_plain, of_ratios] = [&plain, &ratios].map(|values| of_mean(values, 0.95));
             let shown = |estimate: Estimate| {
-                let half = estimate
-                    .ends()
-                    .map(|(low, high)| format!(" ± {:.4}", 0.5 * (high - low)));
+                let half = estimate.ends().map(|(low, high)| format!(" ± {:.4}", 0.5 * (high - low)));
                 Entry::text(format!("{:.4}{}", estimate.value, half.unwrap_or_default()))
             };
             let largest = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let periods: Vec<_> = periods
-                .iter()
-                .map(|(period, draws)| format!("{period} ({draws})"))
-                .collect();
+            let periods: Vec<_> = periods.iter().map(|(period, draws)| format!("{period} ({draws})")).collect();
             table.row([
-                Entry::number(of_step.first().map(|sample| step_size(sample)), |value| {
-                    value.to_string()
-                }),
+                Entry::number(of_step.first().map(|sample| step_size(sample)), |value| value.to_string()),
                 Entry::text(name),
                 shown(of_plain),
                 shown(of_ratios),
@@ -410,25 +371,15 @@ mod tests {
         assert_eq!(gains("small", &both).rows.len(), 4);
         let averages = [0, 1].map(|draw| both.iter().find(|one| one.trial.draw == draw).unwrap().average);
         assert_ne!(averages[0], averages[1], "draws of one quadratic");
-        let samples: Vec<_> = two
-            .1
-            .samples
-            .into_iter()
-            .filter(|sample| sample.trial.draw == 0)
-            .collect();
+        let samples: Vec<_> = two.1.samples.into_iter().filter(|sample| sample.trial.draw == 0).collect();
         assert_eq!(samples.len(), 8);
         assert_eq!(samples.iter().filter(|sample| !sample.over_time.is_empty()).count(), 2);
         for sample in &samples {
-            for (exact, [mean, low, high]) in [
-                (sample.average, sample.measured_average),
-                (sample.last, sample.measured_last),
-            ] {
+            for (exact, [mean, low, high]) in
+                [(sample.average, sample.measured_average), (sample.last, sample.measured_last)]
+            {
                 // Three times the half width of a 95 % interval of 30 runs: about six standard errors.
-                assert!(
-                    (mean - exact).abs() < 1.5 * (high - low),
-                    "{} {exact} {mean}",
-                    method(sample)
-                );
+                assert!((mean - exact).abs() < 1.5 * (high - low), "{} {exact} {mean}", method(sample));
             }
         }
         for rate in [0.005, 0.04] {

@@ -50,10 +50,7 @@ impl experiment::Study for DepthAgainstWork {
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             if method.algorithm != EXCHANGE {
-                method
-                    .algorithm
-                    .parse::<Method>()
-                    .map_err(|error| definition.invalid(error))?;
+                method.algorithm.parse::<Method>().map_err(|error| definition.invalid(error))?;
             }
         }
         Ok(())
@@ -63,10 +60,7 @@ impl experiment::Study for DepthAgainstWork {
         let configuration = &run.cell.configuration;
         let Ok(method) = configuration.algorithm.parse() else {
             let seconds = exchange_seconds(configuration.threads)?;
-            return Ok(Outcome::Measured(Found {
-                seconds,
-                ..Found::default()
-            }));
+            return Ok(Outcome::Measured(Found { seconds, ..Found::default() }));
         };
         if let Some(reason) = self.pointless(run)? {
             return Ok(Outcome::Skipped(reason));
@@ -141,10 +135,7 @@ impl DepthAgainstWork {
     /// or many queries on fewer threads, where one seed is enough.
     fn pointless(&self, run: &Run<'_, Found>) -> anyhow::Result<Option<String>> {
         let own = &run.cell.configuration;
-        let (accuracy, dimension) = (
-            own.number("accuracy")?,
-            own.optional("dimension")?.unwrap_or(f64::INFINITY),
-        );
+        let (accuracy, dimension) = (own.number("accuracy")?, own.optional("dimension")?.unwrap_or(f64::INFINITY));
         if let Some(most) = own.optional("most-dimensions")?.filter(|most| dimension > *most) {
             return Ok(Some(format!("it is measured up to {most} dimensions")));
         }
@@ -164,9 +155,7 @@ impl DepthAgainstWork {
             let most = self.definition.options().most_queries_again;
             if larger == accuracy && other.threads < own.threads {
                 if run.trial.repeat > 0 {
-                    return Ok(Some(
-                        "one seed on more threads is enough for the model of times".to_owned(),
-                    ));
+                    return Ok(Some("one seed on more threads is enough for the model of times".to_owned()));
                 }
                 if earlier.gradient_queries > most {
                     return Ok(Some(format!("it asked more than {most} queries on fewer threads")));
@@ -252,10 +241,7 @@ mod tests {
         // Two seeds reach 0.16 and need more than 9 queries; the first one misses 0.02, and the second one is not tried.
         assert_eq!((reached, results.skipped.len()), (vec![true, true, false], 10));
         let study = study_of(&results);
-        assert_eq!(
-            study.cells.iter().map(|cell| cell.reached).collect::<Vec<_>>(),
-            [true, false]
-        );
+        assert_eq!(study.cells.iter().map(|cell| cell.reached).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

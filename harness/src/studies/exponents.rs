@@ -19,10 +19,8 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
     if rows.len() <= unknowns {
         return None;
     }
-    let design: Vec<Vec<f64>> = rows
-        .iter()
-        .map(|(x, _)| std::iter::once(1.0).chain(x.iter().map(|x| x.ln())).collect())
-        .collect();
+    let design: Vec<Vec<f64>> =
+        rows.iter().map(|(x, _)| std::iter::once(1.0).chain(x.iter().map(|x| x.ln())).collect()).collect();
     let values: Vec<f64> = rows.iter().map(|(_, y)| y.ln()).collect();
     // The inverse of the normal equations' matrix, L⁻ᵀ·L⁻¹ of Cholesky's L·Lᵀ: at most three unknowns.
     let product = |i: usize, j: usize| design.iter().map(|row| row[i] * row[j]).sum::<f64>();
@@ -33,22 +31,11 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
     let half = dense::invert_lower(lower.as_ref());
     let inverse = |i: usize, j: usize| (0..unknowns).map(|k| half[(k, i)] * half[(k, j)]).sum::<f64>();
     let right = |i: usize| design.iter().zip(&values).map(|(row, y)| row[i] * y).sum::<f64>();
-    let solution: Vec<f64> = (0..unknowns)
-        .map(|i| (0..unknowns).map(|j| inverse(i, j) * right(j)).sum())
-        .collect();
+    let solution: Vec<f64> = (0..unknowns).map(|i| (0..unknowns).map(|j| inverse(i, j) * right(j)).sum()).collect();
     let fitted = |row: &[f64]| row.iter().zip(&solution).map(|(a, b)| a * b).sum::<f64>();
-    let residual: f64 = design
-        .iter()
-        .zip(&values)
-        .map(|(row, y)| (y - fitted(row)).powi(2))
-        .sum();
+    let residual: f64 = design.iter().zip(&values).map(|(row, y)| (y - fitted(row)).powi(2)).sum();
     let freedom = (rows.len() - unknowns) as f64;
-    let values_of = |i: usize| {
-        rows.iter()
-            .map(|(x, _)| x[i - 1].to_bits())
-            .collect::<BTreeSet<_>>()
-            .len()
-    };
+    let values_of = |i: usize| rows.iter().map(|(x, _)| x[i - 1].to_bits()).collect::<BTreeSet<_>>().len();
     let estimate = |i: usize| {
         if values_of(i) < 3 {
             return Estimate::new(f64::NAN, Interval::new(f64::NAN, f64::NAN));
@@ -101,20 +88,13 @@ impl Study {
             if cells.iter().any(|cell| cell.is_of(run)) {
                 continue;
             }
-            let of_cell: Vec<&Found> = runs
-                .iter()
-                .filter(|(_, other)| other.is_of(run))
-                .map(|(_, other)| &other.found)
-                .collect();
+            let of_cell: Vec<&Found> =
+                runs.iter().filter(|(_, other)| other.is_of(run)).map(|(_, other)| &other.found).collect();
             let found = Found::median(&of_cell);
             cells.push(Cell { found, ..run.clone() });
         }
         let fewest = cells.iter().map(|cell| cell.threads).min().unwrap_or(1);
-        Self {
-            exponents: fit_all(&cells, runs, fewest),
-            cells,
-            exchange_seconds,
-        }
+        Self { exponents: fit_all(&cells, runs, fewest), cells, exchange_seconds }
     }
 
     /// JSON with one line for each cell.
@@ -144,11 +124,7 @@ fn counts(method: Method) -> [(&'static str, Count, (f64, f64)); 4] {
     [
         ("rounds", |found| found.rounds, depth),
         ("iterations", |found| found.iterations, depth),
-        (
-            "gradient_queries",
-            |found| found.gradient_queries,
-            method.query_exponents(),
-        ),
+        ("gradient_queries", |found| found.gradient_queries, method.query_exponents()),
         ("computational_depth", |found| found.computational_depth, computational),
     ]
 }
@@ -170,18 +146,13 @@ fn fit_cells<'c>(cells: impl Iterator<Item = &'c Cell>, count: Count) -> Vec<Est
 fn fit_all(cells: &[Cell], runs: &[(usize, Cell)], threads: usize) -> Vec<FittedExponent> {
     let mut fits = Vec::new();
     let seeds: BTreeSet<usize> = runs.iter().map(|(seed, _)| *seed).collect();
-    for (family, method) in Kind::ALL
-        .iter()
-        .flat_map(|kind| Method::ALL.map(|method| (*kind, method)))
-    {
+    for (family, method) in Kind::ALL.iter().flat_map(|kind| Method::ALL.map(|method| (*kind, method))) {
         let own = |cell: &&Cell| (cell.family, &*cell.algorithm, cell.threads) == (family, method.id(), threads);
         let used: Vec<&Cell> = cells.iter().filter(own).filter(|cell| cell.is_typical()).collect();
         for (quantity, count, (of_dimension, of_accuracy)) in counts(method) {
             let found = fit_cells(used.iter().copied(), count);
             let of_seed = |seed: &usize| {
-                let own = runs
-                    .iter()
-                    .filter(|(other, run)| other == seed && used.iter().any(|cell| cell.is_of(run)));
+                let own = runs.iter().filter(|(other, run)| other == seed && used.iter().any(|cell| cell.is_of(run)));
                 fit_cells(own.map(|(_, run)| run), count)
             };
             let of_seeds: Vec<Vec<Estimate>> = seeds.iter().map(of_seed).collect();
@@ -301,29 +272,20 @@ mod tests {
             let width = over_seeds.high - over_seeds.low;
             assert_eq!(width > 0.1, fit.variable == "dimension", "{fit:?}");
         }
-        let computational = study
-            .exponents
-            .iter()
-            .filter(|fit| fit.quantity == "computational_depth");
+        let computational = study.exponents.iter().filter(|fit| fit.quantity == "computational_depth");
         assert_eq!(computational.map(|fit| fit.theory).collect::<Vec<_>>(), [1.0, 0.25]);
         let document = study.document().unwrap();
         assert_eq!(serde_json::from_str::<Study>(&document).unwrap(), study);
         let one: Vec<_> = runs().into_iter().filter(|(seed, _)| *seed == 0).collect();
         let study = Study::new(&one, 0.0);
         assert!(study.exponents.iter().all(|fit| fit.over_seeds.is_none()));
-        assert_eq!(
-            serde_json::from_str::<Study>(&study.document().unwrap()).unwrap(),
-            study
-        );
+        assert_eq!(serde_json::from_str::<Study>(&study.document().unwrap()).unwrap(), study);
     }
 
     #[test]
     fn a_cell_that_one_seed_missed_is_left_out_for_all() {
         let mut runs = runs();
-        let (_, missed) = runs
-            .iter_mut()
-            .find(|(seed, cell)| (*seed, cell.dimension) == (2, 256))
-            .unwrap();
+        let (_, missed) = runs.iter_mut().find(|(seed, cell)| (*seed, cell.dimension) == (2, 256)).unwrap();
         missed.found.reached = false;
         let study = Study::new(&runs, 0.0);
         assert!(study.exponents.iter().all(|fit| fit.cells == 8));

@@ -57,14 +57,7 @@ struct Formula {
 impl Formula {
     /// A bound over what it bounds, against the rounds.
     const fn looseness(id: &'static str, varied: &'static str, curves: Draw) -> Self {
-        Self {
-            id,
-            curves,
-            varied,
-            x: "rounds T",
-            y: "bound over what it bounds",
-            logarithmic: (true, true),
-        }
+        Self { id, curves, varied, x: "rounds T", y: "bound over what it bounds", logarithmic: (true, true) }
     }
 }
 
@@ -146,29 +139,21 @@ fn heavy_ball_error(cell: &Configuration, options: &Options) -> anyhow::Result<C
     let level = cell.number("noise-level")?;
     let rounds: Vec<usize> = (1..=cell.whole("rounds")?.unwrap_or(200)).collect();
     let [bound, error] = heavy_ball(cell, options, &rounds, |rounds| rounds as f64 * level)?;
-    Ok(Curves {
-        curves: vec![("bound".to_owned(), bound), ("exact".to_owned(), error)],
-    })
+    Ok(Curves { curves: vec![("bound".to_owned(), bound), ("exact".to_owned(), error)] })
 }
 
 /// Four numbers of rounds a factor of ten, up to T.
 fn horizons(cell: &Configuration) -> anyhow::Result<Vec<usize>> {
     let most = cell.number("rounds")?;
     let steps = (4.0 * most.log10()).round() as i32;
-    let mut rounds: Vec<usize> = (0..=steps)
-        .map(|step| 10_f64.powf(f64::from(step) / 4.0).round() as usize)
-        .collect();
+    let mut rounds: Vec<usize> = (0..=steps).map(|step| 10_f64.powf(f64::from(step) / 4.0).round() as usize).collect();
     rounds.dedup();
     Ok(rounds)
 }
 
 fn looseness(points: impl IntoIterator<Item = (usize, f64, f64)>) -> Curves {
-    let ratios = points
-        .into_iter()
-        .map(|(rounds, bound, exact)| (rounds as f64, bound / exact));
-    Curves {
-        curves: vec![(String::new(), ratios.collect())],
-    }
+    let ratios = points.into_iter().map(|(rounds, bound, exact)| (rounds as f64, bound / exact));
+    Curves { curves: vec![(String::new(), ratios.collect())] }
 }
 
 /// Theorem 3.5 of paper 003 over the exact error, with noise of one deviation.
@@ -176,9 +161,7 @@ fn heavy_ball_looseness(cell: &Configuration, options: &Options) -> anyhow::Resu
     let (level, rounds) = (cell.number("noise-level")?, horizons(cell)?);
     let [bound, error] = heavy_ball(cell, options, &rounds, |_| level)?;
     let pairs = bound.into_iter().zip(error);
-    Ok(looseness(
-        pairs.map(|((rounds, bound), (_, error))| (rounds as usize, bound, error)),
-    ))
+    Ok(looseness(pairs.map(|((rounds, bound), (_, error))| (rounds as usize, bound, error))))
 }
 
 /// Proposition 3.4 of paper 003 over the exact error.
@@ -231,11 +214,7 @@ fn bound_a_looseness(cell: &Configuration, options: &Options) -> anyhow::Result<
     let trace = modes.len() as f64 * level * level;
     let error = |t: usize| {
         let eta = (t + 1) as f64;
-        if recursive {
-            (trace * eta, moments.mirror[t].sqrt())
-        } else {
-            (trace * eta * eta, 0.0)
-        }
+        if recursive { (trace * eta, moments.mirror[t].sqrt()) } else { (trace * eta * eta, 0.0) }
     };
     Ok(looseness(rounds.into_iter().map(|rounds| {
         let bound = recursive::bound_a((smoothness, beta), distance, rounds, error);
@@ -267,9 +246,7 @@ fn correlated_noise_looseness(cell: &Configuration, options: &Options) -> anyhow
         let mut sums = column.clone();
         (1..rounds).for_each(|k| sums[k] += sums[k - 1]);
         let rows = |column: &[f64]| -> Vec<Vec<f64>> {
-            (1..=rounds)
-                .map(|t| column[..t].iter().rev().copied().collect())
-                .collect()
+            (1..=rounds).map(|t| column[..t].iter().rev().copied().collect()).collect()
         };
         let (excess, gradient) = correlated_noise::quadratic_moments(&modes, step_size, variance, &rows(&column));
         let tau = tau.min(rounds);
@@ -312,13 +289,8 @@ fn laplace_allocation(cell: &Configuration, _: &Options) -> anyhow::Result<Curve
         None => Schedule::constant(curvature, scale / smoothness, rounds)?,
     };
     let shares = allocation::laplace(&schedule.log_weights(), 1.0)?;
-    let points = shares
-        .iter()
-        .enumerate()
-        .map(|(t, share)| (t as f64 + 1.0, 1.0 / share));
-    Ok(Curves {
-        curves: vec![("scale".to_owned(), points.collect())],
-    })
+    let points = shares.iter().enumerate().map(|(t, share)| (t as f64 + 1.0, 1.0 / share));
+    Ok(Curves { curves: vec![("scale".to_owned(), points.collect())] })
 }
 
 /// The formula of a cell; `Formulas::new` has checked its name.
@@ -380,16 +352,11 @@ impl Formulas {
             Point::new(x as f64, middle, note)
         };
         let points = methods.into_iter().flat_map(|(name, points)| {
-            let points = points
-                .into_iter()
-                .map(move |(x, values)| (name.clone(), point(x, &values)));
+            let points = points.into_iter().map(move |(x, values)| (name.clone(), point(x, &values)));
             points.collect::<Vec<_>>()
         });
         let title = &self.definition.options().title;
-        let (x, y) = (
-            Axis::logarithmic(of_first.x),
-            Axis::logarithmic(of_first.y).including([1.0]),
-        );
+        let (x, y) = (Axis::logarithmic(of_first.x), Axis::logarithmic(of_first.y).including([1.0]));
         let chart = Chart::new(title, "medians over settings", x, y, grouped(Style::Line, points));
         Ok(Panel::chart(title, "figure", chart))
     }
@@ -420,9 +387,7 @@ mod tests {
     #[test]
     fn no_measured_value_exceeds_a_bound_with_constants_and_the_least_ratios_are_the_known_ones() {
         let text = definition::find("bounds").unwrap().text;
-        let text = text
-            .replace("rounds = 1000,", "rounds = 100,")
-            .replace("draws = 20", "draws = 3");
+        let text = text.replace("rounds = 1000,", "rounds = 100,").replace("draws = 20", "draws = 3");
         let (study, results) = testing::run::<Formulas>(&text, 2).unwrap();
         let mut least: BTreeMap<String, f64> = BTreeMap::new();
         for (cell, runs) in study.measured(&results).unwrap() {

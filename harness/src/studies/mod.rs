@@ -50,11 +50,7 @@ pub fn present(folder: &Path) -> anyhow::Result<Option<(report::Presentation, Ve
     let (environment, binding) = store::head(folder)?;
     // Sheets of earlier builds name a definition's file in the command alone.
     let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));
-    let names = environment
-        .definitions
-        .iter()
-        .chain(binding.suites.keys())
-        .map(String::as_str);
+    let names = environment.definitions.iter().chain(binding.suites.keys()).map(String::as_str);
     let mut sources = names.chain(files).filter_map(|name| definition::find(name).ok());
     let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
     let Some((kind, source)) = source.and_then(|source| Some((kind(&source.head.study)?, source))) else {
@@ -75,10 +71,7 @@ mod tests {
             let kind = kind(&source.head.study).unwrap();
             assert!(!source.head.about.is_empty());
             assert_eq!(source.head.name, source.name);
-            let selection = Selection {
-                default_threads: (kind.threads)(2),
-                ..Selection::everything()
-            };
+            let selection = Selection { default_threads: (kind.threads)(2), ..Selection::everything() };
             let plan = (kind.plan)(&[source], &selection).unwrap();
             assert!(!plan.cells().is_empty());
             for planned in plan.cells() {
@@ -86,11 +79,7 @@ mod tests {
                 let generated = ["planted-logistic", "synthetic-logistic", "random-quadratic"];
                 let has_verdicts = ["training", "convergence", "correlated-noise"].contains(&kind.name);
                 if cell.suite.starts_with("paper/") && has_verdicts && generated.contains(&&*cell.dataset) {
-                    assert!(
-                        planned.draws >= 10,
-                        "{}: a verdict from one draw of the data",
-                        cell.key()
-                    );
+                    assert!(planned.draws >= 10, "{}: a verdict from one draw of the data", cell.key());
                     // Papers 000 and 004 project; the methods of paper 001 do not.
                     let projects = cell.dataset == "planted-logistic"
                         && catalog::find(&cell.algorithm).is_ok_and(|algorithm| algorithm.reads("radius"));

@@ -67,10 +67,7 @@ impl Cost {
 }
 
 impl Study for NoiseMechanisms {
-    const KIND: Kind = Kind {
-        threads: |_| vec![1],
-        ..Kind::new::<Self>("noise-mechanisms", Execution::Interleaved)
-    };
+    const KIND: Kind = Kind { threads: |_| vec![1], ..Kind::new::<Self>("noise-mechanisms", Execution::Interleaved) };
     type Options = NoOptions;
     type Outcome = Mechanism;
 
@@ -103,40 +100,22 @@ impl Study for NoiseMechanisms {
         let conditions = "prefix sums, sensitivity 1";
         let kept = "vectors of the model's length; mechanisms that keep none are left out";
         let panels = vec![
-            log(
-                "Root mean square error",
-                conditions,
-                "error",
-                points(&errors, |row| row.rms_error),
-            ),
-            log(
-                "Largest error of a round",
-                conditions,
-                "error",
-                points(&errors, |row| row.max_error),
-            ),
+            log("Root mean square error", conditions, "error", points(&errors, |row| row.rms_error)),
+            log("Largest error of a round", conditions, "error", points(&errors, |row| row.max_error)),
             log(
                 "Time of a round",
                 "in vectors of fresh Gaussians",
                 "vectors of Gaussians",
                 points(&costs, Cost::gaussian_vectors),
             ),
-            log(
-                "Memory between rounds",
-                kept,
-                "vectors",
-                points(&costs, |row| row.resident_vectors as f64),
-            ),
+            log("Memory between rounds", kept, "vectors", points(&costs, |row| row.resident_vectors as f64)),
         ];
         let parts = vec![
             Part::Figure(Figure::new("Noise mechanisms", "What is shown", panels)),
             Part::Table(table_of_errors(&errors)),
             Part::Table(table_of_costs(&costs)),
         ];
-        Ok(Presentation::of_parts(
-            ("Noise mechanisms", "Noise mechanisms", about),
-            parts,
-        ))
+        Ok(Presentation::of_parts(("Noise mechanisms", "Noise mechanisms", about), parts))
     }
 }
 
@@ -150,9 +129,7 @@ fn error(cell: &Configuration) -> anyhow::Result<Mechanism> {
     let workload = Workload::new(rounds, WorkloadSpecification::prefix())?;
     let method = match cell.algorithm.parse()? {
         // No more bands than rounds.
-        Method::Banded { bands } => Method::Banded {
-            bands: bands.min(rounds),
-        },
+        Method::Banded { bands } => Method::Banded { bands: bands.min(rounds) },
         other => other,
     };
     let request = FactorizationRequest {
@@ -268,10 +245,7 @@ fn costs(measured: &[Measured<'_, Mechanism>]) -> Rows<Cost> {
 }
 
 fn table_of_costs(costs: &Rows<Cost>) -> Table {
-    let mut table = Table::new(
-        "Cost of a round",
-        "mechanism|#T|#µs a round|#in vectors of Gaussians|#vectors kept",
-    );
+    let mut table = Table::new("Cost of a round", "mechanism|#T|#µs a round|#in vectors of Gaussians|#vectors kept");
     for (mechanism, rounds, row) in costs {
         table.row([
             Entry::text(mechanism),
@@ -301,11 +275,7 @@ mod tests {
                 continue;
             }
             cell.configuration.parameters.insert("rounds".to_owned(), 8.into());
-            let run = Run {
-                cell: &cell,
-                trial: Trial::default(),
-                earlier: &Results::default(),
-            };
+            let run = Run { cell: &cell, trial: Trial::default(), earlier: &Results::default() };
             match study.measure(&run, &context).unwrap() {
                 Outcome::Measured(Mechanism::Error(Errors { rms_error, .. })) => {
                     if cell.configuration.algorithm == "optimal" {

@@ -24,10 +24,7 @@ pub(super) fn by_setting<T>(
         let place = panels.iter().position(|(known, _)| *known == common);
         let place = place.unwrap_or_else(|| {
             let (x, y) = axes(&common);
-            panels.push((
-                common.clone(),
-                Chart::new(title(&common, measured), "", x, y, Vec::new()),
-            ));
+            panels.push((common.clone(), Chart::new(title(&common, measured), "", x, y, Vec::new())));
             panels.len() - 1
         });
         let chart = &mut panels[place].1;
@@ -50,18 +47,12 @@ pub(super) fn by_setting<T>(
 fn title<T>(common: &Configuration, measured: &[Measured<'_, T>]) -> String {
     let label = |cell: &Configuration| {
         let names = [&cell.method, &cell.problem, &cell.algorithm];
-        names
-            .into_iter()
-            .find(|name| !name.is_empty())
-            .cloned()
-            .unwrap_or_default()
+        names.into_iter().find(|name| !name.is_empty()).cloned().unwrap_or_default()
     };
     let own = label(common);
     let differs = |name: &str| {
         let cells = measured.iter().map(|(cell, _)| &cell.configuration);
-        let mut values = cells
-            .filter(|cell| label(cell) == own)
-            .filter_map(|cell| cell.parameters.get(name));
+        let mut values = cells.filter(|cell| label(cell) == own).filter_map(|cell| cell.parameters.get(name));
         values.any(|value| Some(value) != common.parameters.get(name))
     };
     let swept = common.parameters.iter().filter(|(name, _)| differs(name));

@@ -114,9 +114,7 @@ impl Study for PrivateQueries {
         let (setting, loss, radius) = (Setting::of(cell)?, loss_of(cell)?, self.definition.options().radius);
         let seed = self.definition.seed + run.trial.repeat as u64;
         let rows = format!("{loss} {} {} {seed}", setting.rows, setting.dimension);
-        let problem = self
-            .shared
-            .get(&rows, || Ok(Arc::new(planted(setting, loss, radius, seed)?)))?;
+        let problem = self.shared.get(&rows, || Ok(Arc::new(planted(setting, loss, radius, seed)?)))?;
         let mut own = cell.clone();
         let epochs = own.parameters.get("epochs").and_then(serde_json::Value::as_f64);
         let epochs = epochs.with_context(|| format!("{}: the parameter epochs is missing", cell.key()))?;
@@ -152,10 +150,7 @@ impl Study for PrivateQueries {
             Part::Table(table(&needs)),
             Part::Table(exponents(&needs)),
         ];
-        Ok(Presentation::of_parts(
-            ("Private queries", "Papers", &self.definition.about),
-            parts,
-        ))
+        Ok(Presentation::of_parts(("Private queries", "Papers", &self.definition.about), parts))
     }
 }
 
@@ -174,31 +169,16 @@ struct Need {
 impl Need {
     /// The logarithm's mean over the seeds and its interval, as numbers; none unless every seed's need was found.
     fn mean(&self) -> Option<Estimate> {
-        let logarithms: Option<Vec<f64>> = self
-            .queries
-            .iter()
-            .map(|queries| Some(queries.as_ref()?.ln()))
-            .collect();
+        let logarithms: Option<Vec<f64>> = self.queries.iter().map(|queries| Some(queries.as_ref()?.ln())).collect();
         let Estimate { value, low, high } = of_mean(&logarithms?, 0.95);
-        Some(Estimate {
-            value: value.exp(),
-            low: low.exp(),
-            high: high.exp(),
-        })
+        Some(Estimate { value: value.exp(), low: low.exp(), high: high.exp() })
     }
 }
 
 impl PrivateQueries {
     fn error(&self, setting: Setting) -> f64 {
-        let Options {
-            radius, error_constant, ..
-        } = *self.definition.options();
-        let Setting {
-            rows,
-            dimension,
-            epsilon,
-            delta,
-        } = setting;
+        let Options { radius, error_constant, .. } = *self.definition.options();
+        let Setting { rows, dimension, epsilon, delta } = setting;
         error_constant * radius * private_error(rows, dimension, epsilon, delta)
     }
 
@@ -215,19 +195,15 @@ impl PrivateQueries {
         }
         let need = |(common, group): (Configuration, Vec<&Measured<'_, Spent>>)| {
             let of_seed = |repeat: usize| {
-                let runs = group
-                    .iter()
-                    .filter_map(|(_, runs)| runs.iter().find(|run| run.trial.repeat == repeat));
-                let mut points: Vec<_> = runs
-                    .map(|run| (run.gradient_queries as f64, run.excess / run.error))
-                    .collect();
+                let runs = group.iter().filter_map(|(_, runs)| runs.iter().find(|run| run.trial.repeat == repeat));
+                let mut points: Vec<_> =
+                    runs.map(|run| (run.gradient_queries as f64, run.excess / run.error)).collect();
                 points.sort_by(|one, other| one.0.total_cmp(&other.0));
                 needed(&points)
             };
             let all = || group.iter().flat_map(|(_, runs)| runs);
-            let ratios = group
-                .iter()
-                .map(|(_, runs)| mean(&runs.iter().map(|run| run.excess / run.error).collect::<Vec<_>>()));
+            let ratios =
+                group.iter().map(|(_, runs)| mean(&runs.iter().map(|run| run.excess / run.error).collect::<Vec<_>>()));
             let setting = Setting::of(&common)?;
             Ok(Need {
                 method: format!("{}, {}", common.label_of_method(), loss_of(&common)?),
@@ -265,11 +241,7 @@ fn planted(setting: Setting, loss: Loss, radius: f64, seed: u64) -> anyhow::Resu
         row.iter_mut().for_each(|value| *value *= sign);
         targets.push(if choices.uniform() < 0.25 { -sign } else { sign });
     }
-    let dataset = Dataset::new(
-        "planted-flips",
-        Features::f32(values, dimension),
-        Labels::Values(targets),
-    )?;
+    let dataset = Dataset::new("planted-flips", Features::f32(values, dimension), Labels::Values(targets))?;
     let dataset = dataset.clip_features(Norm::L2, 1.0)?;
     Ok(Problem::new(Arc::new(dataset), loss, false, 0.0)?)
 }
@@ -322,16 +294,9 @@ fn figure(needs: &[Need]) -> Panel {
             let point = Point::new(need.setting.dimension.log(n), value.log(n), note);
             Some(point.interval(low.log(n), high.log(n)))
         };
-        let own = needs
-            .iter()
-            .filter(|need| need.method == method && need.setting.epsilon == 1.0);
+        let own = needs.iter().filter(|need| need.method == method && need.setting.epsilon == 1.0);
         let points = own.filter_map(point).collect();
-        series.push(Series::new(
-            method,
-            Style::Points,
-            PRIVATE_QUERIES.len() + place,
-            points,
-        ));
+        series.push(Series::new(method, Style::Points, PRIVATE_QUERIES.len() + place, points));
     }
     let chart = Chart::new(
         "Gradient queries to the optimal private error",
@@ -348,12 +313,7 @@ fn table(needs: &[Need]) -> Table {
         "method|#n|#d|#ε|#error|#queries|#95 % over seeds|#over n|#Theorem 4|#rounds|#least risk over the error";
     let mut table = Table::new("Queries to the optimal error", columns);
     for need in needs {
-        let Setting {
-            rows,
-            dimension,
-            epsilon,
-            ..
-        } = need.setting;
+        let Setting { rows, dimension, epsilon, .. } = need.setting;
         let (found, [.., (_, theorem)]) = (need.mean(), PRIVATE_QUERIES);
         let outside = || Entry::text("outside of the budgets");
         table.row([
@@ -377,17 +337,10 @@ fn table(needs: &[Need]) -> Table {
 
 /// Exponents of the needed queries in n, d and 1/ε, and those of Theorem 4's formula in the same cells.
 fn exponents(needs: &[Need]) -> Table {
-    let mut table = Table::new(
-        "Exponents of the queries",
-        "method|in|#Theorem 4|#measured|#95 % over seeds|#cells",
-    );
+    let mut table = Table::new("Exponents of the queries", "method|in|#Theorem 4|#measured|#95 % over seeds|#cells");
     let two = |value: f64| format!("{value:.2}");
     for method in methods(needs) {
-        let own = || {
-            needs
-                .iter()
-                .filter(move |need| need.method == method && need.mean().is_some())
-        };
+        let own = || needs.iter().filter(move |need| need.method == method && need.mean().is_some());
         let fitted = |value: &dyn Fn(&Need) -> f64| {
             let rows: Vec<_> = own().map(|need| (need.setting.variables(), value(need))).collect();
             fit(&rows).unwrap_or_default()
@@ -395,9 +348,7 @@ fn exponents(needs: &[Need]) -> Table {
         let [.., (_, theorem)] = PRIVATE_QUERIES;
         let theory = fitted(&|need| theorem(need.setting.rows, need.setting.dimension, need.setting.epsilon));
         let seeds = own().map(|need| need.queries.len()).min().unwrap_or(0);
-        let of_seeds: Vec<_> = (0..seeds)
-            .map(|seed| fitted(&|need| need.queries[seed].unwrap_or(f64::NAN)))
-            .collect();
+        let of_seeds: Vec<_> = (0..seeds).map(|seed| fitted(&|need| need.queries[seed].unwrap_or(f64::NAN))).collect();
         for (index, (theory, name)) in theory.iter().zip(["n", "d", "1/ε"]).enumerate() {
             let values = of_seeds.iter().filter_map(|fits| Some(fits.get(index)?.value));
             let measured = of_mean(&values.collect::<Vec<_>>(), 0.95);
@@ -406,9 +357,9 @@ fn exponents(needs: &[Need]) -> Table {
                 Entry::text(name),
                 Entry::number(theory.value, two),
                 Entry::number(measured.value, two),
-                measured.ends().map_or_else(Entry::default, |(low, high)| {
-                    Entry::sorted(format!("[{low:.2}, {high:.2}]"), low)
-                }),
+                measured
+                    .ends()
+                    .map_or_else(Entry::default, |(low, high)| Entry::sorted(format!("[{low:.2}, {high:.2}]"), low)),
                 Entry::count(own().count()),
             ]);
         }

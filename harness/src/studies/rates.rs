@@ -75,21 +75,14 @@ pub struct Rate {
 }
 
 impl Study for Rates {
-    const KIND: Kind = Kind {
-        threads: |_| vec![1],
-        ..Kind::new::<Self>("rates", Execution::Concurrent)
-    };
+    const KIND: Kind = Kind { threads: |_| vec![1], ..Kind::new::<Self>("rates", Execution::Concurrent) };
     type Options = Options;
     type Outcome = Rate;
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         let options = definition.options();
         anyhow::ensure!(options.draws >= 2, "{}: at least 2 draws are needed", definition.name);
-        anyhow::ensure!(
-            options.within > 1.0,
-            "{}: options.within is a factor above 1",
-            definition.name
-        );
+        anyhow::ensure!(options.within > 1.0, "{}: options.within is a factor above 1", definition.name);
         for problem in &definition.problems {
             definition::known("problem", &problem.dataset, &[SLOPE, STIFF_SLOPE, VALLEYS])?;
             let axis = problem.axis.as_deref().unwrap_or_default();
@@ -121,11 +114,7 @@ impl Study for Rates {
             let tried = worst.tried.get(&slope).context("the worst slope was tried")?;
             least = least.min(tried.mean());
             let at_edge = worst.at_edge;
-            Ok(Some(Tried {
-                slope,
-                at_edge,
-                ..tried.clone()
-            }))
+            Ok(Some(Tried { slope, at_edge, ..tried.clone() }))
         })?;
         let best = climbed.tried.get(&climbed.best).context("the best step was tried")?;
         Ok(Outcome::Measured(Rate {
@@ -135,11 +124,7 @@ impl Study for Rates {
             at_edge: climbed.at_edge || best.at_edge,
             clipped: digits(best.clipped, 3),
             excess: best.excess.iter().map(|&value| digits(value, 4)).collect(),
-            tried: climbed
-                .tried
-                .iter()
-                .map(|(&step, tried)| (step, digits(tried.mean(), 3)))
-                .collect(),
+            tried: climbed.tried.iter().map(|(&step, tried)| (step, digits(tried.mean(), 3))).collect(),
         }))
     }
 
@@ -177,10 +162,7 @@ impl Tried {
 
 impl<'a> Trials<'a> {
     fn new(cell: &'a Configuration, seed: u64, draws: usize) -> anyhow::Result<Self> {
-        let whole = |name| {
-            cell.whole(name)?
-                .with_context(|| format!("{}: {name} is missing", cell.key()))
-        };
+        let whole = |name| cell.whole(name)?.with_context(|| format!("{}: {name} is missing", cell.key()));
         let (rows, dimension, rounds) = (whole("rows")?, whole("dimension")?, whole(ROUNDS)?);
         let rows_in = cell.text(ROWS_IN).unwrap_or_else(|| "law".to_owned());
         definition::known(ROWS_IN, &rows_in, &["law", "memory"])?;
@@ -226,11 +208,7 @@ impl<'a> Trials<'a> {
     /// The rows of a draw.
     fn problem(&self, population: &WorstCase, draw: usize) -> Problem {
         let key = StreamKey::Simulation(self.seed(draw));
-        if self.in_memory {
-            population.materialized(self.rows, key)
-        } else {
-            population.drawn(self.rows, key)
-        }
+        if self.in_memory { population.materialized(self.rows, key) } else { population.drawn(self.rows, key) }
     }
 
     /// The slope with the largest mean excess of runs with step 2^`step`, or `first` or one of the next that is above `enough`: every
@@ -244,25 +222,16 @@ impl<'a> Trials<'a> {
             strides = &[1];
         }
         let cost = |tried: &Tried| -tried.mean();
-        climbed(&slopes, strides, -enough, &cost, &mut |slope| {
-            self.run(settings, step, slope)
-        })
+        climbed(&slopes, strides, -enough, &cost, &mut |slope| self.run(settings, step, slope))
     }
 
     /// All draws with step 2^`step` on the population of slope 2^`slope`.
     fn run(&self, settings: &Settings, step: i32, slope: i32) -> anyhow::Result<Option<Tried>> {
         let algorithm = catalog::find(&self.cell.algorithm)?;
         let step = f64::from(step).exp2();
-        let (name, value) = if algorithm.reads("beta") {
-            ("beta", 1.0 / step)
-        } else {
-            ("learning-rate", step)
-        };
+        let (name, value) = if algorithm.reads("beta") { ("beta", 1.0 / step) } else { ("learning-rate", step) };
         let mut settings = settings.clone().with(name, value);
-        let mut tried = Tried {
-            slope,
-            ..Tried::default()
-        };
+        let mut tried = Tried { slope, ..Tried::default() };
         for draw in 0..self.draws {
             let Some(population) = self.population(slope, draw) else {
                 return Ok(None);
@@ -392,11 +361,7 @@ mod tests {
         for sample in &results.samples {
             let asked = sample.configuration.number(ROUNDS).unwrap() as u64;
             let phased = sample.configuration.algorithm == "phased-sgd";
-            assert!(
-                phased || sample.adaptive_rounds == asked,
-                "{}",
-                sample.configuration.key()
-            );
+            assert!(phased || sample.adaptive_rounds == asked, "{}", sample.configuration.key());
             assert_eq!(sample.excess.len(), 4);
             assert!(!sample.at_edge || sample.slope.is_some());
             assert!(sample.excess.iter().all(|&excess| excess > -1e-7));
@@ -407,12 +372,7 @@ mod tests {
                 let cell = &sample.configuration;
                 cell.dataset == SLOPE && cell.algorithm == "dp-sgd" && cell.number("rows").unwrap() == rows
             };
-            results
-                .samples
-                .iter()
-                .filter(own)
-                .map(|sample| mean(&sample.excess))
-                .fold(f64::INFINITY, f64::min)
+            results.samples.iter().filter(own).map(|sample| mean(&sample.excess)).fold(f64::INFINITY, f64::min)
         };
         assert!(risk(6_400.0) < 0.4 * risk(100.0), "{} {}", risk(6_400.0), risk(100.0));
     }
@@ -444,18 +404,12 @@ mod tests {
                 trials.run(&settings, 2, slope).unwrap().unwrap().excess
             });
             assert_ne!(excess[0], excess[1]);
-            let ([one, other], [a, b]) = (
-                excess.each_ref().map(|excess| mean(excess)),
-                excess.each_ref().map(|excess| deviation(excess)),
-            );
+            let ([one, other], [a, b]) =
+                (excess.each_ref().map(|excess| mean(excess)), excess.each_ref().map(|excess| deviation(excess)));
             let error = ((a * a + b * b) / DRAWS as f64).sqrt();
             assert!((one - other).abs() < 4.5 * error, "{}: {one} {other}", cell.key());
             // Four standard errors of the logarithm of a ratio of deviations, generous for tails of a χ² law.
-            assert!(
-                (a / b).ln().abs() < 4.0 * (2.0 / DRAWS as f64).sqrt(),
-                "{}: {a} {b}",
-                cell.key()
-            );
+            assert!((a / b).ln().abs() < 4.0 * (2.0 / DRAWS as f64).sqrt(), "{}: {a} {b}", cell.key());
             compared += 1;
         }
         assert_eq!(compared, 9);

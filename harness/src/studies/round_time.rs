@@ -61,9 +61,7 @@ impl RoundBudget {
         let algorithm = catalog::find(&cell.algorithm)?;
         settings.offer(algorithm, "rounds", rounds);
         let prepared = algorithm.prepare(problem, &settings);
-        Ok(prepared
-            .map(|prepared| (prepared, settings))
-            .map_err(|refusal| refusal.to_string()))
+        Ok(prepared.map(|prepared| (prepared, settings)).map_err(|refusal| refusal.to_string()))
     }
 
     /// examples / batch size, between the bounds.
@@ -101,12 +99,7 @@ pub struct Verification {
 
 impl Default for Verification {
     fn default() -> Self {
-        Self {
-            rounds: true,
-            queries: true,
-            finite: true,
-            model: true,
-        }
+        Self { rounds: true, queries: true, finite: true, model: true }
     }
 }
 
@@ -143,10 +136,7 @@ impl Study for RoundTime {
         check(&cells)?;
         for cell in &cells {
             let algorithm = &cell.configuration.algorithm;
-            anyhow::ensure!(
-                cell.configuration.batch_size > 0,
-                "{algorithm}: batch-size must be given"
-            );
+            anyhow::ensure!(cell.configuration.batch_size > 0, "{algorithm}: batch-size must be given");
         }
         Ok(cells)
     }
@@ -203,12 +193,7 @@ impl Study for RoundTime {
                 timed_queries: measurement.work.iter().map(|work| work.queries).sum(),
             },
             pinning: context.pinning.policy(),
-            phases_ns: Phases {
-                sample,
-                gradient,
-                noise,
-                update,
-            },
+            phases_ns: Phases { sample, gradient, noise, update },
             exchange,
             rates: rates(&measurement, context.environment.roofline(cell.threads), problem),
             quality,
@@ -232,11 +217,7 @@ impl Study for RoundTime {
             let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
             files.push((kernel_rates::FILE.to_owned(), rates));
         }
-        Ok(Presentation {
-            text: summary(&results.samples, &context.environment),
-            files,
-            ..Presentation::default()
-        })
+        Ok(Presentation { text: summary(&results.samples, &context.environment), files, ..Presentation::default() })
     }
 }
 
@@ -246,9 +227,7 @@ fn median(samples: Vec<u64>) -> u64 {
 
 fn rates(measurement: &TimedRounds, roofline: Option<&Roofline>, problem: &Problem) -> Rates {
     let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
-    let operations_per_flop = problem
-        .integer_operations()
-        .map(|operations| operations / problem.flops_per_row());
+    let operations_per_flop = problem.integer_operations().map(|operations| operations / problem.flops_per_row());
     let data = problem.bytes_per_row() * problem.rows() as f64;
     let limit = roofline.map(|roofline| roofline.limit(operations_per_flop, data));
     Rates {
@@ -262,14 +241,10 @@ fn rates(measurement: &TimedRounds, roofline: Option<&Roofline>, problem: &Probl
 fn quality(loaded: &Loaded, engine: &oracle::Engine, parameters: &[f32]) -> anyhow::Result<Quality> {
     let training = oracle::evaluate(&loaded.train, engine, parameters)?;
     let test = loaded.test.as_ref();
-    let test = test
-        .map(|test| oracle::evaluate(test, engine.local(), parameters))
-        .transpose()?;
+    let test = test.map(|test| oracle::evaluate(test, engine.local(), parameters)).transpose()?;
     let train_loss = training.loss / training.rows.max(1) as f64;
     // On the rows that the optimum was measured on; test losses of a model and of the optimum share their labels' noise.
-    let loss = test
-        .as_ref()
-        .map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
+    let loss = test.as_ref().map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
     Ok(Quality {
         train_loss: Some(train_loss),
         test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),

@@ -98,11 +98,7 @@ impl CurveId {
             Ok(Some(rows)) => (Kind::Weak, rows),
             _ => (Kind::Strong, cell.batch_size),
         };
-        Self {
-            method: cell.method.clone(),
-            kind,
-            size,
-        }
+        Self { method: cell.method.clone(), kind, size }
     }
 
     /// `DP-SGD, bytes, B = 8000`, or with rows a thread.
@@ -207,11 +203,7 @@ impl Study for Scaling {
             if let Some(rows) = cell.whole(ROWS_PER_THREAD)? {
                 cell.batch_size = rows * cell.threads;
             }
-            ensure!(
-                cell.batch_size > 0,
-                "{}: batch-size or {ROWS_PER_THREAD} must be given",
-                cell.key()
-            );
+            ensure!(cell.batch_size > 0, "{}: batch-size or {ROWS_PER_THREAD} must be given", cell.key());
         }
         let algorithms: Vec<Cell> = cells.iter().map(plain).collect();
         check(&algorithms)?;
@@ -247,18 +239,12 @@ impl Study for Scaling {
                 "the model on {threads} threads is {model}, on others it was {expected}"
             )));
         }
-        Ok(Outcome::Measured(Rounds {
-            round_ns: RoundTimes::new(timed.round),
-            model_sha256: model,
-        }))
+        Ok(Outcome::Measured(Rounds { round_ns: RoundTimes::new(timed.round), model_sha256: model }))
     }
 
     fn present(&self, results: &Results<Rounds>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
         let found = self.found(results, context)?;
-        Ok(Presentation {
-            warnings: found.warnings.clone(),
-            ..Presentation::of(presentation::present(&found))
-        })
+        Ok(Presentation { warnings: found.warnings.clone(), ..Presentation::of(presentation::present(&found)) })
     }
 }
 
@@ -274,10 +260,7 @@ impl Scaling {
         let measured = self.measured(results)?;
         let threads: BTreeSet<usize> = measured.iter().map(|(cell, _)| cell.configuration.threads).collect();
         let threads: Vec<usize> = threads.into_iter().collect();
-        let cells: Vec<Timed> = measured
-            .iter()
-            .map(|(cell, runs)| timed(&cell.configuration, runs))
-            .collect();
+        let cells: Vec<Timed> = measured.iter().map(|(cell, runs)| timed(&cell.configuration, runs)).collect();
         let mut curves: Vec<Curve> = Vec::new();
         for (cell, _) in &measured {
             let id = CurveId::of(&cell.configuration);
@@ -294,11 +277,7 @@ impl Scaling {
                 continue;
             }
             let (points, serial_fraction) = scaled(id.kind, id.size, &medians, self.definition.seed);
-            curves.push(Curve {
-                id,
-                points,
-                serial_fraction,
-            });
+            curves.push(Curve { id, points, serial_fraction });
         }
         let mut warnings = context.disturbances.clone();
         warnings.extend(doubtful(&cells).map(|doubtful| doubtful.to_string()));
@@ -381,10 +360,7 @@ fn scaled(kind: Kind, size: usize, medians: &[(usize, Vec<f64>)], seed: u64) -> 
         }
         fractions.extend(serial_fraction(kind, &speedups));
     }
-    let medians: Vec<(usize, f64)> = ratios
-        .iter()
-        .map(|(threads, ratios)| (*threads, median(ratios)))
-        .collect();
+    let medians: Vec<(usize, f64)> = ratios.iter().map(|(threads, ratios)| (*threads, median(ratios))).collect();
     let points = medians
         .iter()
         .zip(&mut draws)
@@ -426,9 +402,7 @@ pub fn limits(study: &Found) -> Vec<(&'static str, Vec<(usize, f64)>)> {
     };
     let of = |value: fn(&Roofline) -> f64| -> Vec<(usize, f64)> {
         let rooflines = study.environment.rooflines.iter();
-        rooflines
-            .map(|roofline| (roofline.threads, value(roofline) / value(one)))
-            .collect()
+        rooflines.map(|roofline| (roofline.threads, value(roofline) / value(one))).collect()
     };
     vec![
         ("measured peak", of(|roofline| roofline.peak_gflops)),
@@ -530,10 +504,7 @@ mod tests {
         "#;
         let (scaling, results) = testing::small::<Scaling>(text, 1).unwrap();
         let found = scaling.found(&results, &testing::context(2)).unwrap();
-        assert_eq!(
-            (found.threads.as_slice(), found.cells.len(), found.curves.len()),
-            (&[1, 2][..], 6, 3)
-        );
+        assert_eq!((found.threads.as_slice(), found.cells.len(), found.curves.len()), (&[1, 2][..], 6, 3));
         let twice = |cell: &Timed| cell.medians.len() == 2;
         assert!(found.cells.iter().all(twice));
         assert!(results.samples.iter().all(|sample| sample.round_ns.samples.len() == 2));

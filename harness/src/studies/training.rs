@@ -243,11 +243,7 @@ impl Study for Training {
             let reason = prepared.privacy.reason.clone();
             return Ok(Outcome::Skipped(reason.unwrap_or_else(|| "it has no guarantee".into())));
         }
-        ensure!(
-            spent <= budget.or(spent),
-            "{}: ε = {spent:?} is more than the budget {budget:?}",
-            cell.key()
-        );
+        ensure!(spent <= budget.or(spent), "{}: ε = {spent:?} is more than the budget {budget:?}", cell.key());
         let mut privacy = serde_json::to_value(&prepared.privacy)?;
         if let Some(statement) = privacy.as_object_mut().filter(|_| run.trial != Trial::default()) {
             // The first run of a cell has the whole statement, the others what differs or stands in tables.
@@ -322,20 +318,14 @@ impl Judge<'_> {
 
     fn accuracy(&self, parameters: &[f32]) -> anyhow::Result<Option<f64>> {
         let test = self.loaded.test.as_ref();
-        let found = test
-            .map(|test| evaluate(test, &Engine::Sequential, parameters))
-            .transpose()?;
+        let found = test.map(|test| evaluate(test, &Engine::Sequential, parameters)).transpose()?;
         Ok(found.map(|found| found.correct as f64 / found.rows.max(1) as f64))
     }
 }
 
 impl Training {
     fn metric(&self, planted: bool) -> Metric {
-        if planted {
-            Metric::ExcessRisk
-        } else {
-            self.definition.options().metric.unwrap_or_default()
-        }
+        if planted { Metric::ExcessRisk } else { self.definition.options().metric.unwrap_or_default() }
     }
 
     fn judge<'l>(&self, cell: &Configuration, draw: usize, loaded: &'l Loaded) -> anyhow::Result<Judge<'l>> {
@@ -349,11 +339,7 @@ impl Training {
         if metric == Metric::TestAccuracy && loaded.test.is_none() {
             bail!("the data set {} has no test rows", cell.dataset);
         }
-        Ok(Judge {
-            metric,
-            loaded,
-            minimum,
-        })
+        Ok(Judge { metric, loaded, minimum })
     }
 
     /// The measured cells, by problem.
@@ -366,12 +352,7 @@ impl Training {
             let setting = |(cell, mut runs): Measured<'r, Trained>| {
                 runs.sort_by_key(|run| run.trial);
                 let values: Vec<_> = runs.iter().map(|run| (run.trial.draw, run.value)).collect();
-                Setting {
-                    mean: of_draws(&values, level),
-                    cell,
-                    runs,
-                    best: false,
-                }
+                Setting { mean: of_draws(&values, level), cell, runs, best: false }
             };
             let measured = self.measured(results)?.into_iter();
             let mut settings: Vec<Setting<'_>> = measured.filter(of_problem).map(setting).collect();
@@ -389,18 +370,8 @@ impl Training {
                     && cell.suite == self.definition.name
             });
             let left_out = left_out.map(|(cell, reason)| format!("{}: {reason}", cell.key()));
-            let named = if problem.label.is_empty() {
-                &problem.dataset
-            } else {
-                &problem.label
-            };
-            panels.push(Panel {
-                problem,
-                label: rounded(named),
-                metric,
-                settings,
-                left_out: left_out.collect(),
-            });
+            let named = if problem.label.is_empty() { &problem.dataset } else { &problem.label };
+            panels.push(Panel { problem, label: rounded(named), metric, settings, left_out: left_out.collect() });
         }
         panels.retain(|panel| !panel.settings.is_empty() || !panel.left_out.is_empty());
         Ok(panels)
@@ -458,10 +429,7 @@ mod tests {
 
     #[test]
     fn a_metric_that_would_change_nothing_is_refused() {
-        for (metric, data) in [
-            ("test-accuracy", "planted-logistic"),
-            ("excess-risk", "synthetic-mnist"),
-        ] {
+        for (metric, data) in [("test-accuracy", "planted-logistic"), ("excess-risk", "synthetic-mnist")] {
             let text = SMALL.replace("level = 0.9", &format!("metric = \"{metric}\""));
             let text = text.replace("rows = 1500, dimension = 5, norm = 3.0, ", "");
             let text = testing::headed::<Training>(&text.replace("planted-logistic", data));
@@ -498,10 +466,7 @@ mod tests {
                 .filter(|one| one.cell.configuration.method == "SRG" && one.cell.axis == Some(x) && one.best)
                 .collect();
             assert_eq!(best.len(), 1);
-            assert_eq!(
-                best[0].cell.configuration.parameters["learning-rate"],
-                serde_json::json!(0.2)
-            );
+            assert_eq!(best[0].cell.configuration.parameters["learning-rate"], serde_json::json!(0.2));
         }
         for setting in settings {
             let Estimate { value, low, high } = setting.mean;
@@ -510,12 +475,7 @@ mod tests {
             assert!(run.privacy_number("epsilon").unwrap() <= setting.cell.axis.unwrap());
             assert_eq!(run.privacy["claim"], "simulation");
             let slow = setting.cell.configuration.text("learning-rate").as_deref() == Some("0.0001");
-            assert_eq!(
-                setting.to_target().is_some(),
-                !slow,
-                "{}",
-                setting.cell.configuration.key()
-            );
+            assert_eq!(setting.to_target().is_some(), !slow, "{}", setting.cell.configuration.key());
         }
         // Both best values are the larger of two.
         let edges = panels[0].edges();
@@ -558,11 +518,7 @@ mod tests {
         "#;
         let (study, results) = testing::small::<Training>(text, 1).unwrap();
         assert_eq!(results.samples.len(), 4, "{:?}", results.skipped);
-        assert!(
-            results.skipped[0].1.contains("exceeds smoothness"),
-            "{:?}",
-            results.skipped
-        );
+        assert!(results.skipped[0].1.contains("exceeds smoothness"), "{:?}", results.skipped);
         for run in &results.samples {
             assert!(run.value > -1e-6 && run.value.is_finite(), "{run:?}");
             assert_eq!(run.gradient_queries, run.rounds * 2000);
@@ -593,15 +549,8 @@ mod tests {
         let one = shown(text);
         assert!(!one.contains('±') && one.contains("Do not compare all ε"), "{one}");
         assert!(one.contains("replace-one, δ = 1e-5; zero-out, δ = 1e-5"), "{one}");
-        let two = shown(
-            &text
-                .replace("options", "repeats = 2\noptions")
-                .replace("\"replace-one\"", "\"zero-out\""),
-        );
-        assert!(
-            two.contains('±') && two.contains("ε is under zero-out, δ = 1e-5."),
-            "{two}"
-        );
+        let two = shown(&text.replace("options", "repeats = 2\noptions").replace("\"replace-one\"", "\"zero-out\""));
+        assert!(two.contains('±') && two.contains("ε is under zero-out, δ = 1e-5."), "{two}");
     }
 
     #[test]
@@ -624,24 +573,15 @@ mod tests {
         let charts = presentation::present(study.definition(), &study.panels(&results).unwrap()).pictures();
         assert_eq!(charts.len(), 3);
         for (name, picture) in charts {
-            let places = picture
-                .split(" cx=\"")
-                .skip(1)
-                .filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
+            let places = picture.split(" cx=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
             assert!(places.take(3).is_sorted(), "{name}");
         }
         let whole = shown(&results);
-        for expected in [
-            "Means over draws with their 95 % intervals.\n",
-            "In all rows: runs 2, ",
-            "1.00 (1.00 – 1.00)",
-        ] {
+        for expected in ["Means over draws with their 95 % intervals.\n", "In all rows: runs 2, ", "1.00 (1.00 – 1.00)"]
+        {
             assert!(whole.contains(expected), "{whole}");
         }
-        assert!(
-            !whole.contains("relation |") && whole.contains("ε is under replace-one"),
-            "{whole}"
-        );
+        assert!(!whole.contains("relation |") && whole.contains("ε is under replace-one"), "{whole}");
         results.samples.retain(|run| run.n < 800 || run.trial.draw == 0);
         let stopped = shown(&results.samples.into_iter().collect());
         assert!(!stopped.contains("1.00 (1.00"), "{stopped}");
@@ -650,9 +590,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let fails = |from: &str, to: &str| {
-            let error = testing::small::<Training>(&SMALL.replace(from, to), 1)
-                .err()
-                .expect("refused");
+            let error = testing::small::<Training>(&SMALL.replace(from, to), 1).err().expect("refused");
             format!("{error:#}")
         };
         assert!(fails("dp-srg-memf", "dp-srg-mmf").contains("dp-srg-memf"));

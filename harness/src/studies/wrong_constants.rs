@@ -68,8 +68,7 @@ impl Study for WrongConstants {
             Ok((minimum(problem)?, smoothness))
         })?;
         let mut own = configuration.clone();
-        own.parameters
-            .retain(|name, _| ![SMOOTHNESS, STRONG_CONVEXITY].contains(&name.as_str()));
+        own.parameters.retain(|name, _| ![SMOOTHNESS, STRONG_CONVEXITY].contains(&name.as_str()));
         let factor = |name| anyhow::Ok(configuration.optional(name)?.unwrap_or(1.0));
         let mut settings = context.settings(&own, run.trial.seed(self.definition.seed))?;
         let mut used = |name: &str, value: f64| settings.parameters.insert(name.to_owned(), value.to_string());
@@ -97,10 +96,7 @@ impl Study for WrongConstants {
         let title = "Wrong constants";
         let mut figure = Figure::new(title, "Constant", panels.collect());
         figure.columns = Some(2);
-        Ok(Presentation::of_parts(
-            (title, "Papers", about),
-            vec![Part::Figure(figure)],
-        ))
+        Ok(Presentation::of_parts((title, "Papers", about), vec![Part::Figure(figure)]))
     }
 }
 
@@ -111,16 +107,9 @@ impl WrongConstants {
         let points = measured.iter().filter_map(|(cell, runs)| {
             let (factor, gap) = (cell.axis.filter(|_| cell.problem == index)?, mean_gap(runs)?);
             let note = format!("{}, factor {factor}: {gap:.3e}", cell.configuration.algorithm);
-            Some((
-                cell.configuration.algorithm.clone(),
-                Point::new(factor, gap.max(FLOOR), note),
-            ))
+            Some((cell.configuration.algorithm.clone(), Point::new(factor, gap.max(FLOOR), note)))
         });
-        let constant = if problem.axis.as_deref() == Some(SMOOTHNESS) {
-            "L"
-        } else {
-            "μ"
-        };
+        let constant = if problem.axis.as_deref() == Some(SMOOTHNESS) { "L" } else { "μ" };
         let chart = Chart::new(
             problem.label.clone(),
             "",
@@ -170,9 +159,6 @@ mod tests {
         let measured = study.measured(&results).unwrap();
         let gaps: Vec<_> = measured.iter().map(|(_, runs)| mean_gap(runs)).collect();
         assert_eq!(gaps.len(), 2);
-        assert!(
-            gaps[0].is_none_or(|gap| gap > 1e-2) && gaps[1].is_some_and(|gap| gap < 1e-5),
-            "{gaps:?}"
-        );
+        assert!(gaps[0].is_none_or(|gap| gap > 1e-2) && gaps[1].is_some_and(|gap| gap < 1e-5), "{gaps:?}");
     }
 }

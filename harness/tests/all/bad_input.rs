@@ -140,20 +140,13 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
         fs::write(at(name), text).unwrap();
     }
     mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
-    let deviation = Deviation {
-        factor: 1.0,
-        noise: 0.01,
-        seed: 1,
-    };
+    let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
     drop(write_run(&at("run"), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
     for line in ENDING.lines() {
         let parts: Vec<&str> = line.splitn(3, " | ").collect();
         let line = parts[0].replace("{}", &folder.path().display().to_string());
         let message = assert_ends(&line, parts[1].parse().unwrap(), parts[2]);
-        assert!(
-            message.starts_with("error: ") && !message.contains("panicked"),
-            "{line}: {message}"
-        );
+        assert!(message.starts_with("error: ") && !message.contains("panicked"), "{line}: {message}");
         assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo(), "{line}");
     }
 }
@@ -162,21 +155,14 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
 fn completions_and_manual_pages_cover_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = document(&format!("completions {shell}"))["script"].to_string();
-        assert!(
-            script.contains("factorize") && script.contains("allow-weak-privacy"),
-            "{shell}"
-        );
+        assert!(script.contains("factorize") && script.contains("allow-weak-privacy"), "{shell}");
     }
     let folder = tempfile::tempdir().unwrap();
     assert_succeeds(&format!("manual {}/man1", folder.path().display()));
     let page = |name: &str| fs::read_to_string(folder.path().join("man1").join(name)).unwrap();
     assert!(page("rounds.1").contains("rounds\\-train(1)") && page("rounds-train.1").contains("\\-\\-epsilon"));
     assert!(page("rounds-account-gaussian.1").contains("rounds account gaussian"));
-    assert_ends(
-        &format!("manual {}/man1/rounds.1", folder.path().display()),
-        1,
-        "rounds.1",
-    );
+    assert_ends(&format!("manual {}/man1/rounds.1", folder.path().display()), 1, "rounds.1");
 }
 
 #[test]
@@ -210,11 +196,7 @@ fn an_interrupted_run_says_how_to_go_on_and_ends_in_the_same_model() {
     let line = format!("train --data {data} --epsilon 1 --epochs 20000 --batch-size 30 --threads 1 --seed 7 --json");
     let whole = document(&line.replace(" --json", ""))["model_sha256"].clone();
     let line = format!("{line} --checkpoint {} --checkpoint-every 50", checkpoint.display());
-    let child = command(&line)
-        .stderr(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = command(&line).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     while !checkpoint.exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -255,17 +237,9 @@ fn messages_help_and_guides_name_no_option_that_does_not_exist() {
         String::from_utf8(output.stdout).unwrap()
     };
     let commands = |text: &str| -> Vec<String> {
-        let list = text
-            .split("Commands:")
-            .nth(1)
-            .and_then(|rest| rest.split("\n\n").next());
-        let lines = list
-            .unwrap_or_default()
-            .lines()
-            .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-        lines
-            .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
-            .collect()
+        let list = text.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let lines = list.unwrap_or_default().lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        lines.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
     };
     let mut known: BTreeSet<String> = OF_OTHERS.map(str::to_owned).into();
     let mut named = Vec::new();
@@ -281,11 +255,7 @@ fn messages_help_and_guides_name_no_option_that_does_not_exist() {
     }
     assert!(known.contains("--sampling-rate") && known.contains("--secure"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut folders = vec![
-        root.join("harness/src"),
-        root.join("algorithms/src"),
-        root.join("kernels/src"),
-    ];
+    let mut folders = vec![root.join("harness/src"), root.join("algorithms/src"), root.join("kernels/src")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -424,11 +394,7 @@ fn a_folder_that_another_run_writes_is_left_alone() {
 #[test]
 fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let deviation = Deviation {
-        factor: 1.0,
-        noise: 0.01,
-        seed: 1,
-    };
+    let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
     drop(write_run(folder.path(), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
     let lines = folder.path().join("measurements.jsonl");
     let good = fs::read_to_string(&lines).unwrap();

@@ -9,29 +9,14 @@ use serde_json::json;
 /// A cell as `rounds run` writes it, with plausible numbers.
 pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: usize) -> Cell {
     let median = (20_000 + batch_size as u64 * 60) / threads as u64;
-    let samples = (0..21_u64)
-        .map(|round| median * (1000 + (round * 7 + repeat as u64) % 21) / 1010)
-        .collect();
+    let samples = (0..21_u64).map(|round| median * (1000 + (round * 7 + repeat as u64) % 21) / 1010).collect();
     let private = algorithm != "sgd";
     let outcome = RoundCost {
-        shape: Shape {
-            n: 60_000,
-            dimension: 784,
-            classes: 10,
-        },
-        work: RunWork {
-            rounds: 21,
-            gradient_queries: 21 * batch_size as u64,
-            timed_queries: 21 * batch_size as u64,
-        },
+        shape: Shape { n: 60_000, dimension: 784, classes: 10 },
+        work: RunWork { rounds: 21, gradient_queries: 21 * batch_size as u64, timed_queries: 21 * batch_size as u64 },
         pinning: PinPolicy::None,
         round_ns: RoundTimes::new(samples),
-        phases_ns: Phases {
-            sample: 900,
-            gradient: median * 9 / 10,
-            noise: 1500,
-            update: 700,
-        },
+        phases_ns: Phases { sample: 900, gradient: median * 9 / 10, noise: 1500, update: 700 },
         exchange: Exchange::default(),
         rates: Rates {
             gflops: Some(31_360.0 * batch_size as f64 / median as f64),
@@ -60,10 +45,7 @@ pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: u
             features: "f32".into(),
             batch_size,
             threads,
-            parameters: private
-                .then(|| ("clip_norm".to_string(), json!(1.0)))
-                .into_iter()
-                .collect(),
+            parameters: private.then(|| ("clip_norm".to_string(), json!(1.0))).into_iter().collect(),
             ..Configuration::default()
         },
         trial: Trial { repeat, draw: 0 },

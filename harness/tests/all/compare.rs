@@ -96,15 +96,9 @@ fn different_machines_instruction_sets_and_data_are_refused_unless_forced() {
         let mut second = first.clone();
         alter(&mut second);
         let error = compare(&first, &second, Rules::default()).unwrap_err();
-        assert!(
-            matches!(&error, CompareError::Different(found) if found.what == what),
-            "{error}"
-        );
+        assert!(matches!(&error, CompareError::Different(found) if found.what == what), "{error}");
         assert!(error.to_string().contains("--force"));
-        let rules = Rules {
-            force: true,
-            ..Rules::default()
-        };
+        let rules = Rules { force: true, ..Rules::default() };
         let forced = compare(&first, &second, rules).unwrap();
         assert!(forced.remarks[0].contains(what), "{:?}", forced.remarks);
     }
@@ -123,11 +117,7 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
     changed["binding"]["build"] = "other".into();
     std::fs::write(&sheet, changed.to_string()).unwrap();
     let line = |from: &str, to: &str, own: &str| format!("compare {} {} {own}", at(from).display(), at(to).display());
-    assert_ends(
-        &line("a", "b", ""),
-        1,
-        "error: 2 of 12 configurations are slower by more than 1 %",
-    );
+    assert_ends(&line("a", "b", ""), 1, "error: 2 of 12 configurations are slower by more than 1 %");
     for own in ["--threshold 15%", "--threshold 1.15"] {
         assert_succeeds(&line("a", "b", own));
     }
@@ -146,10 +136,7 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
     let text = String::from_utf8(rounds(&line("a", "b", "--all")).stdout).unwrap();
     assert!(text.contains("feedbee") && !text.contains("before"), "{text}");
     let rules = text.lines().filter(|line| line.contains("───")).count();
-    assert!(
-        rules == 1 && text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(rules == 1 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
@@ -172,10 +159,7 @@ fn folders_of_studies_are_reported_and_compared() {
         let output = rounds(&format!("compare {} {}", at(own).display(), at("b").display()));
         let (code, said) = (output.status.code(), String::from_utf8_lossy(&output.stdout));
         assert!(code == Some(0) || code == Some(1), "{}", stderr(&output));
-        assert!(
-            said.contains("2 configurations: ") && !stderr(&output).contains("another model"),
-            "{said}"
-        );
+        assert!(said.contains("2 configurations: ") && !stderr(&output).contains("another model"), "{said}");
     }
     // Packed and without what was drawn, the study is made anew from its runs.
     let study = |file: &str| at("a/twice").join(file);
@@ -199,26 +183,15 @@ fn folders_of_studies_are_reported_and_compared() {
     let text = std::fs::read_to_string(&lines).unwrap();
     std::fs::write(&lines, text.replacen("\"value\":", "\"value\":1", 1)).unwrap();
     let output = rounds(&format!("compare {} {}", at("a").display(), at("b").display()));
-    assert!(
-        stderr(&output).contains("1 of 6 runs end in another model or value"),
-        "{}",
-        stderr(&output)
-    );
-    assert_ends(
-        &format!("compare {} {}", folder.path().display(), at("a").display()),
-        1,
-        "several studies",
-    );
+    assert!(stderr(&output).contains("1 of 6 runs end in another model or value"), "{}", stderr(&output));
+    assert_ends(&format!("compare {} {}", folder.path().display(), at("a").display()), 1, "several studies");
 }
 
 #[test]
 fn runs_with_nothing_in_common_and_single_repeats_are_said() {
     let first = run(1, 1, &|_, _| 1.0);
     let mut second = first.clone();
-    second
-        .results
-        .samples
-        .retain(|cell| cell.configuration.batch_size == 64);
+    second.results.samples.retain(|cell| cell.configuration.batch_size == 64);
     let comparison = compare(&first, &second, Rules::default()).unwrap();
     let only = [&comparison.only_before, &comparison.only_after].map(Vec::len);
     assert_eq!((comparison.changes.len(), only), (4, [8, 0]));
@@ -253,11 +226,7 @@ fn builds_are_measured_in_turn_and_finished_pairs_are_kept() {
     assert_eq!((pairs, &**measured.borrow()), (4, "ABBAABBA"));
     for change in compare(&before, &after, Rules::default()).unwrap().changes {
         let is_changed = change.configuration.algorithm == "sgd";
-        let expected = if is_changed {
-            Verdict::Slower
-        } else {
-            Verdict::Unchanged
-        };
+        let expected = if is_changed { Verdict::Slower } else { Verdict::Unchanged };
         assert_eq!(change.verdict, expected, "{change:?}");
     }
     let empty = tempfile::tempdir().unwrap();
@@ -295,12 +264,7 @@ fn results_of_builds_that_knew_no_limits_are_compared() {
         let lines = Deserializer::from_str(&text).into_iter().map(|value| {
             let mut value: Value = value.unwrap();
             remove(&mut value, "limit");
-            for roofline in value
-                .get_mut("rooflines")
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
+            for roofline in value.get_mut("rooflines").and_then(Value::as_array_mut).into_iter().flatten() {
                 remove(roofline, "int8");
                 remove(roofline, "caches");
             }
@@ -309,7 +273,5 @@ fn results_of_builds_that_knew_no_limits_are_compared() {
         std::fs::write(&path, lines.collect::<String>()).unwrap();
         assert_eq!(removed, fields, "{file}");
     }
-    assert!(is_quiet(
-        &compare(&read_run(folder.path()).unwrap(), &now, Rules::default()).unwrap()
-    ));
+    assert!(is_quiet(&compare(&read_run(folder.path()).unwrap(), &now, Rules::default()).unwrap()));
 }

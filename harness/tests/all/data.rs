@@ -30,9 +30,7 @@ fn dense(data: &Dataset) -> &[f32] {
 }
 
 fn classes(data: &Dataset) -> (&[u32], Vec<&str>) {
-    let Labels::Classes { values, names, .. } = data.labels() else {
-        panic!("classes")
-    };
+    let Labels::Classes { values, names, .. } = data.labels() else { panic!("classes") };
     (values, names.iter().flatten().map(String::as_str).collect())
 }
 
@@ -57,10 +55,7 @@ fn small_mnist() -> Folder {
     let images = idx(8, &[3, 2, 2], &(0..12).collect::<Vec<u8>>());
     let test = [idx(8, &[2, 2, 2], &[255; 8]), idx(8, &[2], &[1, 2])];
     let [test_images, test_labels] = test;
-    write_mnist(
-        folder.path(),
-        [images, idx(8, &[3], &[2, 0, 1]), test_images, test_labels],
-    );
+    write_mnist(folder.path(), [images, idx(8, &[3], &[2, 0, 1]), test_images, test_labels]);
     folder
 }
 
@@ -119,33 +114,17 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
         (IMAGES, good[..20].to_vec(), "ends after 20 bytes|promises 28"),
         (IMAGES, [&good[..], &[0]].concat(), "29 bytes|promises 28"),
         (IMAGES, gzip(&good[..20]), "ends after 20 bytes|promises 28"),
-        (
-            IMAGES,
-            gzip([&good[..], &[0; 5]].concat()),
-            "at least 29 bytes|promises 28",
-        ),
+        (IMAGES, gzip([&good[..], &[0; 5]].concat()), "at least 29 bytes|promises 28"),
         (IMAGES, gzip(&good)[..25].to_vec(), "gzip stream|fetch"),
         (IMAGES, xz(&good)[..40].to_vec(), "xz stream|fetch"),
         (IMAGES, idx(8, &[0, 2, 2], &[]), "[0, 2, 2]"),
         (IMAGES, idx(8, &[u32::MAX; 8], &[]), "impossibly large"),
-        (
-            IMAGES,
-            idx(8, &[u32::MAX, 784], &[0; 9]),
-            "promises 3367254359292 bytes",
-        ),
+        (IMAGES, idx(8, &[u32::MAX, 784], &[0; 9]), "promises 3367254359292 bytes"),
         (IMAGES, gzip(idx(8, &[u32::MAX, 784], &[0; 9])), "unpack"),
         (IMAGES, idx(8, &[12], &[0; 12]), "two dimensions"),
-        (
-            IMAGES,
-            idx(8, &[2, 2, 2], &[0; 8]),
-            "2 rows|train-labels-idx1-ubyte has 3 labels",
-        ),
+        (IMAGES, idx(8, &[2, 2, 2], &[0; 8]), "2 rows|train-labels-idx1-ubyte has 3 labels"),
         (IMAGES, idx(0x0d, &[3, 2, 2], &nan), "row 2, column 2|NaN"),
-        (
-            "t10k-images-idx3-ubyte",
-            idx(8, &[2, 3], &[0; 6]),
-            "3 columns|4 columns",
-        ),
+        ("t10k-images-idx3-ubyte", idx(8, &[2, 3], &[0; 6]), "3 columns|4 columns"),
         (LABELS, idx(8, &[3, 1], &[0; 3]), "one dimension"),
         (LABELS, idx(0x0d, &[3], &[0; 12]), "integer labels"),
         (LABELS, idx(0x09, &[3], &[0, 255, 1]), "row 2|-1"),
@@ -221,9 +200,7 @@ fn libsvm_rows_are_dense_where_dense_is_smaller() {
     let rows: String = (0..40_000).map(|row| format!("{} 1:{row} 2:0.5\n", row % 2)).collect();
     let data = train("wide", format!("{rows}1 3:7\n"));
     assert_eq!((data.len(), data.columns()), (40_001, 3));
-    let expected = (0..40_000)
-        .flat_map(|row| [row as f32, 0.5, 0.0])
-        .chain([0.0, 0.0, 7.0]);
+    let expected = (0..40_000).flat_map(|row| [row as f32, 0.5, 0.0]).chain([0.0, 0.0, 7.0]);
     assert!(dense(&data).iter().copied().eq(expected));
     // A file that begins dense and continues sparse is read as sparse.
     let data = train("sparse", format!("{rows}1 1000000:7\n"));
@@ -307,9 +284,7 @@ fn csv_finds_header_label_and_separator() {
 #[test]
 fn csv_rows_of_several_blocks_come_in_the_order_of_the_file() {
     let words = ["red", "green", "blue"];
-    let text: String = (0..100_000)
-        .map(|row| format!("{row},{:.3},{}\n", row as f32 / 8.0, words[row % 3]))
-        .collect();
+    let text: String = (0..100_000).map(|row| format!("{row},{:.3},{}\n", row as f32 / 8.0, words[row % 3])).collect();
     let data = train("long.csv", text);
     let rows = dense(&data).chunks(2).enumerate();
     rows.for_each(|(row, x)| assert!(x[0] == row as f32 && (x[1] - row as f32 / 8.0).abs() < 1e-3));
@@ -383,9 +358,7 @@ fn npy_of_every_dtype_and_order_is_read() {
     }
     for columns in [3, 115, 784] {
         let value = |row: usize, column: usize| ((row * columns + column) * 31 % 251) as u8;
-        let by_row: Vec<u8> = (0..5 * columns)
-            .map(|place| value(place / columns, place % columns))
-            .collect();
+        let by_row: Vec<u8> = (0..5 * columns).map(|place| value(place / columns, place % columns)).collect();
         let by_column: Vec<u8> = (0..5 * columns).map(|place| value(place % 5, place / 5)).collect();
         let y = npy("|u1", false, "5,", &[0, 1, 0, 1, 1]);
         let x = npy("|u1", true, &format!("5, {columns}"), &by_column);
@@ -416,10 +389,8 @@ fn npz_archives_and_folders_of_arrays_are_read_by_the_names_of_their_arrays() {
         assert_eq!(classes(&data.test.unwrap()).0, [1]);
         assert_eq!(from_folder.train.digest(), data.train.digest());
     }
-    let upper = [
-        ("X", npy("<f4", false, "1, 1", &1f32.to_le_bytes())),
-        ("y", npy("<f4", false, "1,", &0.5f32.to_le_bytes())),
-    ];
+    let upper =
+        [("X", npy("<f4", false, "1, 1", &1f32.to_le_bytes())), ("y", npy("<f4", false, "1,", &0.5f32.to_le_bytes()))];
     let data = train("xy.npz", npz(&upper, zip::CompressionMethod::Deflated));
     assert_eq!(data.labels(), &Labels::Values(vec![0.5]));
 }
@@ -432,10 +403,7 @@ fn npy_that_is_wrong_is_refused() {
     let huge = |fortran| npy("<f4", fortran, "2000000000, 3000000000", &ones);
     for (bytes, parts) in [
         (npy("<f4", false, "2, 3", &ones[..20]), "a.npy|ends after|promises"),
-        (
-            npy("<f4", false, "2, 3", &[&ones[..], &[0]].concat()),
-            "there are at least|promises",
-        ),
+        (npy("<f4", false, "2, 3", &[&ones[..], &[0]].concat()), "there are at least|promises"),
         (huge(false), "promises 240000000000000000"),
         (gzip(huge(false)), "unpack"),
         (gzip(huge(true)), "unpack"),
@@ -503,10 +471,7 @@ fn a_missing_data_set_is_named_with_the_nearest_name() {
     for (name, parts) in [
         ("mnits", "mnits|did you mean mnist?"),
         ("Cifar-10", "did you mean cifar10?"),
-        (
-            "qqqq",
-            "called \"qqqq\"; known names: synthetic-mnist, synthetic-logistic",
-        ),
+        ("qqqq", "called \"qqqq\"; known names: synthetic-mnist, synthetic-logistic"),
         ("no/such/file.csv", "no/such/file.csv|not found"),
         ("mnist", "train-images-idx3-ubyte"),
         ("cifar10", "data_batch_1.bin"),
@@ -515,10 +480,7 @@ fn a_missing_data_set_is_named_with_the_nearest_name() {
     ] {
         assert_says(load(name, Some(folder.path())), parts);
     }
-    assert_says(
-        load("mnist", Some(&folder.path().join("nowhere"))),
-        "nowhere|--data-dir",
-    );
+    assert_says(load("mnist", Some(&folder.path().join("nowhere"))), "nowhere|--data-dir");
     assert_says(load(folder.name(), None), "no files");
     folder.write("notes.txt", "hello world\n");
     assert_says(load(folder.name(), None), "a folder with notes.txt|train.*");
@@ -600,30 +562,18 @@ fn real_files_hold_what_their_notes_say() {
             test.as_ref().map_or_else(String::new, counts),
         ];
         for (found, expected) in found.iter().zip(expected.split(' ')) {
-            assert!(
-                expected == "-" || found == expected,
-                "{line}: {found} is not {expected}"
-            );
+            assert!(expected == "-" || found == expected, "{line}: {found} is not {expected}");
         }
         if let Some(test) = test {
             assert_eq!(test.columns(), train.columns(), "{name}");
         }
     }
-    let stored = |name: &str| {
-        load_declared(name, Some(&root), None)
-            .unwrap()
-            .test
-            .unwrap()
-            .features()
-            .stored()
-    };
+    let stored = |name: &str| load_declared(name, Some(&root), None).unwrap().test.unwrap().features().stored();
     assert_eq!((stored("a9a"), stored("ijcnn1")), (225_731, 91_701 * 22));
     let covtype = load("covtype", Some(&root)).unwrap().train;
     assert_eq!(classes(&covtype).1, ["1", "2", "3", "4", "5", "6", "7"]);
     let cifar = load("cifar10", Some(&root)).unwrap().train;
-    let Features::U8 { rows, .. } = cifar.features() else {
-        panic!("bytes")
-    };
+    let Features::U8 { rows, .. } = cifar.features() else { panic!("bytes") };
     for (channel, mean) in [0.4914, 0.4822, 0.4465].into_iter().enumerate() {
         let planes = rows.iter().flat_map(|row| &row[1024 * channel..1024 * (channel + 1)]);
         let sum: u64 = planes.map(|&byte| u64::from(byte)).sum();
@@ -637,13 +587,8 @@ fn real_files_hold_what_their_notes_say() {
 /// MNIST's layout with `rows` training rows of 6 bytes.
 fn many_rows(rows: u32) -> Folder {
     let folder = Folder::new();
-    let images = |rows: u32| {
-        idx(
-            8,
-            &[rows, 2, 3],
-            &(0..rows * 6).map(|value| (value * 7 % 251) as u8).collect::<Vec<_>>(),
-        )
-    };
+    let images =
+        |rows: u32| idx(8, &[rows, 2, 3], &(0..rows * 6).map(|value| (value * 7 % 251) as u8).collect::<Vec<_>>());
     write_mnist(folder.path(), [images(rows), digits(rows), images(10), digits(10)]);
     folder
 }
@@ -663,10 +608,7 @@ fn parts_make_up_the_whole_and_neighbours_agree() {
             assert_eq!(part.test.is_some(), rank == 0);
         }
     }
-    assert_eq!(
-        part::load(path, None, Request::default(), 0, 2).unwrap().test,
-        whole.test
-    );
+    assert_eq!(part::load(path, None, Request::default(), 0, 2).unwrap().test, whole.test);
     let refused = part::load(path, None, Request::default(), 3, 24).err().unwrap();
     assert!(refused.to_string().contains("ranks, 24"), "{refused}");
 }
@@ -677,11 +619,8 @@ fn a_byte_that_differs_is_seen_by_the_neighbour() {
     let mut bytes = fs::read(folders[1].path().join(IMAGES)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     folders[1].write(IMAGES, bytes);
-    let [first, second] = [0, 1].map(|rank| {
-        part::load(folders[rank].name(), None, Request::default(), rank, 2)
-            .unwrap()
-            .digests
-    });
+    let [first, second] =
+        [0, 1].map(|rank| part::load(folders[rank].name(), None, Request::default(), rank, 2).unwrap().digests);
     assert_eq!(first.common, second.common);
     assert_ne!(first.next, second.own);
     assert_eq!(second.next, first.own);

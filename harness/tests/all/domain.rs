@@ -52,16 +52,12 @@ fn encoded(folder: &Folder, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Dom
 
 /// Each row's features and target, as bits.
 fn rows(data: &Dataset) -> Vec<(Vec<u32>, u32)> {
-    let Features::F32 { values, columns } = data.clone().to_f32().unwrap().into_parts().0 else {
-        panic!("f32 rows")
-    };
+    let Features::F32 { values, columns } = data.clone().to_f32().unwrap().into_parts().0 else { panic!("f32 rows") };
     let targets: Vec<u32> = match data.labels() {
         Labels::Classes { values, .. } => values.clone(),
         Labels::Values(values) => values.iter().map(|value| value.to_bits()).collect(),
     };
-    let bits = values
-        .chunks(columns)
-        .map(|row| row.iter().map(|value| value.to_bits()).collect());
+    let bits = values.chunks(columns).map(|row| row.iter().map(|value| value.to_bits()).collect());
     bits.zip(targets).collect()
 }
 
@@ -113,9 +109,7 @@ fn number() -> impl Strategy<Value = String> {
 }
 
 fn field() -> impl Strategy<Value = String> {
-    let words = [
-        "", " ", "a", "b", "x", "y", "3", "3.0", "no", "yes", "maybe", "\"a,b\"", "\"\"\"\"", "é", "null-row",
-    ];
+    let words = ["", " ", "a", "b", "x", "y", "3", "3.0", "no", "yes", "maybe", "\"a,b\"", "\"\"\"\"", "é", "null-row"];
     prop_oneof![prop::sample::select(words.to_vec()).prop_map(str::to_owned), number()]
 }
 
@@ -125,10 +119,8 @@ fn csv_row(fields: usize) -> impl Strategy<Value = String> {
 
 fn libsvm_row() -> impl Strategy<Value = String> {
     let index = prop_oneof![3 => 1..8u64, 1 => prop::sample::select(vec![1 << 32, 1 << 40, (1 << 40) + 1, u64::MAX])];
-    let label = prop_oneof![
-        number(),
-        prop::sample::select(vec!["-1", "+1", "2", "yes", "1,2", "?"]).prop_map(str::to_owned)
-    ];
+    let label =
+        prop_oneof![number(), prop::sample::select(vec!["-1", "+1", "2", "yes", "1,2", "?"]).prop_map(str::to_owned)];
     (label, prop::collection::btree_map(index, number(), 0..6)).prop_map(|(label, pairs)| {
         let pairs = pairs.iter().map(|(index, value)| format!(" {index}:{value}"));
         std::iter::once(label).chain(pairs).collect()
@@ -204,26 +196,14 @@ fn syntax_errors_are_errors_about_the_file() {
     }
     for (header, parts) in [
         ("id,town,age,y,job", "no column height|t.csv"),
-        (
-            "id,town,age,y,job,height,more,less",
-            "2 of its columns are in no schema|found more, less",
-        ),
+        ("id,town,age,y,job,height,more,less", "2 of its columns are in no schema|found more, less"),
         ("id,town,age,y,job,height,age", "two columns have one name|found age"),
     ] {
         let error = refused("t.csv", format!("{header}\n").as_bytes(), &table).to_string();
         assert!(parts.split('|').all(|part| error.contains(part)), "{error}");
     }
     let columns = matrix("sparse", "[0, 1]", "classes = [-1, 1]");
-    for text in [
-        "1 1",
-        "1 x:1",
-        "1 1:",
-        "1 1:x",
-        "1 2:1 1:1",
-        "1 1:1 1:1",
-        "1 0:1",
-        "1:1 2:1",
-    ] {
+    for text in ["1 1", "1 x:1", "1 1:", "1 1:x", "1 2:1 1:1", "1 1:1 1:1", "1 0:1", "1:1 2:1"] {
         refused("t", format!("1 2:1\n{text}\n").as_bytes(), &columns);
     }
     let error = refused("t", b"1 2:1\n", &table).to_string();
@@ -244,18 +224,12 @@ fn arrays_and_images_are_encoded_whatever_they_hold() {
 
     let images = [idx(8, &[3, 1, 2], &[0, 255, 9, 9, 51, 0]), idx(8, &[1, 1, 2], &[1, 2])];
     let [train, test] = images;
-    write_mnist(
-        folder.path(),
-        [train, idx(8, &[3], &[0, 77, 2]), test, idx(8, &[1], &[1])],
-    );
+    write_mnist(folder.path(), [train, idx(8, &[3], &[0, 77, 2]), test, idx(8, &[1], &[1])]);
     let text = "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 2\nbounds = [0, 255]\n[label]\nclasses = [0, 1, 2]\n";
     let domain = Arc::new(parse("s", text).unwrap());
     let path = folder.name();
     let TrainTest { train, test } = load_declared(path, None, Some(&domain)).unwrap();
-    assert_eq!(
-        train.features(),
-        &Features::bytes(&[0, 255, 0, 0, 51, 0], 2, 1.0 / 255.0)
-    );
+    assert_eq!(train.features(), &Features::bytes(&[0, 255, 0, 0, 51, 0], 2, 1.0 / 255.0));
     assert!(train.is_null(1) && test.unwrap().classes() == Some(3));
     for ranks in [1, 2, 3] {
         for rank in 0..ranks {
@@ -280,9 +254,7 @@ fn a_schema_that_is_written_is_read_again() {
         assert_eq!(again.digest(), domain.digest());
     }
     let domain = parse("s", TABLE).unwrap();
-    let Columns::Named(columns) = &domain.columns else {
-        panic!("names")
-    };
+    let Columns::Named(columns) = &domain.columns else { panic!("names") };
     // In the order of the schema.
     let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!((names, domain.features()), (vec!["age", "height", "job", "town"], 7));
@@ -393,10 +365,7 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     says(&flags("--schema none.toml"), "none.toml: cannot be read");
 
     // Flags override.
-    let add_remove = |line: &str| Declaration {
-        relation: Some(Adjacency::AddRemove),
-        ..flags(line)
-    };
+    let add_remove = |line: &str| Declaration { relation: Some(Adjacency::AddRemove), ..flags(line) };
     for (flags, part) in [
         (flags("--dimension 3"), "--dimension"),
         (flags("--bounds job=0:1"), "\"job\""),
@@ -406,18 +375,14 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     ] {
         says(&flags, part);
     }
-    let changed = of(&add_remove("--bounds y=0:1,age=0:9 --public-rows 3"))
-        .unwrap()
-        .unwrap();
+    let changed = of(&add_remove("--bounds y=0:1,age=0:9 --public-rows 3")).unwrap().unwrap();
     assert_eq!(changed.relation, Relation::AddRemove { public_rows: 3 });
     assert!(matches!(changed.label, Label::Number(_)));
 
     // Named data sets.
     let logistic = declare("synthetic-logistic", None, &add_remove("--public-rows 9"));
     let logistic = logistic.unwrap().unwrap();
-    let data = load_declared("synthetic-logistic", None, Some(&logistic))
-        .unwrap()
-        .train;
+    let data = load_declared("synthetic-logistic", None, Some(&logistic)).unwrap().train;
     assert_eq!(data.domain(), Some(&logistic));
     let refused = declare("quadratic", None, &flags(all)).unwrap_err();
     assert!(refused.to_string().contains("generated"));
@@ -451,9 +416,7 @@ fn same_targets(one: Targets<'_>, other: Targets<'_>) -> bool {
 fn named_data_sets_come_in_their_domain_and_keep_their_values() {
     let root = std::env::var_os("ROUNDS_DATA").map(PathBuf::from);
     for named in NAMES.iter() {
-        let Some(domain) = built_in(named.name, root.as_deref()) else {
-            panic!("{} has a domain", named.name)
-        };
+        let Some(domain) = built_in(named.name, root.as_deref()) else { panic!("{} has a domain", named.name) };
         domain.check().unwrap();
         assert!(domain.test_is_public);
         let generated = ["synthetic-mnist", "synthetic-logistic", "quadratic"].contains(&named.name);
@@ -484,9 +447,7 @@ fn a_draft_describes_the_data_and_claims_nothing() {
         let text = draft::draft(&path, &Default::default()).unwrap();
         let domain = parse("s", &text).unwrap();
         assert!(domain.is_draft() && text.contains("A person checks"), "{text}");
-        let data = load_declared(path.to_str().unwrap(), None, Some(&Arc::new(domain.clone())))
-            .unwrap()
-            .train;
+        let data = load_declared(path.to_str().unwrap(), None, Some(&Arc::new(domain.clone()))).unwrap().train;
         assert!((0..data.len()).all(|row| !data.is_null(row)));
         (domain, text)
     };
@@ -494,14 +455,8 @@ fn a_draft_describes_the_data_and_claims_nothing() {
     let rows: String = (0..100).map(row).collect();
     let (domain, text) = check("t.csv", &format!("count,word,size,kind,Class\n{rows}"));
     assert_eq!((&domain.dropped[..], domain.features()), (&["word".to_owned()][..], 4));
-    assert_eq!(
-        domain.label,
-        Label::Classes(["0", "1", "2"].map(str::to_owned).to_vec())
-    );
-    assert!(
-        text.contains("identifier") && text.contains("values = [\"a\", \"b\"]"),
-        "{text}"
-    );
+    assert_eq!(domain.label, Label::Classes(["0", "1", "2"].map(str::to_owned).to_vec()));
+    assert!(text.contains("identifier") && text.contains("values = [\"a\", \"b\"]"), "{text}");
     let (domain, _) = check("t.svm", "1 1:0.5 70:2\n-1 3:-1\n");
     assert!(domain.features() == 70 && domain.storage.name() == "sparse");
     check("numbers.csv", "1,2,0\n3,4,1\n");

@@ -60,12 +60,8 @@ pub(crate) fn digits(rows: u32) -> Vec<u8> {
 }
 
 /// MNIST's files: training images and labels, test images and labels.
-pub(crate) const MNIST: [&str; 4] = [
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-];
+pub(crate) const MNIST: [&str; 4] =
+    ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
 
 /// Writes MNIST's files.
 pub(crate) fn write_mnist(folder: &Path, files: [Vec<u8>; 4]) {
@@ -84,15 +80,7 @@ pub(crate) fn npy(descr: &str, fortran: bool, shape: &str, bytes: &[u8]) -> Vec<
 pub(crate) fn npy_with_header(version: u8, header: &str, bytes: &[u8]) -> Vec<u8> {
     let length = (header.len() as u32 + 1).to_le_bytes();
     let length = if version == 1 { &length[..2] } else { &length[..] };
-    [
-        &b"\x93NUMPY"[..],
-        &[version, 0],
-        length,
-        header.as_bytes(),
-        b"\n",
-        bytes,
-    ]
-    .concat()
+    [&b"\x93NUMPY"[..], &[version, 0], length, header.as_bytes(), b"\n", bytes].concat()
 }
 
 /// An archive of arrays as numpy writes it.

@@ -5,17 +5,9 @@
 const PLAN: [(&str, &str, &str); 5] = [
     ("rounds-kernels", "", "rayon serde getrandom hwlocality"),
     ("rounds-numerics", "", ""),
-    (
-        "rounds-algorithms",
-        "rounds-kernels rounds-numerics",
-        "hwlocality clap flate2 liblzma plotters jiff indicatif",
-    ),
+    ("rounds-algorithms", "rounds-kernels rounds-numerics", "hwlocality clap flate2 liblzma plotters jiff indicatif"),
     ("rounds-bench", "rounds-kernels rounds-algorithms", ""),
-    (
-        "rounds",
-        "rounds-kernels rounds-numerics rounds-algorithms rounds-bench",
-        "",
-    ),
+    ("rounds", "rounds-kernels rounds-numerics rounds-algorithms rounds-bench", ""),
 ];
 
 #[test]
@@ -25,27 +17,15 @@ fn crates_depend_on_what_lies_below_them_and_kernels_and_algorithms_have_no_cloc
         .no_deps()
         .exec()
         .expect("cargo metadata of the workspace");
-    assert_eq!(
-        metadata.packages.len(),
-        PLAN.len(),
-        "a new crate needs its place in the floor plan"
-    );
+    assert_eq!(metadata.packages.len(), PLAN.len(), "a new crate needs its place in the floor plan");
     for package in &metadata.packages {
-        let (name, allowed, forbidden) = PLAN
-            .into_iter()
-            .find(|(name, ..)| *name == package.name.as_str())
-            .expect("a crate of the floor plan");
+        let (name, allowed, forbidden) =
+            PLAN.into_iter().find(|(name, ..)| *name == package.name.as_str()).expect("a crate of the floor plan");
         for dependency in &package.dependencies {
             let dependency = dependency.name.as_str();
             let own = dependency.starts_with("rounds");
-            assert!(
-                !own || allowed.split(' ').any(|one| one == dependency),
-                "{name} may not depend on {dependency}"
-            );
-            assert!(
-                forbidden.split(' ').all(|one| one != dependency),
-                "{name} may not use {dependency}"
-            );
+            assert!(!own || allowed.split(' ').any(|one| one == dependency), "{name} may not depend on {dependency}");
+            assert!(forbidden.split(' ').all(|one| one != dependency), "{name} may not use {dependency}");
         }
     }
 }

@@ -72,11 +72,7 @@ fn trained(schema: &str, more: &str) -> (Folder, String, String) {
 fn predicted(model: &str, data: &Path, more: &str) -> Vec<String> {
     let output = rounds(&format!("predict {model} {} {more}", data.display()));
     assert!(output.status.success(), "{}", stderr(&output));
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// Tensor and header of a model file, by the format's documentation alone.
@@ -122,10 +118,7 @@ fn predictions_are_those_of_an_independent_computation() {
         assert_eq!((&own["version"], &own["loss"]), (&1.into(), &loss.into()));
         let data = folder.write("new.csv", table(40, "height,colour,weight"));
         let lines = predicted(&model, &data, "--probabilities");
-        assert_eq!(
-            (lines.len(), lines[0].as_str()),
-            (41, "prediction,probability_no,probability_yes")
-        );
+        assert_eq!((lines.len(), lines[0].as_str()), (41, "prediction,probability_no,probability_yes"));
         let mut nulls = 0;
         for (row, line) in lines[1..].iter().enumerate() {
             let Some(outputs) = outputs(&weights, row) else {
@@ -133,20 +126,13 @@ fn predictions_are_those_of_an_independent_computation() {
                 nulls += 1;
                 continue;
             };
-            let difference = if outputs_of == 1 {
-                outputs[0]
-            } else {
-                outputs[1] - outputs[0]
-            };
+            let difference = if outputs_of == 1 { outputs[0] } else { outputs[1] - outputs[0] };
             let yes = 1.0 / (1.0 + (-difference).exp());
             let fields: Vec<&str> = line.split(',').collect();
             assert_eq!(fields[0], if difference >= 0.0 { "yes" } else { "no" }, "row {row}");
             // Features lie on a grid of 2⁻¹⁴.
             for (found, expected) in [(fields[1], 1.0 - yes), (fields[2], yes)] {
-                assert!(
-                    (found.parse::<f64>().unwrap() - expected).abs() < 1e-3,
-                    "{found} for {expected}"
-                );
+                assert!((found.parse::<f64>().unwrap() - expected).abs() < 1e-3, "{found} for {expected}");
             }
         }
         assert_eq!(nulls, 10);
@@ -157,18 +143,12 @@ fn predictions_are_those_of_an_independent_computation() {
 fn columns_are_matched_by_name_in_any_order_with_or_without_a_label() {
     let (folder, model, _) = trained(SCHEMA, "--epsilon 5 --delta 1e-4");
     let plain = predicted(&model, &folder.write("a.csv", table(40, "height,colour,weight")), "");
-    for columns in [
-        "weight,height,colour",
-        "kind,colour,id,weight,height",
-        "id,height,colour,weight,kind",
-    ] {
+    for columns in ["weight,height,colour", "kind,colour,id,weight,height", "id,height,colour,weight,kind"] {
         let data = folder.write("b.csv", table(40, columns));
         assert_eq!(predicted(&model, &data, ""), plain, "{columns}");
     }
     // A label that the model does not know is not read.
-    let unknown = table(40, "height,colour,weight,kind")
-        .replace("yes", "perhaps")
-        .replace("no", "");
+    let unknown = table(40, "height,colour,weight,kind").replace("yes", "perhaps").replace("no", "");
     assert_eq!(predicted(&model, &folder.write("b.csv", unknown), ""), plain);
     // Into a file, and as JSON.
     let data = folder.path().join("a.csv");
@@ -178,10 +158,7 @@ fn columns_are_matched_by_name_in_any_order_with_or_without_a_label() {
     assert!(said.contains("wrote 40 predictions to "), "{said}");
     assert_eq!(fs::read_to_string(&out).unwrap().lines().collect::<Vec<_>>(), plain);
     let found = document(&format!("predict {model} {}", data.display()));
-    assert_eq!(
-        (&found["predictions"][2], found["predictions"][0].as_str()),
-        (&Value::Null, Some(plain[1].as_str()))
-    );
+    assert_eq!((&found["predictions"][2], found["predictions"][0].as_str()), (&Value::Null, Some(plain[1].as_str())));
 }
 
 #[test]
@@ -196,21 +173,9 @@ fn other_columns_are_refused_by_name() {
         let data = folder.write("b.csv", table(4, columns));
         assert_ends(&format!("{command} {model} {}", data.display()), 2, named);
     }
-    let data = folder.write(
-        "b.csv",
-        table(4, "id,height,colour,weight,kind")
-            .replace("yes", "x")
-            .replace("no", "x"),
-    );
-    assert_ends(
-        &format!("evaluate {model} {}", data.display()),
-        1,
-        "no row has a label|no, yes",
-    );
-    assert_refused(
-        &format!("predict {model} synthetic-logistic"),
-        "20 feature columns, and the model reads 4",
-    );
+    let data = folder.write("b.csv", table(4, "id,height,colour,weight,kind").replace("yes", "x").replace("no", "x"));
+    assert_ends(&format!("evaluate {model} {}", data.display()), 1, "no row has a label|no, yes");
+    assert_refused(&format!("predict {model} synthetic-logistic"), "20 feature columns, and the model reads 4");
 }
 
 #[test]
@@ -220,11 +185,7 @@ fn an_evaluation_counts_what_predictions_show() {
     let lines = predicted(&model, &data, "");
     let found = document(&format!("evaluate {model} {}", data.display()));
     let mut confusion = [[0; 2]; 2];
-    for (row, line) in lines[1..]
-        .iter()
-        .enumerate()
-        .filter(|(row, _)| features(*row).is_some())
-    {
+    for (row, line) in lines[1..].iter().enumerate().filter(|(row, _)| features(*row).is_some()) {
         confusion[usize::from(field(row, "kind") == "yes")][usize::from(line == "yes")] += 1;
     }
     assert_eq!(found["confusion"], serde_json::json!(confusion));
@@ -235,10 +196,7 @@ fn an_evaluation_counts_what_predictions_show() {
     // The same in 80 columns.
     let text = rounds(&format!("evaluate {model} {}", data.display())).stdout;
     let text = String::from_utf8(text).unwrap();
-    assert!(
-        text.contains("balanced accuracy") && text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.contains("balanced accuracy") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
@@ -246,10 +204,7 @@ fn named_data_are_evaluated_as_the_training_run_does() {
     let folder = Folder::new();
     let model = folder.path().join("model");
     let both = |data: &str, more: &str| {
-        let line = format!(
-            "train --data {data} --epsilon 2 --epochs 1 {more} --model {}",
-            model.display()
-        );
+        let line = format!("train --data {data} --epsilon 2 --epochs 1 {more} --model {}", model.display());
         let trained = document(&line);
         let found = document(&format!("evaluate {} {data}", model.display()));
         assert_eq!(found["model_sha256"], trained["model_sha256"]);
@@ -287,39 +242,26 @@ fn numbers_are_predicted_in_the_units_of_the_label() {
     }
     let rmse = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
     let evaluated = document(&format!("evaluate {model} {}", data.display()));
-    assert!(
-        (evaluated["rmse"].as_f64().unwrap() - rmse).abs() < 1e-2,
-        "{evaluated:#}"
-    );
+    assert!((evaluated["rmse"].as_f64().unwrap() - rmse).abs() < 1e-2, "{evaluated:#}");
     assert!(evaluated["r2"].is_f64() && evaluated.get("accuracy").is_none());
-    assert_refused(
-        &format!("predict {model} {} --probabilities", data.display()),
-        "squared loss has none",
-    );
+    assert_refused(&format!("predict {model} {} --probabilities", data.display()), "squared loss has none");
 }
 
 #[test]
 fn undeclared_rows_are_taken_as_they_are_in_every_format() {
     let folder = Folder::new();
-    let values: Vec<[f32; 3]> = (0..60)
-        .map(|row| [(row % 7) as f32 / 7.0, (row % 3) as f32, (row % 2) as f32])
-        .collect();
+    let values: Vec<[f32; 3]> =
+        (0..60).map(|row| [(row % 7) as f32 / 7.0, (row % 3) as f32, (row % 2) as f32]).collect();
     let array = |columns: usize| {
-        let bytes: Vec<u8> = values
-            .iter()
-            .flat_map(|row| &row[..columns])
-            .flat_map(|value| value.to_le_bytes())
-            .collect();
+        let bytes: Vec<u8> =
+            values.iter().flat_map(|row| &row[..columns]).flat_map(|value| value.to_le_bytes()).collect();
         npy("<f4", false, &format!("60, {columns}"), &bytes)
     };
     let svm = |label: &str, rows: usize| {
         let line = |row: &[f32; 3]| format!("{label}{} 1:{} 2:{}\n", row[2], row[0], row[1]);
         values[..rows].iter().map(line).collect::<String>()
     };
-    let csv: String = values
-        .iter()
-        .map(|[a, b, label]| format!("{a},{b},{label}\n"))
-        .collect();
+    let csv: String = values.iter().map(|[a, b, label]| format!("{a},{b},{label}\n")).collect();
     let bare: String = values.iter().map(|[a, b, _]| format!("{a},{b}\n")).collect();
     let files = [
         folder.write("rows.npy", array(3)),
@@ -333,26 +275,15 @@ fn undeclared_rows_are_taken_as_they_are_in_every_format() {
     let line = format!("train --algorithm sgd --threads 1 --epochs 5 --batch-size 10 --model {model} --data");
     assert_succeeds(&format!("{line} {}", files[0].display()));
     let expected = predicted(&model, &files[0], "--probabilities");
-    assert_eq!(
-        (expected.len(), expected[0].as_str()),
-        (61, "prediction,probability_0,probability_1")
-    );
+    assert_eq!((expected.len(), expected[0].as_str()), (61, "prediction,probability_0,probability_1"));
     for file in &files[1..] {
-        assert_eq!(
-            predicted(&model, file, "--probabilities"),
-            expected,
-            "{}",
-            file.display()
-        );
+        assert_eq!(predicted(&model, file, "--probabilities"), expected, "{}", file.display());
     }
     let evaluated = |file: &PathBuf| document(&format!("evaluate {model} {}", file.display()))["log_loss"].clone();
     assert_eq!(evaluated(&files[3]), evaluated(&files[0]));
     // One class occurs: the model's classes are still two.
     let part = folder.write("part.svm", svm("", 1));
-    assert_eq!(
-        document(&format!("evaluate {model} {}", part.display()))["auc"],
-        Value::Null
-    );
+    assert_eq!(document(&format!("evaluate {model} {}", part.display()))["auc"], Value::Null);
     let other = folder.write("other.svm", svm("1", 60));
     assert_ends(&format!("evaluate {model} {}", other.display()), 1, "label 10|0, 1");
     let wide = folder.write("wide.csv", "1,2,3,4\n1,2,3,5\n");
@@ -361,22 +292,11 @@ fn undeclared_rows_are_taken_as_they_are_in_every_format() {
 
 #[test]
 fn the_file_of_a_release_holds_what_the_outcome_prints_and_no_more() {
-    let (_folder, model, line) = trained(
-        SCHEMA,
-        "--epsilon 1 --delta 1e-4 --secure --adjacency add-remove --public-rows 180",
-    );
+    let (_folder, model, line) =
+        trained(SCHEMA, "--epsilon 1 --delta 1e-4 --secure --adjacency add-remove --public-rows 180");
     let (.., own) = parts(&model);
     let keys: Vec<&String> = own.as_object().unwrap().keys().collect();
-    let expected = [
-        "version",
-        "algorithm",
-        "loss",
-        "data",
-        "parameters",
-        "model_sha256",
-        "privacy",
-        "build",
-    ];
+    let expected = ["version", "algorithm", "loss", "data", "parameters", "model_sha256", "privacy", "build"];
     assert_eq!(keys, expected);
     assert!(own["parameters"].get("seed").is_none());
     let (_folder, simulated, _) = trained(SCHEMA, "--epsilon 1 --delta 1e-4 --seed 7");
@@ -392,12 +312,7 @@ fn the_file_of_a_release_holds_what_the_outcome_prints_and_no_more() {
     }
     for part in ["data", "parameters", "privacy"] {
         let text = again[part].to_string();
-        assert!(
-            !text
-                .replace(again["privacy"]["domain"]["sha256"].as_str().unwrap(), "")
-                .contains("200"),
-            "{text}"
-        );
+        assert!(!text.replace(again["privacy"]["domain"]["sha256"].as_str().unwrap(), "").contains("200"), "{text}");
     }
 }
 
@@ -414,10 +329,7 @@ fn files_that_are_no_models_are_refused_with_one_message() {
     // The same length, so that the header's stays right.
     let with = |from: &str, to: &str| {
         assert_eq!(from.len(), to.len());
-        let place = good
-            .windows(from.len())
-            .position(|part| part == from.as_bytes())
-            .unwrap();
+        let place = good.windows(from.len()).position(|part| part == from.as_bytes()).unwrap();
         [&good[..place], to.as_bytes(), &good[place + from.len()..]].concat()
     };
     for (bytes, reason) in [
@@ -436,10 +348,6 @@ fn files_that_are_no_models_are_refused_with_one_message() {
         let message = assert_ends(&format!("predict {} {}", path.display(), data.display()), 1, reason);
         assert_eq!(message.lines().count(), 1, "{message}");
     }
-    assert_ends(
-        &format!("predict {} {}", folder.name(), data.display()),
-        1,
-        "no regular file",
-    );
+    assert_ends(&format!("predict {} {}", folder.name(), data.display()), 1, "no regular file");
     assert_ends(&format!("predict absent {}", data.display()), 1, "cannot be read");
 }

@@ -20,10 +20,7 @@ struct Generator(u64);
 
 impl Generator {
     fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 
@@ -34,8 +31,7 @@ impl Generator {
 }
 
 fn push_row(text: &mut String, row: &[f64], target: &str) {
-    row.iter()
-        .for_each(|value| write!(text, "{value:.3},").expect("a string"));
+    row.iter().for_each(|value| write!(text, "{value:.3},").expect("a string"));
     writeln!(text, "{target}").expect("a string");
 }
 
@@ -69,8 +65,7 @@ fn sparse() -> String {
         let first = row.iter().filter(|(column, _)| *column < 20);
         let sum: f64 = first.map(|(_, value)| value).sum();
         write!(text, "{}", if sum > 0.0 { 1 } else { -1 }).expect("a string");
-        row.iter()
-            .for_each(|(column, value)| write!(text, " {column}:{value:.3}").expect("a string"));
+        row.iter().for_each(|(column, value)| write!(text, " {column}:{value:.3}").expect("a string"));
         text.push('\n');
     }
     text

@@ -29,9 +29,8 @@ fn of<T: Copy>(choices: &mut Choices, options: &[T]) -> T {
 }
 
 /// Fields as people and programs write them, in and out of range.
-const FIELDS: [&str; 12] = [
-    "0.5", "-3", "1e30", "-1e30", "1e-30", "1e300", "-1e300", "NaN", "inf", "-inf", "0", "7.25",
-];
+const FIELDS: [&str; 12] =
+    ["0.5", "-3", "1e30", "-1e30", "1e-30", "1e300", "-1e300", "NaN", "inf", "-inf", "0", "7.25"];
 const ODD_FIELDS: [&str; 4] = ["", "word", "1e-300", "0x10"];
 
 /// The form of a file.
@@ -44,20 +43,12 @@ enum Form {
 impl Form {
     /// A row whose fields are drawn from `choices`, or a null row.
     fn row(self, choices: &mut Choices, null: bool) -> String {
-        let label = if null {
-            ""
-        } else {
-            of(choices, &["no", "yes", "perhaps", ""])
-        };
+        let label = if null { "" } else { of(choices, &["no", "yes", "perhaps", ""]) };
         match self {
             Self::Csv => {
                 let mut text = String::new();
                 for _ in 0..COLUMNS {
-                    let fields = if choices.below(8) == 0 {
-                        &ODD_FIELDS[..]
-                    } else {
-                        &FIELDS
-                    };
+                    let fields = if choices.below(8) == 0 { &ODD_FIELDS[..] } else { &FIELDS };
                     write!(text, "{},", of(choices, fields)).unwrap();
                 }
                 text + of(choices, &["red", "blue", "grey", ""]) + "," + label + "\n"
@@ -76,11 +67,7 @@ impl Form {
     }
 
     fn schema(self, relation: Adjacency) -> String {
-        let public = if relation == Adjacency::AddRemove {
-            "public-rows = 60\n"
-        } else {
-            ""
-        };
+        let public = if relation == Adjacency::AddRemove { "public-rows = 60\n" } else { "" };
         let rows = format!("[rows]\nrelation = \"{relation}\"\n{public}");
         match self {
             Self::Csv => {
@@ -136,11 +123,7 @@ fn behaviour(
     let domain = domain.expect("a schema beside the file");
     let data = data::load_declared(&path, None, Some(&domain)).expect("rows cannot fail");
     let train = data.train;
-    let loss = if algorithm.id == "phased-sgd" {
-        Loss::Huber(1.0)
-    } else {
-        Loss::Logistic
-    };
+    let loss = if algorithm.id == "phased-sgd" { Loss::Huber(1.0) } else { Loss::Logistic };
     let format = format!("{}, {} values", train.features().format(), stored(&train));
     let problem = Problem::new(Arc::new(train.into_binary().expect("two classes")), loss, true, 0.1).unwrap();
     // The public part of a loaded problem is that of its domain, which holds no row.
@@ -158,13 +141,7 @@ fn behaviour(
         }
         (statement, executor.rounds())
     });
-    Behaviour {
-        format,
-        prepared,
-        rounds,
-        outputs: problem.parameters(),
-        problem: problem.public().clone(),
-    }
+    Behaviour { format, prepared, rounds, outputs: problem.parameters(), problem: problem.public().clone() }
 }
 
 /// Values that a dense format holds; those of sparse rows are private.
@@ -177,10 +154,7 @@ fn stored(data: &Dataset) -> String {
 
 /// Settings that every private algorithm accepts on 64 rows, for the relation and choices at hand.
 fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -> Settings {
-    let budget = Budget::NoiseMultiplier {
-        noise_multiplier: 1.5,
-        delta: 1e-4,
-    };
+    let budget = Budget::NoiseMultiplier { noise_multiplier: 1.5, delta: 1e-4 };
     let key = match choices.below(2) {
         0 => StreamKey::Simulation(choices.below(1_000_000) as u64),
         _ => StreamKey::Release([choices.below(256) as u8; 32]),
@@ -195,11 +169,9 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
             let samplings: &[SamplingKind] = match relation {
                 Adjacency::ReplaceOne => &[SamplingKind::Fixed, SamplingKind::WithoutReplacement],
                 Adjacency::AddRemove => &[SamplingKind::Poisson],
-                Adjacency::ZeroOut => &[
-                    SamplingKind::Poisson,
-                    SamplingKind::Shuffled,
-                    SamplingKind::WithoutReplacement,
-                ],
+                Adjacency::ZeroOut => {
+                    &[SamplingKind::Poisson, SamplingKind::Shuffled, SamplingKind::WithoutReplacement]
+                }
             };
             settings.set("sampling", of(choices, samplings));
         }
@@ -221,10 +193,7 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
 fn neighbours_have_the_same_shape_plan_statement_and_messages() {
     let pairs = std::env::var("ROUNDS_PAIRS").ok();
     let pairs = pairs.and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
-    let private = catalog::ALGORITHMS
-        .iter()
-        .copied()
-        .filter(|algorithm| algorithm.private);
+    let private = catalog::ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private);
     let private: Vec<_> = private.collect();
     let folder = tempfile::tempdir().unwrap();
     let mut ran = BTreeSet::new();
@@ -272,9 +241,7 @@ fn a_class_that_is_missing_and_a_column_that_is_constant_change_nothing() {
     let mut choices = Choices::new(7);
     let settings = settings(algorithm, Adjacency::ZeroOut, &mut choices);
     let rows = |label: &str, field: &str| -> Vec<String> {
-        (0..ROWS)
-            .map(|_| format!("{}red,{label}\n", format!("{field},").repeat(COLUMNS)))
-            .collect()
+        (0..ROWS).map(|_| format!("{}red,{label}\n", format!("{field},").repeat(COLUMNS))).collect()
     };
     let behaviours = [("no", "1"), ("yes", "1e300"), ("", "word"), ("maybe", "")]
         .map(|(label, field)| behaviour(folder.path(), form, &rows(label, field), algorithm, &settings));

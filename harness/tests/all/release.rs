@@ -146,10 +146,7 @@ fn bad_declarations_are_refused_by_name() {
     }
     // A budget that protects next to nothing is refused, and allowed where it is meant.
     let unbudgeted = unbudgeted(folder.path()) + " --epochs 1";
-    assert_refused(
-        &(unbudgeted.clone() + " --epsilon 1 --delta 0.01"),
-        "--allow-weak-privacy",
-    );
+    assert_refused(&(unbudgeted.clone() + " --epsilon 1 --delta 0.01"), "--allow-weak-privacy");
     for budget in ["--epsilon 11", "--noise-multiplier 0.1"] {
         let line = format!("{unbudgeted} --delta 1e-4 {budget}");
         assert_refused(&line, "--allow-weak-privacy");
@@ -201,15 +198,9 @@ fn releases_are_exact_and_pure_for_laplace_noise() {
     let folder = folder(SCHEMA);
     let privacy = |more: &str| document(&(release(folder.path()) + more))["privacy"].clone();
     let gaussian = privacy("");
-    assert_eq!(
-        (&gaussian["claim"], &gaussian["arithmetic"]),
-        (&"release".into(), &"exact".into())
-    );
+    assert_eq!((&gaussian["claim"], &gaussian["arithmetic"]), (&"release".into(), &"exact".into()));
     let laplace = privacy(" --algorithm dp-gd --noise laplace");
-    assert_eq!(
-        (&laplace["claim"], &laplace["arithmetic"]),
-        (&"release".into(), &"exact".into())
-    );
+    assert_eq!((&laplace["claim"], &laplace["arithmetic"]), (&"release".into(), &"exact".into()));
     assert_eq!((&laplace["delta"], &laplace["norm"]), (&0.0.into(), &"l1".into()));
 }
 
@@ -242,10 +233,8 @@ fn no_row_chooses_the_format_of_a_declared_table() {
     let (data, schema) = (table.path().join("table"), table.path().join("schema.toml"));
     fs::write(&schema, SCHEMA).unwrap();
     for header in ["height,colour,kind", "#height,colour,kind"] {
-        let schema_text = SCHEMA.replace(
-            "columns.height",
-            &format!("columns.\"{}\"", header.split(',').next().unwrap()),
-        );
+        let schema_text =
+            SCHEMA.replace("columns.height", &format!("columns.\"{}\"", header.split(',').next().unwrap()));
         fs::write(&schema, schema_text).unwrap();
         // A NUL, a time of day and the null row.
         for first in ["1\0,red,no", "2024-01-01 12:30,red,no", ",,"] {

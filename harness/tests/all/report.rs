@@ -13,14 +13,7 @@ use rounds::results::{Record, read_run};
 use crate::files;
 use crate::synthetic::{Plan, environment, write_run};
 
-const FIGURES: [&str; 6] = [
-    "time-per-round",
-    "phases",
-    "time-per-epoch",
-    "accuracy",
-    "speed-up",
-    "roofline",
-];
+const FIGURES: [&str; 6] = ["time-per-round", "phases", "time-per-epoch", "accuracy", "speed-up", "roofline"];
 
 fn plan() -> Plan<'static> {
     Plan {
@@ -62,10 +55,8 @@ fn page() -> (tempfile::TempDir, String) {
     let mut store = write_run(folder.path(), &cells);
     let mut impossible = cells[0].configuration.clone();
     impossible.batch_size = 100_000;
-    let skipped = Record::Skipped {
-        configuration: impossible,
-        reason: "batch size 100000 is larger than n = 60000".into(),
-    };
+    let skipped =
+        Record::Skipped { configuration: impossible, reason: "batch size 100000 is larger than n = 60000".into() };
     store.append(skipped).unwrap();
     let page = report_html(&read_run(folder.path()).unwrap(), &Studies::default());
     (folder, page)
@@ -82,26 +73,15 @@ fn examine(folder: &Path, page: &str, script: &str, check: impl FnOnce(serde_jso
 
 /// The JSON in the title of a page.
 fn title_of(dom: &str) -> serde_json::Value {
-    let title = dom
-        .split("<title>")
-        .nth(1)
-        .and_then(|rest| rest.split("</title>").next());
+    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
     let title = title.expect("a title");
-    let text = title
-        .replace("&quot;", "\"")
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&");
+    let text = title.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     serde_json::from_str(&text).expect(title)
 }
 
 /// The picture of times of these algorithms.
 fn picture(algorithms: &[&str]) -> String {
-    let plan = Plan {
-        algorithms,
-        datasets: &["synthetic-mnist"],
-        ..plan()
-    };
+    let plan = Plan { algorithms, datasets: &["synthetic-mnist"], ..plan() };
     time_per_round_svg(&plan.cells(), &environment())
 }
 
@@ -109,10 +89,7 @@ fn picture(algorithms: &[&str]) -> String {
 fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
     let svg = picture(&["sgd", "dp-sgd"]);
     let names = ">sgd<|>dp-sgd<|>1 thread<|>2 threads<|>roofline, 2 threads<";
-    for text in names
-        .split('|')
-        .chain(["batch size", "median time per round", "revision"])
-    {
+    for text in names.split('|').chain(["batch size", "median time per round", "revision"]) {
         // Names stand in the legend once; marks name them again, with their numbers.
         let once = text.starts_with('>');
         let count = svg.matches(text).count();
@@ -345,10 +322,7 @@ fn unruly(folder: &Path) {
     let mut table = Table::new(&name, "method|#seconds");
     table.rows.extend(rows);
     presentation.parts = vec![Part::Heading(name.clone()), Part::Table(table), Part::List(vec![name])];
-    write(
-        "study/presentation.json",
-        &serde_json::to_string(&presentation).unwrap(),
-    );
+    write("study/presentation.json", &serde_json::to_string(&presentation).unwrap());
 }
 
 /// The newest studies of this repository's results; none in a copy without them.
@@ -358,13 +332,8 @@ fn studies() -> Studies {
     let machines = days.filter_map(|day| fs::read_dir(day.path()).ok());
     let mut folders: Vec<_> = machines.flatten().flatten().map(|machine| machine.path()).collect();
     folders.sort();
-    let mut found = folders
-        .iter()
-        .rev()
-        .map(|folder| Studies::read(folder, &rounds::studies::present));
-    found
-        .find(|studies| studies.presentations.len() > 3)
-        .unwrap_or_default()
+    let mut found = folders.iter().rev().map(|folder| Studies::read(folder, &rounds::studies::present));
+    found.find(|studies| studies.presentations.len() > 3).unwrap_or_default()
 }
 
 /// The pages of the studies.
@@ -380,9 +349,7 @@ fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
     let mut studies = studies();
     let mut pages = pages_of(&studies);
     unruly(folder.path());
-    studies
-        .presentations
-        .extend(Studies::read(folder.path(), &|_| Ok(None)).presentations);
+    studies.presentations.extend(Studies::read(folder.path(), &|_| Ok(None)).presentations);
     studies.messages.push("y".repeat(400));
     pages.push(("run".to_owned(), report_html(&run, &studies)));
     let script = r"

@@ -49,10 +49,7 @@ fn a_repeat_is_the_run_of_its_seed_alone() {
             algorithm = "resque-private-sco"
             "#
         );
-        let (study, out) = (
-            folder.path().join("repeats.toml"),
-            folder.path().join(repeats.to_string()),
-        );
+        let (study, out) = (folder.path().join("repeats.toml"), folder.path().join(repeats.to_string()));
         fs::write(&study, text).unwrap();
         assert_succeeds(&format!("run {} --threads 1 --out {}", study.display(), out.display()));
         let lines = fs::read_to_string(out.join("repeats/measurements.jsonl")).unwrap();
@@ -69,18 +66,9 @@ fn two_processes_on_one_study_pool_no_run_twice() {
     let (study, out) = (folder.path().join("twice.toml"), folder.path().join("out"));
     fs::write(&study, STUDY).unwrap();
     let line = format!("run {} --threads 1 --out {}", study.display(), out.display());
-    let start = || {
-        command(&line)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
+    let start = || command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let outputs = [start(), start()].map(|child| child.wait_with_output().unwrap());
-    let refused = outputs
-        .iter()
-        .filter(|output| output.status.code() == Some(1))
-        .map(stderr);
+    let refused = outputs.iter().filter(|output| output.status.code() == Some(1)).map(stderr);
     let refused: Vec<String> = refused.collect();
     // The second found the first at work, or its results.
     let is_named = |message: &String| message.contains("another run") || message.contains("finished runs already");
@@ -100,11 +88,7 @@ const FOLDER: &str = "ROUNDS_TEST_WRITER_FOLDER";
 const KILLS: &str = "ROUNDS_TEST_KILLS";
 
 fn number(repeat: usize) -> Cell {
-    let deviation = Deviation {
-        factor: 1.0,
-        noise: 0.02,
-        seed: repeat as u64,
-    };
+    let deviation = Deviation { factor: 1.0, noise: 0.02, seed: repeat as u64 };
     cell("dp-sgd", "synthetic-mnist", 64, 1, repeat, deviation)
 }
 
@@ -162,10 +146,7 @@ fn a_run_killed_at_any_point_loses_no_finished_cell() {
 
         let cells = open(folder.path()).results().samples.clone();
         let left = cells.len();
-        assert!(
-            (said..=said + 1).contains(&left),
-            "kill {kill}: {said} were finished, {left} are left"
-        );
+        assert!((said..=said + 1).contains(&left), "kill {kill}: {said} were finished, {left} are left");
         for (repeat, cell) in cells.iter().enumerate().skip(finished) {
             assert_eq!(*cell, number(repeat), "kill {kill}");
         }
@@ -182,12 +163,7 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
     // In blocks of 512 bytes; the ignored signal is inherited, so that the write itself reports the limit.
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact results::writer --nocapture";
     let mut command = Command::new("sh");
-    let output = command
-        .args(["-c", script])
-        .arg(program)
-        .env(FOLDER, folder.path())
-        .output()
-        .unwrap();
+    let output = command.args(["-c", script]).arg(program).env(FOLDER, folder.path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let finished = text.lines().filter(|line| line.starts_with("finished ")).count();
     let failed = text.lines().find(|line| line.starts_with("failed "));

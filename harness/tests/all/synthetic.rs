@@ -119,11 +119,7 @@ impl Plan<'_> {
                         for threads in [1, 2] {
                             let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(cells.len() as u64);
                             let factor = (self.factor)(algorithm, batch_size);
-                            let deviation = Deviation {
-                                factor,
-                                noise: self.noise,
-                                seed,
-                            };
+                            let deviation = Deviation { factor, noise: self.noise, seed };
                             cells.push(cell(algorithm, dataset, batch_size, threads, repeat, deviation));
                         }
                     }

@@ -37,16 +37,9 @@ fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gi
     let folder = practitioner(4_000, 1_000);
     let undeclared = document(&train(&folder, &format!("train.csv {BOUGHT} --test {{}}/test.csv")));
     let privacy = &undeclared["privacy"];
-    assert_eq!(
-        (&privacy["claim"], undeclared["dimension"].as_u64()),
-        (&"none".into(), Some(26))
-    );
+    assert_eq!((&privacy["claim"], undeclared["dimension"].as_u64()), (&"none".into(), Some(26)));
     let reason = privacy["reason"].as_str().unwrap();
-    for part in [
-        "read from the rows",
-        "/train.csv --label bought --drop next_year -o",
-        "drafted = false",
-    ] {
+    for part in ["read from the rows", "/train.csv --label bought --drop next_year -o", "drafted = false"] {
         assert!(reason.contains(part), "{reason}");
     }
     assert_eq!(undeclared["warnings"], serde_json::json!([]));
@@ -63,19 +56,13 @@ fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gi
     for key in ["model_sha256", "test_accuracy", "dimension"] {
         assert_eq!(declared[key], undeclared[key], "{key}");
     }
-    let by_hand = document(&train(
-        &folder,
-        "train.csv --schema {}/declared.toml --test {}/test.csv",
-    ));
+    let by_hand = document(&train(&folder, "train.csv --schema {}/declared.toml --test {}/test.csv"));
     assert!(by_hand["test_accuracy"].as_f64().unwrap() > 0.78, "{by_hand}");
     // A release reads no row to decide.
     folder.write("schema.toml", text);
     assert_refused(&train(&folder, "train.csv --secure"), "drafted = false");
     std::fs::remove_file(folder.path().join("schema.toml")).unwrap();
-    assert_refused(
-        &train(&folder, &format!("train.csv --secure {BOUGHT}")),
-        "declared domain|rounds schema",
-    );
+    assert_refused(&train(&folder, &format!("train.csv --secure {BOUGHT}")), "declared domain|rounds schema");
 }
 
 fn flags(label: Option<&str>, drop: &[&str]) -> Declaration {
@@ -92,14 +79,9 @@ fn flags(label: Option<&str>, drop: &[&str]) -> Declaration {
 #[test]
 fn missing_numbers_take_the_mean_missing_words_a_value_of_their_own_and_features_keep_the_order_of_the_file() {
     let folder = Folder::new();
-    let path = folder.write(
-        "t.csv",
-        "b,town,y,a\n1000,x,no,3\nNA,y,yes,\n3000,,no,5\n2000,x,,4\n2000,y,yes,4\n",
-    );
+    let path = folder.write("t.csv", "b,town,y,a\n1000,x,no,3\nNA,y,yes,\n3000,,no,5\n2000,x,,4\n2000,y,yes,4\n");
     let (domain, warnings) = drafted(path.to_str().unwrap(), &flags(None, &[])).unwrap().unwrap();
-    let Columns::Named(columns) = &domain.columns else {
-        panic!("names")
-    };
+    let Columns::Named(columns) = &domain.columns else { panic!("names") };
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["b", "town", "a"]);
     let missing = |place: usize| match &columns[place].kind {
@@ -108,16 +90,9 @@ fn missing_numbers_take_the_mean_missing_words_a_value_of_their_own_and_features
     };
     assert_eq!((missing(0), missing(2)), (Some(2000.0), Some(4.0)));
     assert_eq!(domain.label, Label::Classes(vec!["no".into(), "yes".into()]));
-    assert!(
-        domain.is_draft() && warnings.len() == 1 && warnings[0].contains("1 rows have no label"),
-        "{warnings:?}"
-    );
-    let data = load_requested(path.to_str().unwrap(), None, Request::of(Some(&domain)))
-        .unwrap()
-        .train;
-    let Features::F32 { values, columns } = data.features() else {
-        panic!("dense")
-    };
+    assert!(domain.is_draft() && warnings.len() == 1 && warnings[0].contains("1 rows have no label"), "{warnings:?}");
+    let data = load_requested(path.to_str().unwrap(), None, Request::of(Some(&domain))).unwrap().train;
+    let Features::F32 { values, columns } = data.features() else { panic!("dense") };
     // b in [1000, 3000]; x, y and nothing; a in [3, 5].
     let row = |row: usize| &values[row * columns..(row + 1) * columns];
     assert_eq!(row(0), [-1.0, 1.0, 0.0, 0.0, -1.0]);
@@ -125,9 +100,7 @@ fn missing_numbers_take_the_mean_missing_words_a_value_of_their_own_and_features
     assert_eq!(row(2), [1.0, 0.0, 0.0, 1.0, 1.0]);
     assert!(data.is_null(3) && !data.is_null(4));
     // The draft is the same for any number of blocks of text.
-    let long: String = (0..60_000)
-        .map(|row| format!("{},{},{}\n", row * 7 % 1000, row % 13, row % 2))
-        .collect();
+    let long: String = (0..60_000).map(|row| format!("{},{},{}\n", row * 7 % 1000, row % 13, row % 2)).collect();
     let path = folder.write("long.csv", format!("a,b,y\n{long}"));
     let of = || drafted(path.to_str().unwrap(), &flags(None, &[])).unwrap().unwrap().0;
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -140,26 +113,12 @@ fn dates_text_and_labels_without_two_values_are_refused_with_the_way_out() {
     let rows = |row: &dyn Fn(usize) -> String| (0..100).map(|place| row(place) + "\n").collect::<String>();
     let dates = rows(&|row| format!("{row},2024-01-{:02},t{row},{}", row % 28 + 1, row % 2));
     folder.write("dates.csv", format!("a,when,note,y\n{dates}"));
-    assert_ends(
-        &train(&folder, "dates.csv"),
-        1,
-        "\"when\"|dates such as \"2024-01-01\"|--drop when,note",
-    );
+    assert_ends(&train(&folder, "dates.csv"), 1, "\"when\"|dates such as \"2024-01-01\"|--drop when,note");
     let message = assert_ends(&train(&folder, "dates.csv --drop when,note"), 0, "");
-    assert!(
-        message.contains("\"a\" counts the rows") && message.contains("--drop"),
-        "{message}"
-    );
-    assert_ends(
-        &train(&folder, "dates.csv --drop when"),
-        1,
-        "\"note\"|64 different words|\"t0\"",
-    );
+    assert!(message.contains("\"a\" counts the rows") && message.contains("--drop"), "{message}");
+    assert_ends(&train(&folder, "dates.csv --drop when"), 1, "\"note\"|64 different words|\"t0\"");
     let schema = String::from_utf8(rounds(&format!("schema {}/dates.csv", folder.name())).stdout).unwrap();
-    assert!(
-        schema.contains("drop = [\"when\", \"note\"]") && schema.contains("dates such as"),
-        "{schema}"
-    );
+    assert!(schema.contains("drop = [\"when\", \"note\"]") && schema.contains("dates such as"), "{schema}");
 
     for (name, text, parts) in [
         ("one-row.csv", "a,b,y\n1,2,0\n", "\"y\"|nothing but 0"),
@@ -173,10 +132,7 @@ fn dates_text_and_labels_without_two_values_are_refused_with_the_way_out() {
         folder.write(name, text);
         let output = rounds(&train(&folder, name));
         let message = stderr(&output);
-        assert!(
-            !output.status.success() && !message.contains("panicked"),
-            "{name}: {message}"
-        );
+        assert!(!output.status.success() && !message.contains("panicked"), "{name}: {message}");
         assert!(parts.split('|').all(|part| message.contains(part)), "{name}: {message}");
     }
 }
@@ -191,18 +147,12 @@ fn a_run_says_how_good_its_model_is_of_numbers_and_without_test_rows_too() {
     folder.write("target.toml", target);
     let model = format!("{}/model", folder.name());
     let declared = "train.csv --schema {}/target.toml";
-    let tested = document(&train(
-        &folder,
-        &format!("{declared} --test {{}}/test.csv --model {model}"),
-    ));
+    let tested = document(&train(&folder, &format!("{declared} --test {{}}/test.csv --model {model}")));
     let errors = &tested["test_errors"];
     assert!(errors["r2"].as_f64().unwrap() > 0.5, "{tested}");
     assert_eq!(tested["test_rows"], 1_000);
     assert!(tested["test_file"].as_str().unwrap().ends_with("test.csv"));
-    assert!(
-        tested["test_accuracy"].is_null() && tested["held_out"].is_null(),
-        "{tested}"
-    );
+    assert!(tested["test_accuracy"].is_null() && tested["held_out"].is_null(), "{tested}");
     assert!(tested["diagnostics"]["train_accuracy"].is_null(), "{tested}");
     let evaluated = document(&format!("evaluate {model} {}/test.csv", folder.name()));
     for error in ["r2", "rmse", "mae"] {
@@ -232,10 +182,7 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
     let privately = |rest: &str| train(&folder, &format!("{columns} {rest}"));
     let found = document(&privately("--classes no,yes --bounds private:0.6"));
     let privacy = &found["privacy"];
-    assert_eq!(
-        (&privacy["claim"], &privacy["bounds_epsilon"]),
-        (&"simulation".into(), &0.6.into())
-    );
+    assert_eq!((&privacy["claim"], &privacy["bounds_epsilon"]), (&"simulation".into(), &0.6.into()));
     let epsilon = privacy["epsilon"].as_f64().unwrap();
     assert!((3.599..3.600_001).contains(&epsilon), "{privacy}");
     assert_eq!(privacy["delta"], 1e-5);
@@ -243,30 +190,17 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
     let bounds = "income=0:120000,balance=-15000:30000,mortgage=0:400000,mileage=0:150000,steps=0:20000,spent=0:10000";
     let declared = document(&privately(&format!("--classes no,yes --bounds {bounds}")));
     let [private, declared] = [&found, &declared].map(|run| run["test_accuracy"].as_f64().unwrap());
-    assert!(
-        private > declared - 0.02,
-        "{private} with private bounds, {declared} with declared ones"
-    );
+    assert!(private > declared - 0.02, "{private} with private bounds, {declared} with declared ones");
     // The statement can be recomputed.
     let path = folder.write("statement.json", found.to_string());
-    assert!(
-        rounds(&format!("account --statement {}", path.display()))
-            .status
-            .success()
-    );
+    assert!(rounds(&format!("account --statement {}", path.display())).status.success());
     // A number as label has private bounds, too; of a schema the categories stay as they are.
     let numbers = columns.replace("--label bought --drop next_year,", "--label next_year --drop bought,");
-    let numbers = document(&train(
-        &folder,
-        &format!("{numbers} --task regression --bounds private:0.7"),
-    ));
+    let numbers = document(&train(&folder, &format!("{numbers} --task regression --bounds private:0.7")));
     assert!(numbers["test_errors"]["r2"].as_f64().unwrap() > 0.5, "{numbers}");
     let schema = "train.csv --schema {}/declared.toml --bounds private:0.6 --secure";
     let released = document(&train(&folder, schema));
-    assert_eq!(
-        (&released["privacy"]["claim"], &released["dimension"]),
-        (&"release".into(), &26.into())
-    );
+    assert_eq!((&released["privacy"]["claim"], &released["dimension"]), (&"release".into(), &26.into()));
 
     // What is not declared is not claimed.
     for (rest, part) in [
@@ -279,23 +213,13 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
     ] {
         assert_ends(&privately(rest), 2, part);
     }
-    assert_ends(
-        "train --epsilon 1 --data synthetic-mnist --bounds private:1",
-        2,
-        "generated",
-    );
+    assert_ends("train --epsilon 1 --data synthetic-mnist --bounds private:1", 2, "generated");
     folder.write(
         "draft.toml",
-        format!(
-            "drafted = true\n{}",
-            practitioner_table::schema().replace("drafted = false", "")
-        ),
+        format!("drafted = true\n{}", practitioner_table::schema().replace("drafted = false", "")),
     );
     let drafted = document(&train(&folder, "train.csv --schema {}/draft.toml --bounds private:1"));
-    assert_eq!(
-        (&drafted["privacy"]["claim"], drafted["privacy"]["epsilon"].is_null()),
-        (&"none".into(), true)
-    );
+    assert_eq!((&drafted["privacy"]["claim"], drafted["privacy"]["epsilon"].is_null()), (&"none".into(), true));
 }
 
 #[test]
@@ -307,21 +231,14 @@ fn columns_that_are_guessed_are_no_release_and_their_null_rows_are_counted() {
         assert_refused(&train(&folder, &format!("{guessed} {bounds} --secure")), way_out);
     }
     let text = document(&train(&folder, &format!("{guessed} 0,400000"))).to_string();
-    for part in [
-        "300 of 300 training rows are null rows",
-        "\"null_rows\":300",
-        "makes its row the null row",
-    ] {
+    for part in ["300 of 300 training rows are null rows", "\"null_rows\":300", "makes its row the null row"] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     // Named bounds declare, and so does a schema; a release does not count the rows that its declaration loses.
     folder.write("words.csv", "a,y\n1,no\nx,yes\n,no\n");
     let named = "words.csv --secure --label y --classes no,yes --bounds a=0:9 --diagnostics";
     let schema = "train.csv --secure --schema {}/declared.toml --bounds private:0.5";
-    for (release, becomes) in [
-        (named, "makes its row the null row"),
-        (schema, "takes the missing value"),
-    ] {
+    for (release, becomes) in [(named, "makes its row the null row"), (schema, "takes the missing value")] {
         let released = document(&train(&folder, release));
         assert_eq!(released["privacy"]["claim"], "release");
         assert!(released["numbers"].to_string().contains(becomes) && !released.to_string().contains("null_rows"));
@@ -331,24 +248,16 @@ fn columns_that_are_guessed_are_no_release_and_their_null_rows_are_counted() {
 #[test]
 fn a_task_decides_what_integers_mean() {
     let folder = Folder::new();
-    let rows: String = (0..300)
-        .map(|row| format!("{},{},{}\n", row % 7, row % 5, row % 30))
-        .collect();
+    let rows: String = (0..300).map(|row| format!("{},{},{}\n", row % 7, row % 5, row % 30)).collect();
     folder.write("named.csv", format!("a,b,y\n{rows}"));
     folder.write("bare.csv", &rows);
-    let array: Vec<u8> = (0..300i16)
-        .flat_map(|row| [row % 7, row % 30])
-        .flat_map(i16::to_le_bytes)
-        .collect();
+    let array: Vec<u8> = (0..300i16).flat_map(|row| [row % 7, row % 30]).flat_map(i16::to_le_bytes).collect();
     folder.write("array.npy", npy("<i2", false, "300, 2", &array));
     for name in ["named.csv", "bare.csv", "array.npy"] {
         let of = |task: &str| document(&train(&folder, &format!("{name} {task}")));
         assert_eq!(of("")["classes"], 30);
         let said = of("")["warnings"].to_string();
-        assert!(
-            said.contains("30 different integers") && said.contains("--task regression"),
-            "{said}"
-        );
+        assert!(said.contains("30 different integers") && said.contains("--task regression"), "{said}");
         for (task, classes) in [("classification", 30), ("regression", 1)] {
             let document = of(&format!("--task {task}"));
             assert_eq!(document["classes"], classes, "{name}");
@@ -356,10 +265,7 @@ fn a_task_decides_what_integers_mean() {
         }
     }
     folder.write("schema.toml", "[columns.a]\nkind='number'\nbounds=[0,7]\n[columns.b]\nkind='number'\nbounds=[0,5]\n[label]\ncolumn='y'\nclasses=[0,1]\n");
-    assert_refused(
-        &train(&folder, "named.csv --task regression"),
-        "declared as classes|--bounds y=LO:HI",
-    );
+    assert_refused(&train(&folder, "named.csv --task regression"), "declared as classes|--bounds y=LO:HI");
 }
 
 #[test]
@@ -369,23 +275,16 @@ fn numbers_that_are_not_scaled_are_warned_of_where_nothing_scales_them() {
     let rows: String = (0..100).map(row).collect();
     folder.write("bare.csv", &rows);
     folder.write("named.csv", format!("a,b,y\n{rows}"));
-    folder.write(
-        "rows.svm",
-        (0..100)
-            .map(|row| format!("{} 1:{}\n", row % 2, row % 50))
-            .collect::<String>(),
-    );
+    folder.write("rows.svm", (0..100).map(|row| format!("{} 1:{}\n", row % 2, row % 50)).collect::<String>());
     let warnings = |rest: &str| document(&train(&folder, rest))["warnings"].to_string();
     let said = warnings("bare.csv");
     for part in ["1 of 2 columns", "column 2, from 1, reaches 4900", "--bounds LO,HI"] {
         assert!(said.contains(part), "{said}");
     }
     assert!(warnings("rows.svm").contains("1 of 1 columns"));
-    for quiet in [
-        "named.csv",
-        "bare.csv --bounds 0,5000 --dimension 2 --classes 0,1",
-        "bare.csv --scale-features 0.001",
-    ] {
+    for quiet in
+        ["named.csv", "bare.csv --bounds 0,5000 --dimension 2 --classes 0,1", "bare.csv --scale-features 0.001"]
+    {
         assert_eq!(warnings(quiet), "[]", "{quiet}");
     }
     // A release says nothing of the values.
@@ -401,38 +300,17 @@ fn columns_of_a_test_file_are_matched_by_name() {
     let (domain, _) = drafted(name, &flags(Some("bought"), &["next_year"])).unwrap().unwrap();
     let request = Request::of(Some(&domain));
     let test = folder.path().join("test.csv");
-    let with_test = Request {
-        test: Some(&test),
-        ..request
-    };
+    let with_test = Request { test: Some(&test), ..request };
     let expected = load_requested(name, None, with_test).unwrap().test.unwrap();
     assert_eq!(expected.len(), 300);
     // The same columns from the last to the first.
     let text = std::fs::read_to_string(&test).unwrap();
-    let reversed: String = text
-        .lines()
-        .map(|line| line.rsplit(',').collect::<Vec<_>>().join(",") + "\n")
-        .collect();
+    let reversed: String = text.lines().map(|line| line.rsplit(',').collect::<Vec<_>>().join(",") + "\n").collect();
     let reversed = folder.write("reversed.csv", reversed);
-    let found = load_requested(
-        name,
-        None,
-        Request {
-            test: Some(&reversed),
-            ..with_test
-        },
-    );
+    let found = load_requested(name, None, Request { test: Some(&reversed), ..with_test });
     assert_eq!(found.unwrap().test.unwrap().digest(), expected.digest());
     let other = folder.write("other.csv", text.replacen("income", "salary", 1));
-    let refused = load_requested(
-        name,
-        None,
-        Request {
-            test: Some(&other),
-            ..with_test
-        },
-    )
-    .unwrap_err();
+    let refused = load_requested(name, None, Request { test: Some(&other), ..with_test }).unwrap_err();
     assert!(refused.to_string().contains("no column income"), "{refused}");
 }
 
@@ -475,41 +353,20 @@ fn a_split_depends_on_positions_alone() {
     // Neighbours keep the same positions: another row elsewhere changes one row of one part.
     let changed = text_with_row(&path, 17, "1,1,1,1,1,1,clerk,north,plus,phone,no,1");
     let changed = folder.write("changed.csv", changed);
-    let request = Request {
-        split: Some(Split {
-            fraction: 0.25,
-            seed: 1,
-        }),
-        ..request
-    };
+    let request = Request { split: Some(Split { fraction: 0.25, seed: 1 }), ..request };
     let neighbour = load_requested(changed.to_str().unwrap(), None, request).unwrap();
     let differ = |one: &Dataset, other: &Dataset| {
         let (one, other) = (texts(one), texts(other));
         one.len().abs_diff(other.len()) + one.iter().zip(&other).filter(|(one, other)| one != other).count()
     };
-    assert_eq!(
-        differ(&train_rows, &neighbour.train) + differ(&test_rows, &neighbour.test.unwrap()),
-        1
-    );
+    assert_eq!(differ(&train_rows, &neighbour.train) + differ(&test_rows, &neighbour.test.unwrap()), 1);
 
-    assert_ends(
-        &train(&folder, &format!("train.csv {BOUGHT} --test-split 0.0001")),
-        1,
-        "leaves none",
-    );
+    assert_ends(&train(&folder, &format!("train.csv {BOUGHT} --test-split 0.0001")), 1, "leaves none");
     assert_ends(&train(&folder, "train.csv --test-split 1"), 2, "between 0 and 1");
-    assert_ends(
-        &train(&folder, "train.csv --test-split 0.1 --test x.csv"),
-        2,
-        "cannot be used with",
-    );
+    assert_ends(&train(&folder, "train.csv --test-split 0.1 --test x.csv"), 2, "cannot be used with");
     let add_remove = "train.csv --schema {}/declared.toml --adjacency add-remove --public-rows 600 --test-split 0.2";
     assert_refused(&train(&folder, add_remove), "--test FILE");
-    assert_ends(
-        "train --data synthetic-mnist --epsilon 1 --test-split 0.2",
-        1,
-        "comes with test rows",
-    );
+    assert_ends("train --data synthetic-mnist --epsilon 1 --test-split 0.2", 1, "comes with test rows");
     // Rows of the private file are no public test rows, whatever the schema says of those.
     let release = "train.csv --schema {}/declared.toml --secure --allow-weak-privacy";
     let accuracy = |rest: &str| document(&train(&folder, &format!("{release} {rest}")))["test_accuracy"].is_number();
@@ -530,32 +387,13 @@ fn text_with_row(path: &std::path::Path, row: usize, other: &str) -> String {
 fn columns_are_dropped_from_tables_schemas_and_flags() {
     let folder = practitioner(60, 10);
     let dimension = |rest: &str| document(&train(&folder, rest))["dimension"].as_u64();
-    assert_eq!(
-        dimension("train.csv --label bought --drop next_year,income,job"),
-        Some(18)
-    );
-    assert_eq!(
-        dimension("train.csv --schema {}/declared.toml --drop income,job"),
-        Some(18)
-    );
-    assert_refused(
-        &train(&folder, "train.csv --schema {}/declared.toml --drop bought"),
-        "not the label",
-    );
-    assert_refused(
-        &train(&folder, "train.csv --schema {}/declared.toml --drop nothing"),
-        "no column nothing",
-    );
+    assert_eq!(dimension("train.csv --label bought --drop next_year,income,job"), Some(18));
+    assert_eq!(dimension("train.csv --schema {}/declared.toml --drop income,job"), Some(18));
+    assert_refused(&train(&folder, "train.csv --schema {}/declared.toml --drop bought"), "not the label");
+    assert_refused(&train(&folder, "train.csv --schema {}/declared.toml --drop nothing"), "no column nothing");
     folder.write("n.csv", "a,b,c,y\n1,2,3,0\n2,3,4,1\n3,4,5,0\n");
-    assert_eq!(
-        dimension("n.csv --label y --bounds 0,9 --classes 0,1 --drop b"),
-        Some(2)
-    );
-    assert_ends(
-        &train(&folder, "train.csv --drop nothing"),
-        1,
-        "--drop nothing|found income",
-    );
+    assert_eq!(dimension("n.csv --label y --bounds 0,9 --classes 0,1 --drop b"), Some(2));
+    assert_ends(&train(&folder, "train.csv --drop nothing"), 1, "--drop nothing|found income");
     folder.write("bare.csv", "1,2,0\n3,4,1\n");
     assert_ends(&train(&folder, "bare.csv --drop a"), 1, "--drop|no names");
 }
@@ -568,10 +406,7 @@ fn indices_of_libsvm_files_count_from_0_or_1_and_may_be_declared() {
     let model = |rest: &str| document(&train(&folder, rest))["model_sha256"].clone();
     assert_eq!(model("zero.svm --first-index 0"), model("one.svm"));
     let declared = "--bounds 0,1 --dimension 3 --classes=-1,1";
-    assert_eq!(
-        model(&format!("zero.svm --first-index 0 {declared}")),
-        model(&format!("one.svm {declared}"))
-    );
+    assert_eq!(model(&format!("zero.svm --first-index 0 {declared}")), model(&format!("one.svm {declared}")));
     assert_ends(&train(&folder, "zero.svm"), 1, "line 1|--first-index 0");
     assert_ends(&train(&folder, "zero.svm --first-index 2"), 2, "--first-index");
     assert_eq!(document(&train(&folder, "one.svm --dimension 7"))["dimension"], 7);
@@ -597,20 +432,10 @@ fn labels_of_arrays_may_be_words() {
         .collect();
     let ascii = b"no\0yesno\0";
     for y in [npy(">U3", false, "3,", &unicode), npy("|S3", false, "3,", ascii)] {
-        let path = folder.write(
-            "a.npz",
-            npz(&[("x", x.clone()), ("y", y)], zip::CompressionMethod::Stored),
-        );
-        let load = |domain| {
-            load_requested(path.to_str().unwrap(), None, Request::of(domain))
-                .unwrap()
-                .train
-        };
-        let expected = Labels::Classes {
-            values: vec![0, 1, 0],
-            classes: 2,
-            names: Some(vec!["no".into(), "yes".into()]),
-        };
+        let path = folder.write("a.npz", npz(&[("x", x.clone()), ("y", y)], zip::CompressionMethod::Stored));
+        let load = |domain| load_requested(path.to_str().unwrap(), None, Request::of(domain)).unwrap().train;
+        let expected =
+            Labels::Classes { values: vec![0, 1, 0], classes: 2, names: Some(vec!["no".into(), "yes".into()]) };
         assert_eq!(load(None).labels(), &expected);
         let text = "[columns]\ncount = 1\nbounds = [0, 1]\n[label]\nclasses = [\"yes\", \"maybe\"]\n";
         let domain = std::sync::Arc::new(schema::parse("s", text).unwrap());
@@ -618,9 +443,7 @@ fn labels_of_arrays_may_be_words() {
         assert_eq!([0, 1, 2].map(|row| declared.is_null(row)), [true, false, true]);
     }
     let path = folder.write("w.npy", npy("|S3", false, "1, 2", b"yesno\0"));
-    let message = load_requested(path.to_str().unwrap(), None, Request::default())
-        .unwrap_err()
-        .to_string();
+    let message = load_requested(path.to_str().unwrap(), None, Request::default()).unwrap_err().to_string();
     assert!(message.contains("words"), "{message}");
 }
 
@@ -628,11 +451,7 @@ fn labels_of_arrays_may_be_words() {
 fn a_parquet_file_is_known_by_its_magic_number() {
     let folder = Folder::new();
     folder.write("t.data", b"PAR1 and more");
-    let parts = if cfg!(feature = "parquet") {
-        "t.data|Parquet|damaged"
-    } else {
-        "t.data|feature parquet|to_csv"
-    };
+    let parts = if cfg!(feature = "parquet") { "t.data|Parquet|damaged" } else { "t.data|feature parquet|to_csv" };
     let parts = parts.replace("t.data|", "");
     assert_ends(&train(&folder, "t.data"), 1, &parts);
     assert!(declare(folder.name(), None, &Declaration::default()).unwrap().is_none());
@@ -660,17 +479,11 @@ fn a_parquet_table_is_the_csv_table_of_the_same_rows() {
     let mut group = writer.next_row_group().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
     let sizes: Vec<f64> = present().map(size).collect();
-    column
-        .typed::<DoubleType>()
-        .write_batch(&sizes, Some(&levels), None)
-        .unwrap();
+    column.typed::<DoubleType>().write_batch(&sizes, Some(&levels), None).unwrap();
     column.close().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
     let towns: Vec<_> = present().map(|row| town(row).into()).collect();
-    column
-        .typed::<ByteArrayType>()
-        .write_batch(&towns, Some(&levels), None)
-        .unwrap();
+    column.typed::<ByteArrayType>().write_batch(&towns, Some(&levels), None).unwrap();
     column.close().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
     let times: Vec<i64> = (0..rows).map(|row| row as i64 * 86_400_000_000_000).collect();
@@ -684,11 +497,7 @@ fn a_parquet_table_is_the_csv_table_of_the_same_rows() {
     writer.close().unwrap();
     for row in 0..rows {
         let quoted = town(row).replace('"', "\"\"").replace('\n', " ");
-        let fields = if is_there(row) {
-            format!("{},\"{quoted}\"", size(row))
-        } else {
-            ",".to_owned()
-        };
+        let fields = if is_there(row) { format!("{},\"{quoted}\"", size(row)) } else { ",".to_owned() };
         writeln!(text, "{fields},x,{}", row % 2).unwrap();
     }
     let folder = Folder::new();
@@ -696,15 +505,8 @@ fn a_parquet_table_is_the_csv_table_of_the_same_rows() {
     folder.write("t.csv", text);
     let model = |name: &str| document(&train(&folder, &format!("{name} --drop when")))["model_sha256"].clone();
     assert_eq!(model("t.parquet"), model("t.csv"));
-    assert_ends(
-        &train(&folder, "t.parquet"),
-        1,
-        "\"when\"|dates such as \"1970-01-01T00:00:00Z\"",
-    );
-    for (name, damaged) in [
-        ("cut.parquet", &bytes[..bytes.len() / 2]),
-        ("tail.parquet", &bytes[bytes.len() / 2..]),
-    ] {
+    assert_ends(&train(&folder, "t.parquet"), 1, "\"when\"|dates such as \"1970-01-01T00:00:00Z\"");
+    for (name, damaged) in [("cut.parquet", &bytes[..bytes.len() / 2]), ("tail.parquet", &bytes[bytes.len() / 2..])] {
         folder.write(name, damaged);
         assert_ends(&train(&folder, name), 1, name);
     }
@@ -720,10 +522,7 @@ fn dp_sgd_learns_a_small_table_whose_columns_lie_far_from_the_middle_of_their_bo
             let mut scores = [0.0; 3];
             for weights in &weights {
                 let value = (0.6 * choices.normal() + 0.5).exp().min(12.0);
-                scores
-                    .iter_mut()
-                    .zip(weights)
-                    .for_each(|(score, weight)| *score += weight * value);
+                scores.iter_mut().zip(weights).for_each(|(score, weight)| *score += weight * value);
                 write!(text, "{value:.4},").unwrap();
             }
             let class = (0..3).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap();
@@ -736,9 +535,7 @@ fn dp_sgd_learns_a_small_table_whose_columns_lie_far_from_the_middle_of_their_bo
     let accuracy = |plan: &str| {
         let line =
             "train.csv --test {}/test.csv --label class --bounds 0,12 --classes a,b,c --algorithm dp-sgd --delta 1e-5";
-        document(&train(&folder, &format!("{line}{plan}")))["test_accuracy"]
-            .as_f64()
-            .unwrap()
+        document(&train(&folder, &format!("{line}{plan}")))["test_accuracy"].as_f64().unwrap()
     };
     // Ten rounds of all rows are unstable here.
     let (default, few) = (accuracy(""), accuracy(" --batch-size 2000 --epochs 10"));

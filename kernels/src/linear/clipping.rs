@@ -88,11 +88,7 @@ pub(super) fn clip_exactly(rule: &ClipRule, norm: f32, outputs: usize, residuals
     }
     let clip_norm = f64::from(rule.clip_norm);
     let clipped = length > clip_norm;
-    let factor = if clipped {
-        clip_norm / length * (1.0 - 1e-9)
-    } else {
-        1.0
-    };
+    let factor = if clipped { clip_norm / length * (1.0 - 1e-9) } else { 1.0 };
     for output in 0..outputs {
         let residual = &mut residuals[output * BLOCK_ROWS];
         *residual = truncate(f64::from(*residual) * factor);
@@ -103,11 +99,7 @@ pub(super) fn clip_exactly(rule: &ClipRule, norm: f32, outputs: usize, residuals
 /// The smallest f32 that is not below `value`.
 fn round_up(value: f64) -> f32 {
     let nearest = value as f32;
-    if f64::from(nearest) >= value {
-        nearest
-    } else {
-        nearest.next_up()
-    }
+    if f64::from(nearest) >= value { nearest } else { nearest.next_up() }
 }
 
 /// `‖a_i‖` of all rows (bias included), rounded up to f32; a non-finite feature is an error that names its row.
@@ -129,20 +121,11 @@ pub fn row_norms(rows: Rows<'_>, bias: bool, norm: Norm) -> Result<RowNorms, Non
             Norm::L1 => sum,
             Norm::L2 => sum.sqrt() * (1.0 + f64::EPSILON),
         });
-        if value.is_finite() {
-            Ok(value)
-        } else {
-            Err(NonFiniteGradient { row })
-        }
+        if value.is_finite() { Ok(value) } else { Err(NonFiniteGradient { row }) }
     };
     let values = match rows {
         Rows::F32(dense) => (0..rows.len())
-            .map(|row| {
-                finish(
-                    row,
-                    sum_of_powers(&dense.values[row * dense.columns..][..dense.columns], norm),
-                )
-            })
+            .map(|row| finish(row, sum_of_powers(&dense.values[row * dense.columns..][..dense.columns], norm)))
             .collect::<Result<_, _>>()?,
         Rows::U8(bytes) => {
             let scale = f64::from(bytes.scale);
@@ -192,10 +175,7 @@ fn sum_of_powers(values: &[f32], norm: Norm) -> f64 {
 
 fn sum_of_squared_bytes(values: &[u8]) -> u64 {
     // 65,536 squares of bytes stay below 2³².
-    values
-        .chunks(65_536)
-        .map(|chunk| u64::from(chunk.iter().map(|&v| u32::from(v) * u32::from(v)).sum::<u32>()))
-        .sum()
+    values.chunks(65_536).map(|chunk| u64::from(chunk.iter().map(|&v| u32::from(v) * u32::from(v)).sum::<u32>())).sum()
 }
 
 #[cfg(test)]
@@ -204,17 +184,7 @@ mod tests {
 
     #[test]
     fn truncation_never_lengthens() {
-        for value in [
-            1.0 / 3.0,
-            -1.0 / 3.0,
-            1e-46,
-            -1e-46,
-            1e-40,
-            0.0,
-            16_777_217.0,
-            -16_777_219.0,
-            0.1,
-        ] {
+        for value in [1.0 / 3.0, -1.0 / 3.0, 1e-46, -1e-46, 1e-40, 0.0, 16_777_217.0, -16_777_219.0, 0.1] {
             assert!(f64::from(truncate(value)).abs() <= f64::abs(value), "{value}");
             assert!(f64::from(round_up(value)) >= value, "{value}");
         }

@@ -90,11 +90,7 @@ impl<'a> Prefetch<'a> {
     #[inline(always)]
     fn take(&mut self, most: usize, own: *const u8) -> Run {
         let Some((&row, rest)) = self.rows.split_first() else {
-            return Run {
-                start: own,
-                stride: 0,
-                steps: most,
-            };
+            return Run { start: own, stride: 0, steps: most };
         };
         let run = Run {
             start: row.wrapping_add(self.taken * self.stride),
@@ -293,18 +289,8 @@ pub(super) unsafe fn gradient<F: Feature>(
     }
     for (vector, vectors) in split(layout.vectors, vectors_together(outputs)) {
         for (first, tile) in gradient_tiles(outputs) {
-            let last = if vector + vectors == layout.vectors {
-                layout.tail
-            } else {
-                (vector + vectors - 1) * LANES
-            };
-            let place = Place {
-                pointers,
-                rows,
-                first_output: first,
-                vector,
-                last,
-            };
+            let last = if vector + vectors == layout.vectors { layout.tail } else { (vector + vectors - 1) * LANES };
+            let place = Place { pointers, rows, first_output: first, vector, last };
             // SAFETY: the asserts above and the caller's promise.
             unsafe {
                 macro_rules! dispatch {
@@ -393,11 +379,7 @@ unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
             let pointer = place.pointers.get_unchecked(row).cast::<F>();
             let base = pointer.add(place.vector * LANES);
             let features: [f32x16; U] = std::array::from_fn(|u| {
-                if u + 1 == U {
-                    F::load(pointer.add(place.last))
-                } else {
-                    F::load(base.add(u * LANES))
-                }
+                if u + 1 == U { F::load(pointer.add(place.last)) } else { F::load(base.add(u * LANES)) }
             });
             for (t, sums) in sums.iter_mut().enumerate() {
                 let q = f32x16::splat(*q.add(t * BLOCK_ROWS + row));
@@ -453,10 +435,7 @@ fn add_vector(sum: &mut [f64], vector: usize, lanes: f32x16, layout: Layout) {
         unsafe { add_to_f64(place.as_mut_ptr(), lanes) };
     } else {
         let lanes = lanes.to_array();
-        place
-            .iter_mut()
-            .zip(&lanes[layout.stale..])
-            .for_each(|(value, lane)| *value += f64::from(*lane));
+        place.iter_mut().zip(&lanes[layout.stale..]).for_each(|(value, lane)| *value += f64::from(*lane));
     }
 }
 
@@ -476,9 +455,7 @@ pub(super) fn widen_padded(bytes: &[u8], out: &mut [f32]) {
         unsafe { store(out.as_mut_ptr(), widen(bytes.as_ptr())) };
     }
     tail.fill(0.0);
-    tail.iter_mut()
-        .zip(rest)
-        .for_each(|(out, &byte)| *out = f32::from(byte));
+    tail.iter_mut().zip(rest).for_each(|(out, &byte)| *out = f32::from(byte));
 }
 
 /// `margins[k·128 + i]` of the few rows `ids`, one after the other; `buffer` holds one row.

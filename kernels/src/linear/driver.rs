@@ -78,26 +78,13 @@ impl<'b, 'a> Pass<'b, 'a> {
         let sides = usize::from(current.is_some()) + usize::from(previous.is_some());
         let of_sides = |sides| dense::steps(model.outputs, source.layout, part, sides);
         let steps = of_sides(sides) - if sums { 0 } else { of_sides(0) };
-        Pass {
-            model,
-            batch,
-            current,
-            previous,
-            norms,
-            targets,
-            source,
-            kernel,
-            part,
-            steps,
-        }
+        Pass { model, batch, current, previous, norms, targets, source, kernel, part, steps }
     }
 
     /// The ranges of positions of the parts from `start` to `end`.
     pub(super) fn parts(&self, start: usize, end: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let part = self.part;
-        (start..end)
-            .step_by(part)
-            .map(move |start| start..(start + part).min(end))
+        (start..end).step_by(part).map(move |start| start..(start + part).min(end))
     }
 
     /// Gathers targets and norms of the rows at `positions`, and computes their margins at `[k·128 + i]` of the workspace's
@@ -208,13 +195,7 @@ pub(super) fn sum_blocks<E>(
             let count = rows.len();
             let mut starts = [std::ptr::null(); BLOCK_ROWS];
             let (pointers, mut prefetch) = pass.margins(&rows, &mut starts, workspace);
-            let Workspace {
-                residuals: values,
-                others,
-                partial,
-                block_rows,
-                ..
-            } = &mut *workspace;
+            let Workspace { residuals: values, others, partial, block_rows, .. } = &mut *workspace;
             coefficients(&rows, block_rows, values, others)?;
             if model.bias {
                 for (output, values) in values.chunks_exact(BLOCK_ROWS).take(outputs).enumerate() {
@@ -235,14 +216,7 @@ pub(super) fn sum_blocks<E>(
             if let Some(lattice) = lattice {
                 // SAFETY: the pointers are those of this part.
                 unsafe {
-                    lattice::add_gradient(
-                        source,
-                        (&pointers, count),
-                        lattice,
-                        values,
-                        sum,
-                        (model.features, width),
-                    );
+                    lattice::add_gradient(source, (&pointers, count), lattice, values, sum, (model.features, width));
                 }
                 continue;
             }
@@ -250,11 +224,7 @@ pub(super) fn sum_blocks<E>(
             let sink = if in_parts {
                 Sink::Partial(partial)
             } else {
-                Sink::Sum {
-                    sum: &mut *sum,
-                    width,
-                    features: model.features,
-                }
+                Sink::Sum { sum: &mut *sum, width, features: model.features }
             };
             // SAFETY: the coefficients beyond the rows are 0, as `coefficients` promises.
             unsafe { source.gradient(&pointers, count, values, outputs, &mut prefetch, sink) };
@@ -292,38 +262,20 @@ pub(super) fn accumulate(
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
     check(model, batch, query.current.parameters);
-    assert_eq!(
-        sum.len(),
-        model.parameters(),
-        "length of the sum (left) and parameters of the model (right)"
-    );
+    assert_eq!(sum.len(), model.parameters(), "length of the sum (left) and parameters of the model (right)");
     if let Some(previous) = &query.previous {
         check(model, batch, previous.parameters);
     }
     let norms = norms_for(query.clip, batch);
-    if let (None, Some(integer), Some(packed), Some(rows)) = (
-        query.lattice,
-        &mut workspace.integer,
-        &mut workspace.packed,
-        IntegerRows::of(batch.rows),
-    ) && let Some(lattice) = SumLattice::new(model, rows.grid(), query.weight(), query.clip, batch.selection.len())
+    if let (None, Some(integer), Some(packed), Some(rows)) =
+        (query.lattice, &mut workspace.integer, &mut workspace.packed, IntegerRows::of(batch.rows))
+        && let Some(lattice) = SumLattice::new(model, rows.grid(), query.weight(), query.clip, batch.selection.len())
         && packed.pack(model, query, lattice)
     {
         let unit = lattice.unit();
-        let Workspace {
-            residuals,
-            others,
-            block_rows,
-            ..
-        } = workspace;
+        let Workspace { residuals, others, block_rows, .. } = workspace;
         let facts = (batch, rows, norms);
-        return integer::accumulate(
-            (model, packed),
-            facts,
-            integer,
-            (residuals, others, block_rows),
-            (sum, unit),
-        );
+        return integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), (sum, unit));
     }
     let (current, previous) = (query.current.parameters, query.previous.map(|point| point.parameters));
     let kernel = Kernel::select(batch.rows, false, false);
@@ -348,19 +300,11 @@ pub(super) fn accumulate(
     if previous.is_none() && query.current.coefficient == 1.0 && lattice.is_none() {
         tally = narrow::accumulate_front(model, batch, norms, query.clip, layout, &workspace.current, sum);
     }
-    sum_blocks(
-        (&pass, lattice),
-        tally.rows,
-        sum,
-        workspace,
-        |rows, block_rows, margins, others| {
-            coefficients(model, query, rows.len(), block_rows, margins, others, &mut tally)
-        },
-    )?;
+    sum_blocks((&pass, lattice), tally.rows, sum, workspace, |rows, block_rows, margins, others| {
+        coefficients(model, query, rows.len(), block_rows, margins, others, &mut tally)
+    })?;
     if query.clip == Clip::Unbounded && sum.iter().any(|value| !value.is_finite()) {
-        return Err(NonFiniteGradient {
-            row: longest_gradient(model, batch, query),
-        });
+        return Err(NonFiniteGradient { row: longest_gradient(model, batch, query) });
     }
     Ok(tally)
 }
@@ -373,14 +317,7 @@ pub(super) fn accumulate_packed(
     sum: (&mut [f64], f64),
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let Workspace {
-        integer: Some(integer),
-        residuals,
-        others,
-        block_rows,
-        ..
-    } = workspace
-    else {
+    let Workspace { integer: Some(integer), residuals, others, block_rows, .. } = workspace else {
         panic!("a packed query needs a workspace with integers");
     };
     let Some(rows) = IntegerRows::of(batch.rows) else {
@@ -466,10 +403,7 @@ pub(super) fn coefficients(
 fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -> usize {
     let length = |position: usize| {
         let row = batch.selection.row(position);
-        let single = Batch {
-            selection: Selection::Range(row..row + 1),
-            ..batch.clone()
-        };
+        let single = Batch { selection: Selection::Range(row..row + 1), ..batch.clone() };
         let gradient = reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded);
         reference::norm(&gradient, Norm::L2)
     };

@@ -64,15 +64,8 @@ impl Planes {
     /// # Panics
     /// A grid that is not fixed point; no columns.
     pub fn zeroed(rows: usize, columns: usize, grid: FeatureGrid) -> Self {
-        assert!(
-            columns > 0 && grid.greatest == FeatureGrid::FIXED_POINT,
-            "{columns} columns on {grid:?}"
-        );
-        Planes {
-            bytes: ByteRows::zeroed(rows, 2 * plane_bytes(columns)),
-            columns,
-            step: grid.step,
-        }
+        assert!(columns > 0 && grid.greatest == FeatureGrid::FIXED_POINT, "{columns} columns on {grid:?}");
+        Planes { bytes: ByteRows::zeroed(rows, 2 * plane_bytes(columns)), columns, step: grid.step }
     }
 
     /// A writer for each part of `rows` rows: it takes the part's features. Features that are not on the grid are rounded towards 0, so
@@ -96,10 +89,7 @@ impl Planes {
     /// Appends rows.
     pub fn append(&mut self, values: &[f32]) {
         let rows = values.len() / self.columns;
-        let mut more = Planes {
-            bytes: ByteRows::zeroed(rows, self.bytes.columns()),
-            ..*self
-        };
+        let mut more = Planes { bytes: ByteRows::zeroed(rows, self.bytes.columns()), ..*self };
         more.parts(rows).for_each(|mut write| write(values));
         self.bytes.append(&more.bytes);
     }
@@ -131,11 +121,7 @@ impl<'a> IntegerRows<'a> {
         match rows {
             Rows::U8(bytes) => Some(bytes.into()),
             Rows::F32(F32Rows { columns, planes, .. }) => planes.map(|bytes| {
-                assert_eq!(
-                    bytes.columns,
-                    2 * plane_bytes(columns),
-                    "bytes of {columns} features in planes"
-                );
+                assert_eq!(bytes.columns, 2 * plane_bytes(columns), "bytes of {columns} features in planes");
                 IntegerRows { bytes, planes: 2 }
             }),
             Rows::Sparse(_) => None,
@@ -146,10 +132,7 @@ impl<'a> IntegerRows<'a> {
     pub(super) fn grid(self) -> FeatureGrid {
         match self.planes {
             1 => FeatureGrid::bytes(self.bytes.scale),
-            _ => FeatureGrid {
-                step: self.bytes.scale,
-                greatest: FeatureGrid::FIXED_POINT,
-            },
+            _ => FeatureGrid { step: self.bytes.scale, greatest: FeatureGrid::FIXED_POINT },
         }
     }
 }
@@ -202,11 +185,7 @@ fn margin_tiles(outputs: usize) -> usize {
 fn digits_of(integers: i32x16) -> [[u8; LANES]; DIGITS] {
     let halves = i32x16::splat(0x0080_8080);
     let shifted = (integers + halves) ^ halves;
-    [
-        low_bytes(shifted),
-        low_bytes(shifted >> 8_u32),
-        low_bytes(shifted >> 16_u32),
-    ]
+    [low_bytes(shifted), low_bytes(shifted >> 8_u32), low_bytes(shifted >> 16_u32)]
 }
 
 /// The sum of at most 2¹⁶ weights in steps, exact: each is below 2²³.
@@ -219,9 +198,7 @@ fn total_in_steps(weights: &[f32], inverse_step: f32) -> f64 {
             *sum += integers;
         }
     }
-    let rest = rest
-        .iter()
-        .map(|weight| f64::from((weight * inverse_step).round_ties_even()));
+    let rest = rest.iter().map(|weight| f64::from((weight * inverse_step).round_ties_even()));
     (sums[0] + sums[1]).reduce_add() + rest.sum::<f64>()
 }
 
@@ -229,9 +206,7 @@ fn total_in_steps(weights: &[f32], inverse_step: f32) -> f64 {
 fn weight_digits(weights: &[f32; GROUP], inverse_step: f32, stale: usize, out: &mut [Line; DIGITS]) {
     for (place, weights) in weights.as_chunks::<LANES>().0.iter().enumerate() {
         // `step_of` excludes NaN, and |weight·inverse_step| ≤ GREATEST.
-        let integers = (f32x16::new(*weights) * inverse_step)
-            .round_ties_even()
-            .fast_trunc_int();
+        let integers = (f32x16::new(*weights) * inverse_step).round_ties_even().fast_trunc_int();
         for (line, digits) in out.iter_mut().zip(digits_of(integers)) {
             line.0[LANES * place..][..LANES].copy_from_slice(&digits);
         }
@@ -377,10 +352,7 @@ impl PackedQuery {
     /// It was not.
     fn check(&self, model: &LinearModel) {
         let shape = (model.features, model.outputs);
-        assert_eq!(
-            shape, self.shape,
-            "features and outputs of the model (left) and of its workspace (right)"
-        );
+        assert_eq!(shape, self.shape, "features and outputs of the model (left) and of its workspace (right)");
     }
 }
 
@@ -397,11 +369,7 @@ struct Columns {
 
 impl Columns {
     fn new(features: usize) -> Self {
-        Columns {
-            features,
-            groups: features / GROUP,
-            rest: (features % GROUP).div_ceil(LANES),
-        }
+        Columns { features, groups: features / GROUP, rest: (features % GROUP).div_ceil(LANES) }
     }
 
     fn lines(self) -> usize {
@@ -557,14 +525,7 @@ impl DigitSums {
 
     /// Adds the contributions of these rows, whose digits were written, to the sums of digits.
     fn add(&mut self, session: &mut Session<'_>, addresses: &Addresses) {
-        let DigitSums {
-            columns,
-            digits,
-            quads,
-            sums,
-            summed,
-            totals,
-        } = self;
+        let DigitSums { columns, digits, quads, sums, summed, totals } = self;
         let (rows, outputs) = (addresses.rows(), totals.len());
         // Whole fours: the last row stands for those that are missing, whose digits are 0.
         let mut pointers = [*rows.last().expect("rows"); MOST_SAMPLES];
@@ -580,17 +541,8 @@ impl DigitSums {
         let mut multiply = |session: &mut Session<'_>, line: usize, quads: &[Line]| {
             let sums = &mut sums[line * apart..][..quads.len() / QUADS * apart];
             for (first, outputs) in split(outputs, OUTPUTS) {
-                let digits = Digits {
-                    bytes: &digits[DIGITS * first * GROUP..],
-                    rows: DIGITS * outputs,
-                    step,
-                };
-                session.columns(
-                    digits,
-                    (quads, fours),
-                    add,
-                    (&mut sums[DIGITS * first * LANES..], apart),
-                );
+                let digits = Digits { bytes: &digits[DIGITS * first * GROUP..], rows: DIGITS * outputs, step };
+                session.columns(digits, (quads, fours), add, (&mut sums[DIGITS * first * LANES..], apart));
             }
         };
         for plane in 0..addresses.planes {
@@ -626,11 +578,7 @@ impl DigitSums {
                 if lattice.fixed_point {
                     let total = self.totals[output] as f64;
                     let behind = columns.lines() * model.outputs;
-                    join(
-                        &mut whole,
-                        &self::whole(&digits[behind + place], LANES, [0, 1, 2]),
-                        &[total; LANES],
-                    );
+                    join(&mut whole, &self::whole(&digits[behind + place], LANES, [0, 1, 2]), &[total; LANES]);
                 }
                 if line < 4 * columns.groups {
                     let sum = &mut sum[line / 4 * GROUP..][..GROUP];
@@ -794,18 +742,10 @@ pub(super) fn accumulate(
         "a query packed for rows in planes (left), and such rows (right)"
     );
     let (selection, outputs) = (&batch.selection, model.outputs);
-    let (margins, others) = (
-        &mut margins[..outputs * BLOCK_ROWS],
-        &mut others[..outputs * BLOCK_ROWS],
-    );
+    let (margins, others) = (&mut margins[..outputs * BLOCK_ROWS], &mut others[..outputs * BLOCK_ROWS]);
     let mut tally = Tally::default();
     let (a, b) = query.coefficients;
-    let Scratch {
-        products,
-        margins: sums_of_rows,
-        sums,
-        ..
-    } = scratch;
+    let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
     let mut session = products.session();
     let together = session.samples();
     for first in (0..selection.len()).step_by(together) {
@@ -876,12 +816,7 @@ mod tests {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 state >> 16
             };
-            let model = LinearModel {
-                features,
-                outputs,
-                bias,
-                loss: Loss::Softmax,
-            };
+            let model = LinearModel { features, outputs, bias, loss: Loss::Softmax };
             let byte = |next: u32| if next.is_multiple_of(3) { (next >> 3) as u8 } else { 0 };
             let bytes = (0..rows * features).map(|_| byte(next())).collect();
             let mut weights = || -> Vec<f32> {
@@ -937,19 +872,11 @@ mod tests {
         }
 
         fn batch<'a>(&'a self, norms: Option<&'a RowNorms>, selection: Selection<'a>) -> Batch<'a> {
-            Batch {
-                rows: self.rows(),
-                targets: Targets::Classes(&self.classes),
-                norms,
-                selection,
-            }
+            Batch { rows: self.rows(), targets: Targets::Classes(&self.classes), norms, selection }
         }
 
         fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {
-            let at = |coefficient, parameters| Point {
-                coefficient,
-                parameters,
-            };
+            let at = |coefficient, parameters| Point { coefficient, parameters };
             if difference {
                 (at(1.5, &self.parameters), Some(at(0.75, &self.earlier)))
             } else {
@@ -983,10 +910,7 @@ mod tests {
 
     /// The sets of this processor; at least AVX2.
     fn sets() -> Vec<Instructions> {
-        let sets: Vec<_> = Instructions::ALL
-            .into_iter()
-            .filter(|set| set.are_available())
-            .collect();
+        let sets: Vec<_> = Instructions::ALL.into_iter().filter(|set| set.are_available()).collect();
         eprintln!("instructions: {sets:?}");
         sets
     }
@@ -1021,10 +945,7 @@ mod tests {
                         let of = |set| example.integers(selection.clone(), clip, difference, set);
                         let expected = of(Instructions::Scalar);
                         for set in sets() {
-                            assert!(
-                                of(set) == expected,
-                                "{rows}×{features}, {outputs} outputs, {clip:?}, {set:?}"
-                            );
+                            assert!(of(set) == expected, "{rows}×{features}, {outputs} outputs, {clip:?}, {set:?}");
                         }
                     }
                 }
@@ -1105,10 +1026,7 @@ mod tests {
         let rows = 400;
         let examples = Example::all(rows, 100, 4, true);
         let backwards: Vec<u32> = (0..rows as u32).rev().collect();
-        for (clip, example) in CLIPS
-            .into_iter()
-            .flat_map(|clip| examples.iter().map(move |example| (clip, example)))
-        {
+        for (clip, example) in CLIPS.into_iter().flat_map(|clip| examples.iter().map(move |example| (clip, example))) {
             let of = |selection| example.integers(selection, clip, false, Instructions::fastest()).0;
             let whole = of(Selection::Range(0..rows));
             assert_eq!(of(Selection::Indices(&backwards)), whole);
@@ -1137,9 +1055,7 @@ mod tests {
                 let expected = reference::sum_of_differences(&example.model, &batch, current, previous, clip);
                 let (sum, unit, _) =
                     example.integers(Selection::Range(0..rows), clip, difference, Instructions::fastest());
-                let scale = expected
-                    .iter()
-                    .fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
+                let scale = expected.iter().fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
                 for (found, expected) in sum.iter().zip(&expected) {
                     let off = (found * unit - expected).abs();
                     // A row that is clipped is up to √10 steps, of `greatest` units a feature, shorter than it might be.
@@ -1156,35 +1072,20 @@ mod tests {
         if !super::super::has_integer_kernels() {
             return;
         }
-        for (example, difference) in Example::all(150, 90, 3, true)
-            .iter()
-            .flat_map(|example| [(example, false), (example, true)])
+        for (example, difference) in
+            Example::all(150, 90, 3, true).iter().flat_map(|example| [(example, false), (example, true)])
         {
             let norms = example.norms(Clip::l2(1.0));
             let batch = example.batch(norms.as_ref(), Selection::Range(0..150));
-            let (expected, unit, tally) = example.integers(
-                Selection::Range(0..150),
-                Clip::l2(1.0),
-                difference,
-                Instructions::fastest(),
-            );
+            let (expected, unit, tally) =
+                example.integers(Selection::Range(0..150), Clip::l2(1.0), difference, Instructions::fastest());
             let (current, previous) = example.points(difference);
-            let previous = previous.unwrap_or(Point {
-                coefficient: 0.0,
-                ..current
-            });
+            let previous = previous.unwrap_or(Point { coefficient: 0.0, ..current });
             let mut sum = vec![0.0; expected.len()];
             let mut workspace = Workspace::new(&example.model);
             let clip = Clip::l2(1.0);
-            let found = accumulate_differences(
-                &example.model,
-                &batch,
-                current,
-                previous,
-                clip,
-                &mut sum,
-                &mut workspace,
-            );
+            let found =
+                accumulate_differences(&example.model, &batch, current, previous, clip, &mut sum, &mut workspace);
             assert_eq!(found, Ok(tally));
             assert_eq!(sum, expected.iter().map(|value| value * unit).collect::<Vec<_>>());
         }
@@ -1198,15 +1099,8 @@ mod tests {
             let batch = example.batch(norms.as_ref(), Selection::Range(0..64));
             let mut sum = vec![0.0; example.model.parameters()];
             let workspace = &mut Workspace::new(&example.model);
-            accumulate_gradients(
-                &example.model,
-                &batch,
-                &example.parameters,
-                Clip::l2(1.0),
-                &mut sum,
-                workspace,
-            )
-            .map(|_| sum)
+            accumulate_gradients(&example.model, &batch, &example.parameters, Clip::l2(1.0), &mut sum, workspace)
+                .map(|_| sum)
         };
         example.parameters[100] = 1e30;
         let batch = example.batch(norms.as_ref(), Selection::Range(0..64));
@@ -1253,9 +1147,7 @@ mod tests {
             let expected = reference::sum_of_differences(&example.model, &batch, current, None, Clip::Unbounded);
             for set in sets() {
                 let (sum, unit, _) = example.integers(Selection::Range(0..40), Clip::Unbounded, false, set);
-                let scale = expected
-                    .iter()
-                    .fold(0.0_f64, |greatest, value| greatest.max(value.abs()));
+                let scale = expected.iter().fold(0.0_f64, |greatest, value| greatest.max(value.abs()));
                 for (found, expected) in sum.iter().zip(&expected) {
                     assert!(
                         (found * unit - expected).abs() <= 1e-4 * scale,
@@ -1269,10 +1161,7 @@ mod tests {
             let rows = vec![0; SUMMED_ROWS + 1000];
             for coefficient in [1.0_f32, 65_793.0 / 65_536.0] {
                 let mut packed = PackedQuery::new(&example.model).expect("integers");
-                let point = Point {
-                    coefficient,
-                    parameters: &example.parameters,
-                };
+                let point = Point { coefficient, parameters: &example.parameters };
                 let lattice = example.lattice(coefficient, Clip::Unbounded);
                 assert!(pack(&example.model, (point, None), &lattice, &mut packed));
                 for set in sets() {
@@ -1294,9 +1183,7 @@ mod tests {
 
     #[test]
     fn digits_hold_every_integer_that_they_are_asked_to() {
-        for value in [
-            0, 1, -1, 127, 128, -128, -129, 255, 256, 32_767, 32_896, -8_355_711, 8_355_711,
-        ] {
+        for value in [0, 1, -1, 127, 128, -128, -129, 255, 256, 32_767, 32_896, -8_355_711, 8_355_711] {
             let back = digits_of(i32x16::splat(value))
                 .into_iter()
                 .enumerate()

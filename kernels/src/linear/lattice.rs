@@ -38,18 +38,12 @@ impl FeatureGrid {
     /// Multiples of 2⁻¹⁴ times the power of two that is not below `bound`, the greatest feature: fixed point, 15 bits and a sign.
     pub fn fixed_point(bound: f64) -> Self {
         let exponent = bound.log2().ceil().clamp(-100.0, 100.0) as i32;
-        FeatureGrid {
-            step: 2_f32.powi(exponent - 14),
-            greatest: Self::FIXED_POINT,
-        }
+        FeatureGrid { step: 2_f32.powi(exponent - 14), greatest: Self::FIXED_POINT }
     }
 
     /// The grid of bytes with this scale.
     pub fn bytes(scale: f32) -> Self {
-        FeatureGrid {
-            step: scale,
-            greatest: 255,
-        }
+        FeatureGrid { step: scale, greatest: 255 }
     }
 }
 
@@ -98,28 +92,16 @@ impl SumLattice {
             return None;
         }
         let s = f64::from(scale);
-        let bias = if model.bias {
-            (1.0 / s + 0.5).floor().max(1.0)
-        } else {
-            0.0
-        };
+        let bias = if model.bias { (1.0 / s + 0.5).floor().max(1.0) } else { 0.0 };
         let least_norm = s * bias.max(f64::from(greatest / 256).max(1.0));
         let clip_norm = match clip {
             Clip::Unbounded => f64::INFINITY,
             Clip::Bounded { clip_norm, .. } => f64::from(clip_norm),
         };
-        let residual = if model.outputs > 1 {
-            Some(1.0)
-        } else {
-            model.loss.lipschitz(Norm::L2)
-        };
+        let residual = if model.outputs > 1 { Some(1.0) } else { model.loss.lipschitz(Norm::L2) };
         let bound = (f64::from(weight) * residual.unwrap_or(f64::INFINITY)).min(clip_norm / least_norm);
         let bound = bound.max(f64::from(f32::MIN_POSITIVE));
-        let finer = if model.bias && clip != Clip::Unbounded {
-            f64::from((greatest / 1_024).max(1))
-        } else {
-            1.0
-        };
+        let finer = if model.bias && clip != Clip::Unbounded { f64::from((greatest / 1_024).max(1)) } else { 1.0 };
         let mut step = f64::from(step_of(bound as f32, GREATEST_COEFFICIENT_EXPONENT)?) * finer;
         let mut limit = f64::INFINITY;
         let coarsest = (bound / 16.0).max(step);
@@ -213,10 +195,7 @@ impl SumLattice {
     /// their place, zeros behind them up to a whole vector. Returns the number of rows that were longer.
     pub(super) fn round(&self, norms: &[f32; BLOCK_ROWS], values: &mut [f32], count: usize) -> usize {
         residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
-        (0..count)
-            .step_by(LANES)
-            .map(|start| round(self, norms, values, start))
-            .sum()
+        (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
     }
 }
 
@@ -238,11 +217,7 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
         let mut lengths = f32x16::ZERO;
         for place in places.clone() {
             let value = vector(values, place);
-            lengths = if squares {
-                value.mul_add(value, lengths)
-            } else {
-                lengths + value.abs()
-            };
+            lengths = if squares { value.mul_add(value, lengths) } else { lengths + value.abs() };
         }
         if squares {
             lengths = lengths.sqrt();
@@ -281,11 +256,7 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
 #[cold]
 fn cut(squared: bool, limit: f64, values: &mut [f32]) {
     let size_of = |integer: i64| if squared { integer * integer } else { integer.abs() };
-    let mut size: i64 = values
-        .iter()
-        .step_by(BLOCK_ROWS)
-        .map(|&value| size_of(value as i64))
-        .sum();
+    let mut size: i64 = values.iter().step_by(BLOCK_ROWS).map(|&value| size_of(value as i64)).sum();
     let mut shrink = 1.0 - 1.0 / 1_048_576.0;
     while size > limit as i64 {
         let ratio = limit / size as f64;
@@ -315,19 +286,8 @@ pub(super) unsafe fn add_gradient(
     let outputs = sum.len() / width;
     assert!(rows <= BLOCK_ROWS && integers.len() >= outputs * BLOCK_ROWS && features <= width);
     // Bytes are read as the integers that they are.
-    let factor = if source.holds_integers() {
-        1.0
-    } else {
-        lattice.inverse_feature_step()
-    };
-    let place = Place {
-        pointers,
-        rows,
-        layout: source.layout,
-        factor,
-        features,
-        width,
-    };
+    let factor = if source.holds_integers() { 1.0 } else { lattice.inverse_feature_step() };
+    let place = Place { pointers, rows, layout: source.layout, factor, features, width };
     for (first, tile) in split(outputs, 4) {
         let (integers, sum) = (&integers[first * BLOCK_ROWS..], &mut sum[first * width..]);
         // SAFETY: the caller's promise.
@@ -407,46 +367,25 @@ mod tests {
             (40, Loss::Softmax, 3, true),
             (130, Loss::Softmax, 7, false),
         ] {
-            let model = LinearModel {
-                features,
-                outputs,
-                bias,
-                loss,
-            };
+            let model = LinearModel { features, outputs, bias, loss };
             let width = features + usize::from(bias);
             let mut state = features as u64;
             let mut next = || {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (state >> 40) as u32
             };
             let step = 1.0 / 16_384.0_f32;
-            let bytes: Vec<u8> = (0..ROWS * features)
-                .map(|_| if next() % 3 == 0 { 0 } else { next() as u8 })
-                .collect();
-            let values: Vec<f32> = bytes
-                .iter()
-                .map(|&byte| (f32::from(byte) - 100.0) * 105.0 * step)
-                .collect();
+            let bytes: Vec<u8> = (0..ROWS * features).map(|_| if next() % 3 == 0 { 0 } else { next() as u8 }).collect();
+            let values: Vec<f32> = bytes.iter().map(|&byte| (f32::from(byte) - 100.0) * 105.0 * step).collect();
             let offsets: Vec<usize> = (0..=ROWS).map(|row| row * features).collect();
             let indices: Vec<u32> = (0..ROWS).flat_map(|_| 0..features as u32).collect();
-            let sparse = SparseRows {
-                offsets: &offsets,
-                indices: &indices,
-                values: &values,
-                columns: features,
-            };
+            let sparse = SparseRows { offsets: &offsets, indices: &indices, values: &values, columns: features };
             let classes: Vec<u32> = (0..ROWS).map(|row| (row % outputs) as u32).collect();
             let mut reals: Vec<f32> = (0..ROWS).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
             if outputs == 1 {
                 reals[17] = NULL_TARGET;
             }
-            let targets = if outputs == 1 {
-                Targets::Values(&reals)
-            } else {
-                Targets::Classes(&classes)
-            };
+            let targets = if outputs == 1 { Targets::Values(&reals) } else { Targets::Classes(&classes) };
             let mut point = || -> Vec<f32> { (0..model.parameters()).map(|_| next() as f32 / 8e6 - 1.0).collect() };
             let (parameters, earlier) = (point(), point());
             let fixed = FeatureGrid { step, greatest: 16_384 };
@@ -456,24 +395,14 @@ mod tests {
                 (Rows::bytes(&bytes, features, SCALE), FeatureGrid::bytes(SCALE)),
             ] {
                 for (clip, difference) in [(Clip::l2(0.7), false), (Clip::l2(20.0), true), (Clip::l1(1.3), false)] {
-                    let Clip::Bounded { norm, clip_norm } = clip else {
-                        unreachable!()
-                    };
+                    let Clip::Bounded { norm, clip_norm } = clip else { unreachable!() };
                     let current = Point::at(&parameters);
-                    let previous = difference.then_some(Point {
-                        coefficient: 0.5,
-                        parameters: &earlier,
-                    });
+                    let previous = difference.then_some(Point { coefficient: 0.5, parameters: &earlier });
                     let lattice = SumLattice::new(&model, grid, 1.5, clip, ROWS).unwrap();
                     let norms = row_norms(rows, bias, norm).unwrap();
                     let mut workspace = Workspace::new(&model);
                     let mut sum = |selection: Selection<'_>| {
-                        let batch = Batch {
-                            rows,
-                            targets,
-                            norms: Some(&norms),
-                            selection,
-                        };
+                        let batch = Batch { rows, targets, norms: Some(&norms), selection };
                         let mut sum = vec![0.0; model.parameters()];
                         accumulate_on_lattice(&model, &batch, (current, previous), &lattice, &mut sum, &mut workspace)
                             .unwrap();
@@ -485,34 +414,19 @@ mod tests {
                     for row in 0..ROWS {
                         let alone = sum(Selection::Range(row..row + 1));
                         let size = |power: fn(f64) -> f64| alone.iter().map(|&value| power(value)).sum::<f64>();
-                        let size = if norm == Norm::L1 {
-                            size(f64::abs)
-                        } else {
-                            size(|value| value * value).sqrt()
-                        };
-                        assert!(
-                            size <= limit * (1.0 + 1e-12),
-                            "{rows:?} {clip:?} row {row}: {size} > {limit}"
-                        );
+                        let size = if norm == Norm::L1 { size(f64::abs) } else { size(|value| value * value).sqrt() };
+                        assert!(size <= limit * (1.0 + 1e-12), "{rows:?} {clip:?} row {row}: {size} > {limit}");
                         total.iter_mut().zip(&alone).for_each(|(total, value)| *total += value);
                     }
                     assert_eq!(sum(Selection::Range(0..ROWS)), total);
                     let shuffled: Vec<u32> = (0..ROWS as u32).map(|row| row * 7 % ROWS as u32).collect();
                     assert_eq!(sum(Selection::Indices(&shuffled)), total);
-                    let batch = Batch {
-                        rows,
-                        targets,
-                        norms: Some(&norms),
-                        selection: Selection::Range(0..ROWS),
-                    };
+                    let batch = Batch { rows, targets, norms: Some(&norms), selection: Selection::Range(0..ROWS) };
                     let expected = reference::sum_of_differences(&model, &batch, current, previous, clip);
                     let tolerance = 2e-3 * f64::from(clip_norm) * (ROWS as f64).sqrt();
                     for (place, (found, expected)) in total.iter().zip(&expected).enumerate() {
                         let found = found * lattice.unit();
-                        assert!(
-                            (found - expected).abs() < tolerance,
-                            "{place} of {width}: {found} for {expected}"
-                        );
+                        assert!((found - expected).abs() < tolerance, "{place} of {width}: {found} for {expected}");
                     }
                 }
             }
@@ -631,10 +545,7 @@ mod tests {
                 }
                 let size_of = |values: [f32; 3]| {
                     let integers = values.map(|value| value.abs() as i64);
-                    integers
-                        .map(|integer| if squared { integer * integer } else { integer })
-                        .iter()
-                        .sum::<i64>()
+                    integers.map(|integer| if squared { integer * integer } else { integer }).iter().sum::<i64>()
                 };
                 cut(squared, limit, &mut values);
                 let cut = std::array::from_fn(|output| values[output * BLOCK_ROWS]);

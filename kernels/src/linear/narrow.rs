@@ -94,10 +94,7 @@ pub(super) fn accumulate_front(
                         prefetch(row as usize);
                     }
                     let row = row as usize;
-                    copy(
-                        &dense.values[row * features..][..features],
-                        &mut values[place * features..][..features],
-                    );
+                    copy(&dense.values[row * features..][..features], &mut values[place * features..][..features]);
                     own_targets[place] = targets[row];
                     if let Some(norms) = norms {
                         own_norms[place] = norms[row];
@@ -188,10 +185,7 @@ fn accumulate<L: MarginLoss, const V: usize>(
     while tally.rows < rows {
         let count = (rows - tally.rows).min(BLOCK_ROWS);
         let (first, mut clipped, mut total) = (tally.rows, 0, f32x16::ZERO);
-        for (start, place) in (first..first + count)
-            .step_by(LANES)
-            .zip(places.as_chunks_mut::<LANES>().0)
-        {
+        for (start, place) in (first..first + count).step_by(LANES).zip(places.as_chunks_mut::<LANES>().0) {
             // SAFETY: rows start..start + 16 are within the run, as `rows` is at most its length.
             let margins =
                 unsafe { margins::<V>(run.values.as_ptr().add(start * features), features, &starts, &packed) };
@@ -205,14 +199,8 @@ fn accumulate<L: MarginLoss, const V: usize>(
             *place = coefficient.to_array();
         }
         // SAFETY: `count` rows from `first` on are within the run, and as many coefficients were written.
-        let partial = unsafe {
-            gradient::<V>(
-                run.values.as_ptr().add(first * features),
-                features,
-                &starts,
-                &places[..count],
-            )
-        };
+        let partial =
+            unsafe { gradient::<V>(run.values.as_ptr().add(first * features), features, &starts, &places[..count]) };
         add_partial(&partial, layout, &mut sum[..features]);
         if model.bias {
             sum[features] += f64::from(total.reduce_add());
@@ -314,9 +302,7 @@ mod tests {
         let mut state = seed;
         (0..count)
             .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
             })
             .collect()
@@ -324,12 +310,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_finite_are_named_and_long_ones_are_clipped_exactly() {
-        let model = LinearModel {
-            features: 20,
-            outputs: 1,
-            bias: false,
-            loss: Loss::Logistic,
-        };
+        let model = LinearModel { features: 20, outputs: 1, bias: false, loss: Loss::Logistic };
         let targets = [1.0; 200];
         let run = |change: f32, clip: Clip| {
             let mut matrix = values(200 * 20, 1);

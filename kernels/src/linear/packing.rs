@@ -26,21 +26,13 @@ impl Layout {
     pub(super) fn in_place(features: usize) -> Self {
         debug_assert!(features >= LANES);
         let vectors = features.div_ceil(LANES);
-        Layout {
-            vectors,
-            tail: features - LANES,
-            stale: vectors * LANES - features,
-        }
+        Layout { vectors, tail: features - LANES, stale: vectors * LANES - features }
     }
 
     /// Rows copied to scratch memory and padded with zeros to whole vectors.
     pub(super) fn padded(features: usize) -> Self {
         let vectors = features.div_ceil(LANES);
-        Layout {
-            vectors,
-            tail: vectors.saturating_sub(1) * LANES,
-            stale: 0,
-        }
+        Layout { vectors, tail: vectors.saturating_sub(1) * LANES, stale: 0 }
     }
 }
 
@@ -58,10 +50,7 @@ pub(super) fn gradient_tiles(outputs: usize) -> impl Iterator<Item = (usize, usi
 /// Splits `0..total` into the fewest runs of at most `greatest`, differing in length by at most one.
 pub(super) fn split(total: usize, greatest: usize) -> impl Iterator<Item = (usize, usize)> {
     let runs = total.div_ceil(greatest);
-    let (length, longer) = (
-        total.checked_div(runs).unwrap_or(0),
-        total.checked_rem(runs).unwrap_or(0),
-    );
+    let (length, longer) = (total.checked_div(runs).unwrap_or(0), total.checked_rem(runs).unwrap_or(0));
     (0..runs).map(move |run| (run * length + run.min(longer), length + usize::from(run < longer)))
 }
 
@@ -75,10 +64,7 @@ pub(super) struct PackedWeights {
 impl PackedWeights {
     pub(super) fn with_capacity(model: &LinearModel) -> Self {
         let vectors = model.features.div_ceil(LANES);
-        PackedWeights {
-            vectors: vec![f32x16::ZERO; model.outputs * vectors],
-            biases: vec![0.0; model.outputs],
-        }
+        PackedWeights { vectors: vec![f32x16::ZERO; model.outputs * vectors], biases: vec![0.0; model.outputs] }
     }
 
     /// Packs row-major `[outputs, features + bias]` parameters.

@@ -31,10 +31,7 @@ macro_rules! repeat {
 /// # Panics
 /// Instructions that this processor does not have, or no steps.
 pub fn integer_peak_loop(instructions: Instructions, steps: usize) -> Option<f64> {
-    assert!(
-        instructions.are_available() && steps > 0,
-        "{instructions:?} on this processor"
-    );
+    assert!(instructions.are_available() && steps > 0, "{instructions:?} on this processor");
     let products = match instructions {
         Instructions::Scalar => return None,
         #[cfg(target_arch = "x86_64")]
@@ -90,12 +87,7 @@ mod tests {
 
     #[test]
     fn a_gradient_takes_three_digits_twice() {
-        let model = LinearModel {
-            features: 100,
-            outputs: 10,
-            bias: true,
-            loss: Loss::Softmax,
-        };
+        let model = LinearModel { features: 100, outputs: 10, bias: true, loss: Loss::Softmax };
         assert_eq!(integer_operations(&model), 2.0 * 3.0 * 2.0 * 1_000.0);
     }
 }

@@ -152,11 +152,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
     for rows in 1..=MOST_DIGIT_ROWS {
         // As in models of more outputs than go through the products together.
         let (step, apart) = (MOST_DIGIT_ROWS * GROUP, MOST_DIGIT_ROWS * LANES);
-        let digits = Digits {
-            bytes: digits,
-            rows,
-            step,
-        };
+        let digits = Digits { bytes: digits, rows, step };
         let mut sums = vec![-7; 2 * apart];
         for (add, lines, samples) in [(false, 2, QUADS / 2), (true, 1, QUADS / 4), (true, 2, QUADS)] {
             session.columns(digits, (&quads[..lines * QUADS], samples), add, (&mut sums, apart));
@@ -370,9 +366,7 @@ unsafe impl Quads for Plain {
     #[inline(always)]
     unsafe fn add(sums: i32, bytes: [u8; 4], digits: [i8; 4]) -> i32 {
         let products = bytes.into_iter().zip(digits);
-        sums + products
-            .map(|(byte, digit)| i32::from(byte) * i32::from(digit))
-            .sum::<i32>()
+        sums + products.map(|(byte, digit)| i32::from(byte) * i32::from(digit)).sum::<i32>()
     }
     #[inline(always)]
     unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
@@ -382,8 +376,7 @@ unsafe impl Quads for Plain {
                 // SAFETY: the caller's promise.
                 unsafe {
                     let line = out.add(four * QUADS).cast::<u8>();
-                    line.add(16 * quarter + 4 * place + row)
-                        .write(*pointer.add(start + feature));
+                    line.add(16 * quarter + 4 * place + row).write(*pointer.add(start + feature));
                 }
             }
         }
@@ -404,10 +397,7 @@ mod x86 {
     unsafe fn halves(digits: arch::__m256i) -> [arch::__m256i; 2] {
         // SAFETY: the callers have AVX2.
         unsafe {
-            [
-                arch::_mm256_srai_epi16::<8>(arch::_mm256_slli_epi16::<8>(digits)),
-                arch::_mm256_srai_epi16::<8>(digits),
-            ]
+            [arch::_mm256_srai_epi16::<8>(arch::_mm256_slli_epi16::<8>(digits)), arch::_mm256_srai_epi16::<8>(digits)]
         }
     }
 
@@ -439,10 +429,7 @@ mod x86 {
             // SAFETY: as above.
             unsafe {
                 let bytes = arch::_mm256_loadu_si256(pointer.cast());
-                [
-                    arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)),
-                    arch::_mm256_srli_epi16::<8>(bytes),
-                ]
+                [arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)), arch::_mm256_srli_epi16::<8>(bytes)]
             }
         }
         #[inline(always)]
@@ -450,10 +437,7 @@ mod x86 {
             // SAFETY: as above.
             unsafe {
                 let bytes = arch::_mm256_set1_epi32(pointer.cast::<i32>().read_unaligned());
-                [
-                    arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)),
-                    arch::_mm256_srli_epi16::<8>(bytes),
-                ]
+                [arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)), arch::_mm256_srli_epi16::<8>(bytes)]
             }
         }
         #[inline(always)]
@@ -611,14 +595,7 @@ mod x86 {
         };
     }
     with_features!("avx2", Avx2, 2, rows_avx2, columns_avx2, interleave_avx2);
-    with_features!(
-        "avx512f,avx512bw,avx512vnni",
-        Vnni,
-        1,
-        rows_vnni,
-        columns_vnni,
-        interleave_vnni
-    );
+    with_features!("avx512f,avx512bw,avx512vnni", Vnni, 1, rows_vnni, columns_vnni, interleave_vnni);
 
     const _: () = assert!(GROUP == size_of::<Line>());
 }
@@ -672,9 +649,7 @@ unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line)
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 fn at_one_distance(rows: &[*const u8]) -> bool {
     let mut distances = rows.windows(2).map(|pair| pair[1].addr().wrapping_sub(pair[0].addr()));
-    distances
-        .next()
-        .is_none_or(|first| distances.all(|distance| distance == first))
+    distances.next().is_none_or(|first| distances.all(|distance| distance == first))
 }
 
 /// The two operations on one set of instructions, with their scratch memory.
@@ -700,11 +675,7 @@ impl Products {
 
     /// [`Self::new`] on instructions that the processor has.
     fn unchecked(instructions: Instructions) -> Self {
-        Products {
-            instructions,
-            copies: Vec::new(),
-            copied: false,
-        }
+        Products { instructions, copies: Vec::new(), copied: false }
     }
 
     /// The operations, on this thread.
@@ -904,11 +875,7 @@ impl Session<'_> {
             return;
         }
         for (quads, sums) in quads.chunks_exact(QUADS).zip(sums.chunks_mut(apart)) {
-            let samples = Samples {
-                lines: quads.as_ptr(),
-                count,
-                add,
-            };
+            let samples = Samples { lines: quads.as_ptr(), count, add };
             let sums = sums.as_mut_ptr();
             // SAFETY: the asserts; `are_available` held in `new`.
             unsafe {
@@ -925,11 +892,7 @@ impl Session<'_> {
 
     /// Samples that one call of [`Self::columns`] takes best: more on tiles, which load and store their sums each time.
     pub(super) fn samples(&self) -> usize {
-        if self.products.instructions == Instructions::Amx {
-            MOST_SAMPLES
-        } else {
-            BLOCK_ROWS
-        }
+        if self.products.instructions == Instructions::Amx { MOST_SAMPLES } else { BLOCK_ROWS }
     }
 
     /// 64 bytes of each row from `start` on in quads of four rows: line `64v + q` of `out` holds, for rows 4q … 4q + 3, the

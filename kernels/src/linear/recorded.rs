@@ -69,11 +69,7 @@ impl Packed {
 impl RecordedWorkspace {
     /// Scratch for batches of `model`.
     pub fn new(model: &LinearModel) -> Self {
-        Self {
-            blocks: Workspace::new(model),
-            packed: Packed::default(),
-            exact: false,
-        }
+        Self { blocks: Workspace::new(model), packed: Packed::default(), exact: false }
     }
 
     /// The same scratch for answers that enter exact sums: by the same kernels whatever the number of rows.
@@ -104,14 +100,7 @@ impl RecordedWorkspace {
         };
         let kernel = Kernel::select(batch.rows, in_integers, !exact && total < FEW_ROWS);
         let current = (!at_zero).then_some(parameters);
-        let pass = Pass::new(
-            (model, batch),
-            (current, None),
-            facts,
-            kernel,
-            blocks,
-            reweighting.is_some(),
-        );
+        let pass = Pass::new((model, batch), (current, None), facts, kernel, blocks, reweighting.is_some());
         if matches!(kernel, Kernel::Dense) && !at_zero {
             self.pack_vectors(model, pass.source.layout, parameters);
         }
@@ -127,11 +116,7 @@ impl RecordedWorkspace {
         if at_zero {
             return true;
         }
-        let form = Form {
-            shape: (model.features, model.outputs),
-            layout: None,
-            scale,
-        };
+        let form = Form { shape: (model.features, model.outputs), layout: None, scale };
         if self.packed.holds(form, parameters) {
             return true;
         }
@@ -145,11 +130,7 @@ impl RecordedWorkspace {
 
     /// Packs weights for the kernels of blocks.
     fn pack_vectors(&mut self, model: &LinearModel, layout: Layout, parameters: &[f32]) {
-        let form = Form {
-            shape: (model.features, model.outputs),
-            layout: Some(layout),
-            scale: 1.0,
-        };
+        let form = Form { shape: (model.features, model.outputs), layout: Some(layout), scale: 1.0 };
         if !self.packed.holds(form, parameters) {
             self.blocks.current.pack(model, layout, parameters);
             self.packed.keep(form, parameters);
@@ -171,19 +152,13 @@ impl<'a> ByOutput<'a> {
     /// A length that is no multiple of `outputs`.
     pub fn new(values: &'a [f32], outputs: usize) -> Self {
         assert!(values.len().is_multiple_of(outputs), "a value a query for each output");
-        Self {
-            values,
-            stride: values.len() / outputs,
-        }
+        Self { values, stride: values.len() / outputs }
     }
 
     /// The same without the first `queries` queries.
     #[must_use]
     pub fn from(self, queries: usize) -> Self {
-        Self {
-            values: &self.values[queries..],
-            stride: self.stride,
-        }
+        Self { values: &self.values[queries..], stride: self.stride }
     }
 
     /// The values of one output for some queries.
@@ -236,10 +211,7 @@ impl RecordedBlock<'_> {
     /// The same block of a longer batch, in which it lies `first` positions further on.
     #[must_use]
     pub fn behind(self, first: usize) -> Self {
-        Self {
-            positions: first + self.positions.start..first + self.positions.end,
-            ..self
-        }
+        Self { positions: first + self.positions.start..first + self.positions.end, ..self }
     }
 
     /// `t_k = ⟨a, v_k⟩`, K of them, of the offset v, at the block's row `row`.
@@ -271,9 +243,8 @@ impl RecordedBlock<'_> {
         let rows = self.positions.len();
         for start in (0..rows).step_by(LANES) {
             let norms = lanes(self.norms, start);
-            let inverse = norms
-                .simd_gt(f32x16::ZERO)
-                .select(f32x16::ONE / (norms * f32x16::splat(shifts.radius)), f32x16::ZERO);
+            let inverse =
+                norms.simd_gt(f32x16::ZERO).select(f32x16::ONE / (norms * f32x16::splat(shifts.radius)), f32x16::ZERO);
             let (mut exponent, mut explained) = (f32x16::ZERO, f32x16::ZERO);
             for (output, margins) in self.margins.chunks_exact(BLOCK_ROWS).enumerate() {
                 let u = lanes(margins, start) * inverse;
@@ -357,21 +328,15 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
         reweighted_in_integers(&pass, bytes, &reweighting, weigh, sum, workspace)?;
     } else {
         let lattice = reweighting.lattice.as_ref();
-        sum_blocks(
-            (&pass, lattice),
-            0,
-            sum,
-            &mut workspace.blocks,
-            |rows, block_rows, values, _| {
-                weigh_part(model, rows, block_rows, values, weigh)?;
-                let values = &mut values[..model.outputs * BLOCK_ROWS];
-                coefficients(residuals, rows, &block_rows.weights, values);
-                if let Some(lattice) = lattice {
-                    lattice.round(&block_rows.norms, values, rows.len());
-                }
-                Ok::<(), E>(())
-            },
-        )?;
+        sum_blocks((&pass, lattice), 0, sum, &mut workspace.blocks, |rows, block_rows, values, _| {
+            weigh_part(model, rows, block_rows, values, weigh)?;
+            let values = &mut values[..model.outputs * BLOCK_ROWS];
+            coefficients(residuals, rows, &block_rows.weights, values);
+            if let Some(lattice) = lattice {
+                lattice.round(&block_rows.norms, values, rows.len());
+            }
+            Ok::<(), E>(())
+        })?;
     }
     finite(batch, sum)
 }
@@ -386,11 +351,7 @@ fn weigh_part<E>(
 ) -> Result<(), E> {
     residuals::clear_beyond(margins, model.outputs, rows.len());
     let BlockRows { norms, weights, .. } = block_rows;
-    let recorded = RecordedBlock {
-        positions: rows.clone(),
-        margins: &margins[..model.outputs * BLOCK_ROWS],
-        norms,
-    };
+    let recorded = RecordedBlock { positions: rows.clone(), margins: &margins[..model.outputs * BLOCK_ROWS], norms };
     weigh(&recorded, weights)?;
     weights[rows.len()..].fill(0.0);
     Ok(())
@@ -410,12 +371,7 @@ fn reweighted_in_integers<E: From<NonFiniteGradient>>(
     for rows in pass.parts(0, selection.len()) {
         let mut starts = [std::ptr::null(); BLOCK_ROWS];
         pass.margins(&rows, &mut starts, blocks);
-        let Workspace {
-            integer,
-            block_rows,
-            residuals: values,
-            ..
-        } = &mut *blocks;
+        let Workspace { integer, block_rows, residuals: values, .. } = &mut *blocks;
         weigh_part(model, &rows, block_rows, values, weigh)?;
         let values = &mut values[..model.outputs * BLOCK_ROWS];
         let row = selection.row(rows.start);
@@ -447,14 +403,8 @@ fn finite<E: From<NonFiniteGradient>>(batch: &Batch<'_>, sum: &[f64]) -> Result<
 
 /// The L2 norms of all rows.
 fn l2_norms<'a>(batch: &Batch<'a>) -> &'a [f32] {
-    let norms = batch
-        .norms
-        .expect("shifts and weights need the L2 norms of the rows (linear::row_norms)");
-    assert_eq!(
-        norms.norm,
-        Norm::L2,
-        "norms of the rows (left) and of a Gaussian shift (right)"
-    );
+    let norms = batch.norms.expect("shifts and weights need the L2 norms of the rows (linear::row_norms)");
+    assert_eq!(norms.norm, Norm::L2, "norms of the rows (left) and of a Gaussian shift (right)");
     assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
     &norms.values
 }
@@ -545,9 +495,7 @@ mod tests {
                     bias,
                     loss: if outputs == 1 { Loss::Logistic } else { Loss::Softmax },
                 },
-                offsets: (0..=rows)
-                    .map(|row| entries().take_while(|&i| i < row * features).count())
-                    .collect(),
+                offsets: (0..=rows).map(|row| entries().take_while(|&i| i < row * features).count()).collect(),
                 indices: entries().map(|i| (i % features) as u32).collect(),
                 stored: entries().map(|i| values[i]).collect(),
                 classes: (0..rows).map(|row| (row % outputs) as u32).collect(),
@@ -651,29 +599,19 @@ mod tests {
             for rows in data.formats() {
                 let norms = row_norms(rows, bias, Norm::L2).unwrap();
                 let batch = data.batch(rows, &norms, Selection::Indices(&selected));
-                let shifts = Shifts {
-                    normals: ByOutput::new(&normals, outputs).from(1),
-                    radius,
-                };
+                let shifts = Shifts { normals: ByOutput::new(&normals, outputs).from(1), radius };
                 let mut workspace = RecordedWorkspace::new(&model);
                 let recorded = answers(&model, &batch, &parameters, Some(shifts), &mut workspace).unwrap();
                 let recorded = ByOutput::new(&recorded, outputs);
                 for full in [false, true] {
-                    let remainder = full.then_some(Remainder {
-                        squared_offset: squared_offset as f32,
-                        normals: &rest,
-                    });
+                    let remainder = full.then_some(Remainder { squared_offset: squared_offset as f32, normals: &rest });
                     let mut found_weights = vec![0.0; used];
                     let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
                         block.likelihood_ratios(shifts, remainder, weights).unwrap();
                         found_weights[block.positions.clone()].copy_from_slice(&weights[..block.positions.len()]);
                         Ok::<(), NonFiniteGradient>(())
                     };
-                    let reweighting = Reweighting {
-                        offset: &offset,
-                        residuals: recorded,
-                        lattice: None,
-                    };
+                    let reweighting = Reweighting { offset: &offset, residuals: recorded, lattice: None };
                     let mut sum = vec![0.0; model.parameters()];
                     accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, &mut workspace).unwrap();
                     let mut expected_sum = vec![0.0; model.parameters()];
@@ -704,10 +642,7 @@ mod tests {
                         let found = f64::from(found_weights[position]);
                         // What is left of ‖v‖² is off by rounding, its square root by more.
                         let tolerance = if full { 2e-3 } else { 2e-5 };
-                        assert!(
-                            (found / weight - 1.0).abs() < tolerance,
-                            "{rows:?}: {found} for {weight}"
-                        );
+                        assert!((found / weight - 1.0).abs() < tolerance, "{rows:?}: {found} for {weight}");
                         for k in 0..outputs {
                             let found_residual = f64::from(recorded.of(k, position..position + 1)[0]);
                             assert!((found_residual - residual[k]).abs() < 2e-5, "{rows:?}");
@@ -728,9 +663,8 @@ mod tests {
     #[test]
     fn sums_do_not_depend_on_what_a_workspace_was_used_for_and_at_zero_all_margins_are_zero() {
         let (features, count) = (67, 200);
-        let data = Data::new((count, features), 3, true, 0.25, |row, column| {
-            ((row * features + column) * 37 % 11) as u8
-        });
+        let data =
+            Data::new((count, features), 3, true, 0.25, |row, column| ((row * features + column) * 37 % 11) as u8);
         let (model, values) = (data.model, &data.values);
         let answers = waves(3 * count, 0.37);
         let residuals = ByOutput::new(&answers, 3);
@@ -747,11 +681,7 @@ mod tests {
                 Ok::<(), NonFiniteGradient>(())
             };
             let mut sum = vec![0.0; model.parameters()];
-            let reweighting = Reweighting {
-                offset,
-                residuals,
-                lattice: None,
-            };
+            let reweighting = Reweighting { offset, residuals, lattice: None };
             accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, workspace).unwrap();
             sum
         };
@@ -776,10 +706,7 @@ mod tests {
                                 };
                                 let expected: f64 = used.clone().enumerate().map(term).sum();
                                 let found = found[output * (features + 1) + feature];
-                                assert!(
-                                    (found - expected).abs() < 1e-3,
-                                    "{rows:?}, {used:?}: {found} for {expected}"
-                                );
+                                assert!((found - expected).abs() < 1e-3, "{rows:?}, {used:?}: {found} for {expected}");
                             }
                         }
                     }
@@ -810,15 +737,8 @@ mod tests {
             let model = full_data.model;
             let (parameters, offset) = (waves(model.parameters(), 0.71), waves(model.parameters(), 1.13));
             let normals = waves(used * outputs, 2.9);
-            let shifts = Shifts {
-                normals: ByOutput::new(&normals, outputs),
-                radius: 0.3,
-            };
-            for (rows, tiles) in full_data
-                .formats()
-                .into_iter()
-                .flat_map(|rows| [(rows, true), (rows, false)])
-            {
+            let shifts = Shifts { normals: ByOutput::new(&normals, outputs), radius: 0.3 };
+            for (rows, tiles) in full_data.formats().into_iter().flat_map(|rows| [(rows, true), (rows, false)]) {
                 let norms = row_norms(rows, bias, Norm::L2).unwrap();
                 let mut workspace = RecordedWorkspace::new(&model).exactly();
                 if !tiles {
@@ -833,10 +753,7 @@ mod tests {
                 }
                 let grid = match rows {
                     Rows::U8(bytes) => FeatureGrid::bytes(bytes.scale),
-                    _ => FeatureGrid {
-                        step: 1.0 / 64.0,
-                        greatest: 255,
-                    },
+                    _ => FeatureGrid { step: 1.0 / 64.0, greatest: 255 },
                 };
                 for clip_norm in [1.0, 0.01] {
                     let lattice = SumLattice::new(&model, grid, 2.7, Clip::l2(clip_norm), used);
@@ -851,11 +768,7 @@ mod tests {
                             }
                             Ok::<(), NonFiniteGradient>(())
                         };
-                        let reweighting = Reweighting {
-                            offset: &offset,
-                            residuals,
-                            lattice,
-                        };
+                        let reweighting = Reweighting { offset: &offset, residuals, lattice };
                         let mut sum = vec![0.0; model.parameters()];
                         accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, &mut workspace)
                             .unwrap();
@@ -879,27 +792,15 @@ mod tests {
 
     /// One row `value` of one feature, its answer 1, reweighted at `offset`, ρ = 1, with one normal.
     fn reweighted(value: f32, offset: f32, normal: f32) -> (Result<(), f32>, Result<(), NonFiniteGradient>) {
-        let model = LinearModel {
-            features: 1,
-            outputs: 1,
-            bias: false,
-            loss: Loss::Hinge,
-        };
+        let model = LinearModel { features: 1, outputs: 1, bias: false, loss: Loss::Hinge };
         let values = [1.0, value];
         let rows = Rows::f32(&values, 1);
         let norms = row_norms(rows, false, Norm::L2).unwrap();
-        let batch = Batch {
-            rows,
-            targets: Targets::Values(&[1.0; 2]),
-            norms: Some(&norms),
-            selection: Selection::Range(1..2),
-        };
+        let batch =
+            Batch { rows, targets: Targets::Values(&[1.0; 2]), norms: Some(&norms), selection: Selection::Range(1..2) };
         let (normals, mut ratios) = ([normal], Ok(()));
         let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
-            let shifts = Shifts {
-                normals: ByOutput::new(&normals, 1),
-                radius: 1.0,
-            };
+            let shifts = Shifts { normals: ByOutput::new(&normals, 1), radius: 1.0 };
             ratios = block.likelihood_ratios(shifts, None, weights);
             Ok(())
         };
@@ -908,11 +809,7 @@ mod tests {
         let outcome = accumulate_reweighted(
             &model,
             &batch,
-            Reweighting {
-                offset: &[offset],
-                residuals: ByOutput::new(&answers, 1),
-                lattice: None,
-            },
+            Reweighting { offset: &[offset], residuals: ByOutput::new(&answers, 1), lattice: None },
             &mut weigh,
             &mut sum,
             &mut workspace,
@@ -934,12 +831,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_no_number_is_named() {
-        let model = LinearModel {
-            features: 3,
-            outputs: 1,
-            bias: false,
-            loss: Loss::Logistic,
-        };
+        let model = LinearModel { features: 3, outputs: 1, bias: false, loss: Loss::Logistic };
         for count in [5, 40] {
             let mut values = vec![0.5; 3 * count];
             values[3 * 4 + 1] = f32::NAN;

@@ -8,15 +8,10 @@ use crate::loss::{Target, TargetKind};
 /// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
 pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
     let mut features: Vec<f64> = match rows {
-        Rows::F32(dense) => dense.values[row * dense.columns..(row + 1) * dense.columns]
-            .iter()
-            .map(|&v| f64::from(v))
-            .collect(),
-        Rows::U8(bytes) => bytes
-            .row(row)
-            .iter()
-            .map(|&v| f64::from(v) * f64::from(bytes.scale))
-            .collect(),
+        Rows::F32(dense) => {
+            dense.values[row * dense.columns..(row + 1) * dense.columns].iter().map(|&v| f64::from(v)).collect()
+        }
+        Rows::U8(bytes) => bytes.row(row).iter().map(|&v| f64::from(v) * f64::from(bytes.scale)).collect(),
         Rows::Sparse(sparse) => {
             let mut dense = vec![0.0; sparse.columns];
             for entry in sparse.offsets[row]..sparse.offsets[row + 1] {
@@ -72,10 +67,7 @@ fn per_example(model: &LinearModel, batch: &Batch<'_>, row_index: usize, point: 
     let mut residual = margins(&features, model.outputs, point.parameters);
     model.loss.residual(&mut residual, target);
     let coefficient = f64::from(point.coefficient);
-    residual
-        .iter()
-        .flat_map(|r| features.iter().map(move |a| coefficient * r * a))
-        .collect()
+    residual.iter().flat_map(|r| features.iter().map(move |a| coefficient * r * a)).collect()
 }
 
 fn clip_in_place(gradient: &mut [f64], clip: Clip) {
@@ -135,8 +127,6 @@ pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) ->
 
 /// Norms of all rows without any care for rounding.
 pub fn row_norms(rows: Rows<'_>, bias: bool, kind: Norm) -> RowNorms {
-    let values = (0..rows.len())
-        .map(|index| norm(&row(rows, index, bias), kind) as f32)
-        .collect();
+    let values = (0..rows.len()).map(|index| norm(&row(rows, index, bias), kind) as f32).collect();
     RowNorms { norm: kind, values }
 }

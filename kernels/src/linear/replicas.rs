@@ -62,18 +62,12 @@ impl ReplicaWorkspace {
     /// Brings `[features, padded runs]` into the order in which it is read.
     fn pack(&mut self, parameters: &[f32]) {
         let stride = self.vectors * RUNS_PER_VECTOR;
-        assert_eq!(
-            parameters.len(),
-            self.features * stride,
-            "parameters are not [features, padded runs]"
-        );
+        assert_eq!(parameters.len(), self.features * stride, "parameters are not [features, padded runs]");
         let mut packed = self.parameters.iter_mut();
         for (first, count) in chunks(self.vectors) {
             for feature in parameters.chunks_exact(stride) {
                 for vector in first..first + count {
-                    let lanes = feature[vector * RUNS_PER_VECTOR..]
-                        .first_chunk()
-                        .expect("runs are whole vectors");
+                    let lanes = feature[vector * RUNS_PER_VECTOR..].first_chunk().expect("runs are whole vectors");
                     *packed.next().expect("as many vectors as parameters") = f32x16::new(*lanes);
                 }
             }
@@ -139,9 +133,7 @@ fn load_row(rows: &Rows<'_>, index: usize, out: &mut [f32]) {
         Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
         Rows::U8(bytes) => {
             let values = bytes.row(index);
-            out.iter_mut()
-                .zip(values)
-                .for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
+            out.iter_mut().zip(values).for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
         }
         Rows::Sparse(sparse) => {
             out.fill(0.0);
@@ -167,36 +159,25 @@ fn for_each_block(
     targets: &mut [f32],
     mut work: impl FnMut(usize, &Block<'_>) -> Result<(), NonFiniteGradient>,
 ) -> Result<(), NonFiniteGradient> {
-    let Targets::Values(values) = batch.targets else {
-        panic!("replicas need real targets")
-    };
+    let Targets::Values(values) = batch.targets else { panic!("replicas need real targets") };
     let features = model.features;
-    assert_eq!(
-        batch.rows.columns(),
-        features,
-        "the rows' columns are not the model's features"
-    );
+    assert_eq!(batch.rows.columns(), features, "the rows' columns are not the model's features");
     let total = batch.selection.len();
     for start in (0..total).step_by(BLOCK_ROWS) {
         let count = BLOCK_ROWS.min(total - start);
-        let block =
-            if let (Rows::F32(dense), crate::features::Selection::Range(range)) = (&batch.rows, &batch.selection) {
-                let first = range.start + start;
-                Block {
-                    rows: &dense.values[first * features..][..count * features],
-                    targets: &values[first..][..count],
-                }
-            } else {
-                for position in 0..count {
-                    let row = batch.selection.row(start + position);
-                    load_row(&batch.rows, row, &mut rows[position * features..][..features]);
-                    targets[position] = values[row];
-                }
-                Block {
-                    rows: &rows[..count * features],
-                    targets: &targets[..count],
-                }
-            };
+        let block = if let (Rows::F32(dense), crate::features::Selection::Range(range)) =
+            (&batch.rows, &batch.selection)
+        {
+            let first = range.start + start;
+            Block { rows: &dense.values[first * features..][..count * features], targets: &values[first..][..count] }
+        } else {
+            for position in 0..count {
+                let row = batch.selection.row(start + position);
+                load_row(&batch.rows, row, &mut rows[position * features..][..features]);
+                targets[position] = values[row];
+            }
+            Block { rows: &rows[..count * features], targets: &targets[..count] }
+        };
         work(start, &block)?;
     }
     Ok(())
@@ -211,28 +192,13 @@ fn gradients<L: MarginLoss>(
     workspace: &mut ReplicaWorkspace,
 ) -> Result<(), NonFiniteGradient> {
     workspace.pack(parameters);
-    let ReplicaWorkspace {
-        features,
-        vectors,
-        parameters,
-        residuals,
-        rows,
-        targets,
-    } = workspace;
+    let ReplicaWorkspace { features, vectors, parameters, residuals, rows, targets } = workspace;
     let (features, vectors) = (*features, *vectors);
-    assert_eq!(
-        sums.len(),
-        features * vectors * RUNS_PER_VECTOR,
-        "sums are not [features, padded runs]"
-    );
+    assert_eq!(sums.len(), features * vectors * RUNS_PER_VECTOR, "sums are not [features, padded runs]");
     for_each_block(model, batch, rows, targets, |_, block| {
         for (first, count) in chunks(vectors) {
             let weights = &parameters[first * features..][..count * features];
-            let place = Place {
-                sums: &mut *sums,
-                stride: vectors * RUNS_PER_VECTOR,
-                first: first * RUNS_PER_VECTOR,
-            };
+            let place = Place { sums: &mut *sums, stride: vectors * RUNS_PER_VECTOR, first: first * RUNS_PER_VECTOR };
             match count {
                 1 => chunk_gradient::<L, 1, 16, 5>(loss, features, block, weights, residuals, place),
                 2 => chunk_gradient::<L, 2, 10, 4>(loss, features, block, weights, residuals, place),
@@ -244,11 +210,7 @@ fn gradients<L: MarginLoss>(
         Ok(())
     })?;
     // Every NaN or infinite margin makes a residual and with it a sum so, or belongs to a row without features.
-    if sums.iter().all(|sum| sum.is_finite()) {
-        Ok(())
-    } else {
-        Err(first_non_finite(model, batch))
-    }
+    if sums.iter().all(|sum| sum.is_finite()) { Ok(()) } else { Err(first_non_finite(model, batch)) }
 }
 
 /// The first row with a NaN or infinite feature or target, else the first row: then parameters have diverged.
@@ -259,9 +221,7 @@ fn first_non_finite(model: &LinearModel, batch: &Batch<'_>) -> NonFiniteGradient
         load_row(&batch.rows, row, &mut features);
         !features.iter().all(|value| value.is_finite())
     });
-    NonFiniteGradient {
-        row: culprit.or_else(|| rows.clone().next()).unwrap_or(0),
-    }
+    NonFiniteGradient { row: culprit.or_else(|| rows.clone().next()).unwrap_or(0) }
 }
 
 /// The destination of the gradient of a chunk of runs.
@@ -292,11 +252,7 @@ fn chunk_gradient<L: MarginLoss, const V: usize, const R: usize, const J: usize>
             *place = residuals_of_row(loss, margins, target);
         }
     }
-    let rest = tiles
-        .remainder()
-        .chunks_exact(features)
-        .zip(targets.remainder())
-        .zip(places.into_remainder());
+    let rest = tiles.remainder().chunks_exact(features).zip(targets.remainder()).zip(places.into_remainder());
     for ((row, &target), place) in rest {
         let [margins] = tile_margins::<V, 1>(row, features, weights);
         *place = residuals_of_row(loss, &margins, target);
@@ -385,20 +341,9 @@ fn evaluate<L: MarginLoss>(
     workspace: &mut ReplicaWorkspace,
 ) -> Result<(), NonFiniteGradient> {
     workspace.pack(parameters);
-    let ReplicaWorkspace {
-        features,
-        vectors,
-        parameters,
-        rows,
-        targets,
-        ..
-    } = workspace;
+    let ReplicaWorkspace { features, vectors, parameters, rows, targets, .. } = workspace;
     let (features, vectors) = (*features, *vectors);
-    assert_eq!(
-        losses.len(),
-        vectors * RUNS_PER_VECTOR,
-        "losses are not one a padded run"
-    );
+    assert_eq!(losses.len(), vectors * RUNS_PER_VECTOR, "losses are not one a padded run");
     for_each_block(model, batch, rows, targets, |_, block| {
         for (first, count) in chunks(vectors) {
             let weights = &parameters[first * features..][..count * features];
@@ -413,11 +358,7 @@ fn evaluate<L: MarginLoss>(
         }
         Ok(())
     })?;
-    if losses.iter().all(|loss| loss.is_finite()) {
-        Ok(())
-    } else {
-        Err(first_non_finite(model, batch))
-    }
+    if losses.iter().all(|loss| loss.is_finite()) { Ok(()) } else { Err(first_non_finite(model, batch)) }
 }
 
 fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
@@ -468,32 +409,21 @@ mod tests {
         let mut state = seed;
         (0..count)
             .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
             })
             .collect()
     }
 
     fn model(features: usize, loss: Loss) -> LinearModel {
-        LinearModel {
-            features,
-            outputs: 1,
-            bias: false,
-            loss,
-        }
+        LinearModel { features, outputs: 1, bias: false, loss }
     }
 
     fn check(rows: usize, features: usize, runs: usize, loss: Loss, indices: Option<&[u32]>) {
         let model = model(features, loss);
         let matrix = values(rows * features, 1);
         let mut targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
-        targets
-            .iter_mut()
-            .skip(3)
-            .step_by(7)
-            .for_each(|target| *target = NULL_TARGET);
+        targets.iter_mut().skip(3).step_by(7).for_each(|target| *target = NULL_TARGET);
         let padded = ReplicaWorkspace::padded_runs(runs);
         let parameters: Vec<f32> = values(features * padded, 3).iter().map(|value| 3.0 * value).collect();
         let batch = Batch {
@@ -508,24 +438,16 @@ mod tests {
         let mut losses = vec![2.0; padded];
         accumulate_replica_losses(&model, &batch, &parameters, &mut losses, &mut workspace).unwrap();
         for run in 0..runs {
-            let own: Vec<f32> = (0..features)
-                .map(|feature| parameters[feature * padded + run])
-                .collect();
+            let own: Vec<f32> = (0..features).map(|feature| parameters[feature * padded + run]).collect();
             let expected = reference::sum_of_differences(&model, &batch, Point::at(&own), None, Clip::Unbounded);
             let tolerance = 2e-6 * (batch.selection.len() as f64 + 1.0);
             for (feature, value) in expected.iter().enumerate() {
                 let found = sums[feature * padded + run] - 1.0;
-                assert!(
-                    (found - value).abs() < tolerance,
-                    "{loss:?} {rows}×{features}, {runs}: {found} for {value}"
-                );
+                assert!((found - value).abs() < tolerance, "{loss:?} {rows}×{features}, {runs}: {found} for {value}");
             }
             let value = reference::evaluation(&model, &batch, &own).loss;
             let found = losses[run] - 2.0;
-            assert!(
-                (found - value).abs() < 3e-6 * (value + 1.0),
-                "{loss:?} loss {found} for {value}"
-            );
+            assert!((found - value).abs() < 3e-6 * (value + 1.0), "{loss:?} loss {found} for {value}");
         }
     }
 

@@ -101,10 +101,7 @@ impl BlockRows {
                     self.set_nulls(rows, targets);
                     greatest = self.classes[..rows].iter().copied().fold(0, u32::max);
                 }
-                assert!(
-                    (greatest as usize) < outputs,
-                    "class {greatest} of a model with {outputs} outputs"
-                );
+                assert!((greatest as usize) < outputs, "class {greatest} of a model with {outputs} outputs");
             }
             Targets::Values(values) => {
                 let mut any_null = false;
@@ -177,12 +174,9 @@ fn check_finite(
         }
     }
     if !poison.simd_eq(f32x16::ZERO).all() {
-        let found = first_non_finite(margins, outputs, rows)
-            .into_iter()
-            .chain(first_non_finite(&block_rows.values, 1, rows));
-        return Err(NonFiniteGradient {
-            row: block_rows.ids[found.min().unwrap_or(0)],
-        });
+        let found =
+            first_non_finite(margins, outputs, rows).into_iter().chain(first_non_finite(&block_rows.values, 1, rows));
+        return Err(NonFiniteGradient { row: block_rows.ids[found.min().unwrap_or(0)] });
     }
     Ok(())
 }
@@ -281,11 +275,8 @@ pub(super) fn clip(
                 let end = (start + LANES).min(rows);
                 for row in (start..end).filter(|row| safe >> (row - start) & 1 == 0) {
                     tally.clipped -= (clipped >> (row - start) & 1) as usize;
-                    let was_clipped = clip_exactly(rule, block_rows.norms[row], outputs, &mut residuals[row..]).ok_or(
-                        NonFiniteGradient {
-                            row: block_rows.ids[row],
-                        },
-                    )?;
+                    let was_clipped = clip_exactly(rule, block_rows.norms[row], outputs, &mut residuals[row..])
+                        .ok_or(NonFiniteGradient { row: block_rows.ids[row] })?;
                     tally.clipped += usize::from(was_clipped);
                 }
                 let mut kept = factor.to_array();
@@ -306,9 +297,7 @@ pub(super) fn clip(
     }
     if !poison.simd_eq(f32x16::ZERO).all() {
         let row = first_non_finite(residuals, outputs, rows).unwrap_or(0);
-        return Err(NonFiniteGradient {
-            row: block_rows.ids[row],
-        });
+        return Err(NonFiniteGradient { row: block_rows.ids[row] });
     }
     Ok(())
 }
@@ -337,10 +326,7 @@ pub(super) fn values(
     block_rows.clear_nulls(margins, outputs);
     check_finite(loss, outputs, rows, block_rows, margins)?;
     let is_null = |row: usize| block_rows.nulls >> row & 1 == 1;
-    let mut found = Evaluation {
-        rows: rows - block_rows.nulls.count_ones() as usize,
-        ..Evaluation::default()
-    };
+    let mut found = Evaluation { rows: rows - block_rows.nulls.count_ones() as usize, ..Evaluation::default() };
     (found.loss, found.correct) = with_margin_loss!(
         loss,
         loss => margin_values(loss, &margins[..rows], &block_rows.values, is_null),

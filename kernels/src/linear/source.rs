@@ -12,11 +12,7 @@ use wide::f32x16;
 /// The layout in which the dense kernels read rows of this format: in place where sixteen features can be loaded anywhere in a row,
 /// else through scratch memory.
 fn layout_of(rows: Rows<'_>, model: &LinearModel) -> Layout {
-    if reads_in_place(rows, model) {
-        Layout::in_place(model.features)
-    } else {
-        Layout::padded(model.features)
-    }
+    if reads_in_place(rows, model) { Layout::in_place(model.features) } else { Layout::padded(model.features) }
 }
 
 /// True if the kernels read rows in place. With one output bytes are widened whenever they are read, which is
@@ -73,11 +69,7 @@ impl<'a> Source<'a> {
 
     /// Rows whose margins are computed before their gradients: as many as stay in first-level cache.
     pub(super) fn part(&self, blocks: BlockSizes) -> usize {
-        if self.reads_bytes() {
-            (blocks.part * size_of::<f32>()).min(blocks.block)
-        } else {
-            blocks.part
-        }
+        if self.reads_bytes() { (blocks.part * size_of::<f32>()).min(blocks.block) } else { blocks.part }
     }
 
     /// `sink += Σ_i q_ki a_ij`, i over the first `rows` rows of a part, see [`dense::gradient`].

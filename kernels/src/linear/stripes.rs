@@ -92,11 +92,7 @@ impl Stripes {
             return &[];
         };
         let end = self.runs.get(run + 1).map_or(self.values.len(), |&(_, before)| before);
-        if self.runs[run].0 == *rows {
-            &self.values[self.runs[run].1..end]
-        } else {
-            &[]
-        }
+        if self.runs[run].0 == *rows { &self.values[self.runs[run].1..end] } else { &[] }
     }
 }
 
@@ -280,9 +276,7 @@ mod tests {
     }
 
     fn matrix(features: usize) -> Vec<f32> {
-        (0..ROWS * features)
-            .map(|place| ((place * place) as f32 * 0.37).sin())
-            .collect()
+        (0..ROWS * features).map(|place| ((place * place) as f32 * 0.37).sin()).collect()
     }
 
     #[test]
@@ -296,23 +290,9 @@ mod tests {
             (47, Loss::Logistic, true),
             (64, Loss::Logistic, true),
         ] {
-            let model = LinearModel {
-                features,
-                outputs: 1,
-                bias,
-                loss,
-            };
+            let model = LinearModel { features, outputs: 1, bias, loss };
             let matrix = matrix(features);
-            for rows in [
-                0..ROWS,
-                3..3 + 512,
-                5..5 + 511,
-                1..1 + 784,
-                1..1 + 785,
-                131..1_927,
-                7..30,
-                900..900 + 1_300,
-            ] {
+            for rows in [0..ROWS, 3..3 + 512, 5..5 + 511, 1..1 + 784, 1..1 + 785, 131..1_927, 7..30, 900..900 + 1_300] {
                 for clip in [Clip::Unbounded, Clip::l2(0.5), Clip::l2(50.0)] {
                     let [plain, striped] = both(&model, &matrix, &rows, clip);
                     assert!(plain.is_ok());
@@ -325,12 +305,7 @@ mod tests {
     #[test]
     fn rows_that_are_not_finite_are_named_and_long_ones_are_clipped_as_without_stripes() {
         let (features, rows) = (20, 40..2_600);
-        let model = LinearModel {
-            features,
-            outputs: 1,
-            bias: false,
-            loss: Loss::Squared,
-        };
+        let model = LinearModel { features, outputs: 1, bias: false, loss: Loss::Squared };
         for culprit in [rows.start, 700, 2_099, rows.end - 1] {
             let change = |value: f32| {
                 let mut matrix = matrix(features);
@@ -338,17 +313,10 @@ mod tests {
                 matrix
             };
             for wrong in [f32::NAN, f32::INFINITY] {
-                assert_eq!(
-                    both(&model, &change(wrong), &rows, Clip::Unbounded),
-                    [Err(culprit), Err(culprit)]
-                );
+                assert_eq!(both(&model, &change(wrong), &rows, Clip::Unbounded), [Err(culprit), Err(culprit)]);
             }
             let [plain, striped] = both(&model, &change(1e30), &rows, Clip::l2(0.5));
-            assert!(
-                plain
-                    .as_ref()
-                    .is_ok_and(|(tally, _)| tally.rows == rows.len() && tally.clipped > 0)
-            );
+            assert!(plain.as_ref().is_ok_and(|(tally, _)| tally.rows == rows.len() && tally.clipped > 0));
             assert_eq!(plain, striped);
         }
         // Beside the run nothing is read.
@@ -361,12 +329,7 @@ mod tests {
 
     #[test]
     fn only_whole_runs_of_models_of_few_features_have_stripes() {
-        let model = |features, loss| LinearModel {
-            features,
-            outputs: 1,
-            bias: false,
-            loss,
-        };
+        let model = |features, loss| LinearModel { features, outputs: 1, bias: false, loss };
         let matrix = matrix(20);
         let rows = Rows::f32(&matrix, 20);
         let stripes = Stripes::for_model(&model(20, Loss::Logistic), rows, [0..600, 600..ROWS].into_iter()).unwrap();

@@ -46,11 +46,7 @@ impl BlockSizes {
             (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
         };
         let block = within(1 << 20, 16, BLOCK_ROWS);
-        let part = if model.outputs == 1 {
-            within(24 << 10, ROW_GROUP, block)
-        } else {
-            block
-        };
+        let part = if model.outputs == 1 { within(24 << 10, ROW_GROUP, block) } else { block };
         BlockSizes { block, part }
     }
 }

@@ -83,10 +83,7 @@ mod tests {
     /// E h(z) by the trapezoidal rule on [−9, 9], with a node on every multiple of the step: kinks cost O(step²).
     fn expectation(h: impl Fn(f64) -> f64) -> f64 {
         let step = 1e-4;
-        (-90_000..=90_000)
-            .map(|i| f64::from(i) * step)
-            .map(|z| h(z) * normal_density(z) * step)
-            .sum()
+        (-90_000..=90_000).map(|i| f64::from(i) * step).map(|z| h(z) * normal_density(z) * step).sum()
     }
 
     #[test]
@@ -104,10 +101,7 @@ mod tests {
                             residual[0]
                         });
                         let case = format!("{loss:?} at {margin}, {target}, s = {deviation}");
-                        assert!(
-                            (value - expected).abs() < 1e-7 * (1.0 + expected),
-                            "{case}: {value} for {expected}"
-                        );
+                        assert!((value - expected).abs() < 1e-7 * (1.0 + expected), "{case}: {value} for {expected}");
                         assert!((slope - residual).abs() < 2e-4, "{case}: {slope} for {residual}");
                     }
                 }
@@ -150,20 +144,8 @@ mod tests {
     #[test]
     fn gauss_hermite_is_exact_on_polynomials() {
         let moment = |power| gauss_hermite().iter().map(|(z, m)| m * z.powi(power)).sum::<f64>();
-        for (power, expected) in [
-            (0, 1.0),
-            (1, 0.0),
-            (2, 1.0),
-            (4, 3.0),
-            (6, 15.0),
-            (10, 945.0),
-            (20, 654_729_075.0),
-        ] {
-            assert!(
-                (moment(power) - expected).abs() <= 1e-11 * (1.0 + expected),
-                "moment {power}: {}",
-                moment(power)
-            );
+        for (power, expected) in [(0, 1.0), (1, 0.0), (2, 1.0), (4, 3.0), (6, 15.0), (10, 945.0), (20, 654_729_075.0)] {
+            assert!((moment(power) - expected).abs() <= 1e-11 * (1.0 + expected), "moment {power}: {}", moment(power));
         }
     }
 }

@@ -13,11 +13,7 @@ impl MarginLoss for Huber {
 
     fn value(self, u: f64, y: f64) -> f64 {
         let (h, distance) = (f64::from(self.0), (u - y).abs());
-        if distance <= h {
-            0.5 * distance * distance
-        } else {
-            h * (distance - 0.5 * h)
-        }
+        if distance <= h { 0.5 * distance * distance } else { h * (distance - 0.5 * h) }
     }
 
     fn residual(self, u: f64, y: f64) -> f64 {

@@ -22,11 +22,7 @@ impl MarginLoss for Logistic {
     fn residual(self, u: f64, y: f64) -> f64 {
         let z = y * u;
         let decay = (-z.abs()).exp();
-        -y * if z > 0.0 {
-            decay / (1.0 + decay)
-        } else {
-            1.0 / (1.0 + decay)
-        }
+        -y * if z > 0.0 { decay / (1.0 + decay) } else { 1.0 / (1.0 + decay) }
     }
 
     /// `max(−yu, 0) + ln(1 + e^{−|yu|})`, absolute error below 2e-7·max(1, |yu|).
@@ -109,9 +105,7 @@ mod tests {
         assert!(value <= 2e-7, "loss: {value}");
         for u in [-1e30, -90.0, -1.0, 0.0, 1e-30, 1.0, 90.0, 1e30, f32::INFINITY] {
             for y in [-1.0_f32, 1.0] {
-                let r = Logistic
-                    .fast_residual_lanes(f32x16::splat(u), f32x16::splat(y))
-                    .to_array()[0];
+                let r = Logistic.fast_residual_lanes(f32x16::splat(u), f32x16::splat(y)).to_array()[0];
                 assert!(r.abs() <= 1.0, "{r} at {u}");
             }
         }

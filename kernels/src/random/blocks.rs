@@ -20,9 +20,7 @@ pub(super) fn for_each_group<const GROUP: usize, T: Copy + Default, Stream, Draw
     const { assert!(BLOCK_COORDINATES.is_multiple_of(GROUP)) };
     for (index, chunk) in out.chunks_mut(BLOCK_COORDINATES).enumerate() {
         // Wrapping would read the streams of blocks 0, 1, … a second time.
-        let block = first_block
-            .checked_add(index as u64)
-            .expect("blocks are numbered below 2^64");
+        let block = first_block.checked_add(index as u64).expect("blocks are numbered below 2^64");
         let mut stream = open(block);
         let (groups, rest) = chunk.as_chunks_mut();
         for group in groups {

@@ -64,20 +64,11 @@ pub(super) fn sin_cos_half_pi(w: f32x16) -> (f32x16, f32x16) {
     let square = w * w;
     let sine = w * polynomial(
         square,
-        [
-            std::f32::consts::FRAC_PI_2,
-            -0.645_963_7,
-            0.079_689_68,
-            -0.004_673_766_4,
-            0.000_151_485_13,
-        ],
+        [std::f32::consts::FRAC_PI_2, -0.645_963_7, 0.079_689_68, -0.004_673_766_4, 0.000_151_485_13],
     );
     let zero_at_one = w.mul_neg_add(w, f32x16::ONE);
-    let cosine = zero_at_one
-        * polynomial(
-            square,
-            [1.0, -0.233_700_5, 0.019_968_59, -0.000_893_509_95, 0.000_023_587_985],
-        );
+    let cosine =
+        zero_at_one * polynomial(square, [1.0, -0.233_700_5, 0.019_968_59, -0.000_893_509_95, 0.000_023_587_985]);
     (sine, cosine)
 }
 
@@ -211,24 +202,13 @@ mod tests {
     fn logarithm_of_single_precision_keeps_its_stated_error() {
         let mut error = 0.0;
         let mut check = |first: u32, stride: u32| {
-            let u: f32x16 = cast(u32x16::new(std::array::from_fn(|i| {
-                (first + stride * i as u32).min(0x3f80_0000)
-            })));
+            let u: f32x16 = cast(u32x16::new(std::array::from_fn(|i| (first + stride * i as u32).min(0x3f80_0000))));
             let exact = u.to_array().map(|u| -2.0 * libm::log(f64::from(u)));
-            worst(
-                minus_two_ln(u).to_array().map(f64::from),
-                exact,
-                2f64.powi(-24),
-                &mut error,
-            );
+            worst(minus_two_ln(u).to_array().map(f64::from), exact, 2f64.powi(-24), &mut error);
         };
         // Every value of (½, 1], then every 61st down to 2⁻⁵⁷.
-        (0x3f00_0000..=0x3f80_0000)
-            .step_by(16)
-            .for_each(|first| check(first, 1));
-        (((127 - 57) << 23)..=0x3f00_0000)
-            .step_by(16 * 61)
-            .for_each(|first| check(first, 61));
+        (0x3f00_0000..=0x3f80_0000).step_by(16).for_each(|first| check(first, 1));
+        (((127 - 57) << 23)..=0x3f00_0000).step_by(16 * 61).for_each(|first| check(first, 61));
         assert!(error < 3.0, "{error} units of 2^-24");
         assert_eq!(minus_two_ln(f32x16::ONE).to_array(), [0.0; 16]);
     }
@@ -238,30 +218,13 @@ mod tests {
         let (mut sine_error, mut cosine_error) = (0.0, 0.0);
         // Every angle the sampler can draw.
         for first in (-(1 << 22)..1 << 22).step_by(16) {
-            let w = f32x16::new(std::array::from_fn(|i| {
-                ((f64::from(first) + i as f64 + 0.5) as f32) * 2f32.powi(-22)
-            }));
+            let w = f32x16::new(std::array::from_fn(|i| ((f64::from(first) + i as f64 + 0.5) as f32) * 2f32.powi(-22)));
             let (sine, cosine) = sin_cos_half_pi(w);
-            let exact = w
-                .to_array()
-                .map(|w| libm::sincos(std::f64::consts::FRAC_PI_2 * f64::from(w)));
-            worst(
-                sine.to_array().map(f64::from),
-                exact.map(|(sine, _)| sine),
-                2f64.powi(-24),
-                &mut sine_error,
-            );
-            worst(
-                cosine.to_array().map(f64::from),
-                exact.map(|(_, cosine)| cosine),
-                2f64.powi(-24),
-                &mut cosine_error,
-            );
+            let exact = w.to_array().map(|w| libm::sincos(std::f64::consts::FRAC_PI_2 * f64::from(w)));
+            worst(sine.to_array().map(f64::from), exact.map(|(sine, _)| sine), 2f64.powi(-24), &mut sine_error);
+            worst(cosine.to_array().map(f64::from), exact.map(|(_, cosine)| cosine), 2f64.powi(-24), &mut cosine_error);
         }
-        assert!(
-            sine_error < 3.0 && cosine_error < 3.0,
-            "{sine_error} and {cosine_error} units of 2^-24"
-        );
+        assert!(sine_error < 3.0 && cosine_error < 3.0, "{sine_error} and {cosine_error} units of 2^-24");
     }
 
     #[test]
@@ -275,12 +238,8 @@ mod tests {
             // Geometric towards 0 (down to 2⁻⁶⁶), towards 1, and evenly between.
             let t = f64::from(i) / 400_000.0;
             let near = |lane: usize| 1.0 + lane as f64 * 3.7e-7;
-            check(f64x8::new(std::array::from_fn(|lane| {
-                libm::exp2(-66.0 * t) / near(lane)
-            })));
-            check(f64x8::new(std::array::from_fn(|lane| {
-                1.0 - libm::exp2(-1.0 - 52.0 * t) / near(lane)
-            })));
+            check(f64x8::new(std::array::from_fn(|lane| libm::exp2(-66.0 * t) / near(lane))));
+            check(f64x8::new(std::array::from_fn(|lane| 1.0 - libm::exp2(-1.0 - 52.0 * t) / near(lane))));
             check(f64x8::new(std::array::from_fn(|lane| (1.0 - t) / near(lane))));
         }
         assert!(error < 3.0, "{error} units of 2^-53");
@@ -301,49 +260,21 @@ mod tests {
                 };
                 (libm::sin(std::f64::consts::FRAC_PI_2 * w), cosine)
             });
-            worst(
-                sine.to_array(),
-                exact.map(|(sine, _)| sine),
-                2f64.powi(-53),
-                &mut sine_error,
-            );
-            worst(
-                cosine.to_array(),
-                exact.map(|(_, cosine)| cosine),
-                2f64.powi(-53),
-                &mut cosine_error,
-            );
+            worst(sine.to_array(), exact.map(|(sine, _)| sine), 2f64.powi(-53), &mut sine_error);
+            worst(cosine.to_array(), exact.map(|(_, cosine)| cosine), 2f64.powi(-53), &mut cosine_error);
         };
         for i in 0..200_000 {
             let t = f64::from(i) / 200_000.0;
-            check(f64x8::new(std::array::from_fn(|lane| {
-                (2.0 * t - 1.0) / (1.0 + lane as f64 * 3.7e-7)
-            })));
-            check(f64x8::new(std::array::from_fn(|lane| {
-                1.0 - libm::exp2(-52.0 * t) / (1.0 + lane as f64 * 3.7e-7)
-            })));
-            check(f64x8::new(std::array::from_fn(|lane| {
-                -libm::exp2(-52.0 * t) / (1.0 + lane as f64 * 3.7e-7)
-            })));
+            check(f64x8::new(std::array::from_fn(|lane| (2.0 * t - 1.0) / (1.0 + lane as f64 * 3.7e-7))));
+            check(f64x8::new(std::array::from_fn(|lane| 1.0 - libm::exp2(-52.0 * t) / (1.0 + lane as f64 * 3.7e-7))));
+            check(f64x8::new(std::array::from_fn(|lane| -libm::exp2(-52.0 * t) / (1.0 + lane as f64 * 3.7e-7))));
         }
-        assert!(
-            sine_error < 4.0 && cosine_error < 4.0,
-            "{sine_error} and {cosine_error} units of 2^-53"
-        );
+        assert!(sine_error < 4.0 && cosine_error < 4.0, "{sine_error} and {cosine_error} units of 2^-53");
     }
 
     #[test]
     fn words_split_and_floats_widen_exactly() {
-        let words = [
-            0,
-            1,
-            0xfff,
-            0x1000,
-            u64::MAX,
-            1 << 63,
-            0x0123_4567_89ab_cdef,
-            u64::MAX - 0xfff,
-        ];
+        let words = [0, 1, 0xfff, 0x1000, u64::MAX, 1 << 63, 0x0123_4567_89ab_cdef, u64::MAX - 0xfff];
         let (high, low) = split_to_f64(u64x8::new(words));
         for ((high, low), word) in high.to_array().into_iter().zip(low.to_array()).zip(words) {
             assert_eq!(high, (word >> 12) as f64 * 2f64.powi(-52));

@@ -282,13 +282,7 @@ fn for_each_batch<R: Round, T: Copy + Default>(
     // Sixteen words of the counter's 64 bits a batch, and pairs are numbered below 2⁶⁴.
     let last_block = first_block.saturating_add((out.len() / BLOCK_COORDINATES) as u64);
     assert!(last_block < 1 << 52, "blocks of exact noise are numbered below 2^52");
-    for_each_group(
-        first_block,
-        out,
-        |block| round.open(block),
-        Block::next,
-        |batch, out| write(batch, out),
-    );
+    for_each_group(first_block, out, |block| round.open(block), Block::next, |batch, out| write(batch, out));
 }
 
 #[cold]
@@ -302,12 +296,7 @@ fn decide_pairs<R: Round, T: Lattice>(
 ) -> usize {
     let mut slow = 0;
     for (place, number) in lanes_of(undecided).map(|place| (place, 64 * batch.index + place as u64)) {
-        let pair = Pair {
-            round,
-            number,
-            words: pair_words(&batch.words, place),
-            deviation,
-        };
+        let pair = Pair { round, number, words: pair_words(&batch.words, place), deviation };
         let [x, y] = first_decided(&pair);
         let first = 16 * (place / 8) + place % 8;
         (out[first], out[first + 8]) = (T::from_i64(x), T::from_i64(y));
@@ -377,11 +366,7 @@ fn digits<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) -> 
 fn normals<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) -> Option<[Exact<N>; 2]> {
     let [first, mut second] = digits::<R, N>(round, number, words);
     second[0] &= u64::MAX >> 2;
-    normals_of(
-        Ball::from_digits(&first[..N - 1]),
-        Ball::from_digits(&second[..N - 1]),
-        words[1],
-    )
+    normals_of(Ball::from_digits(&first[..N - 1]), Ball::from_digits(&second[..N - 1]), words[1])
 }
 
 /// `√(−2 ln U)·(±cos πy/4, sin πy/4)`, in this order or the other. `angle` is 0.00…, the digits of the second uniform
@@ -389,19 +374,11 @@ fn normals<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) ->
 fn normals_of<const N: usize>(uniform: Ball<N>, angle: Ball<N>, octant: u64) -> Option<[Exact<N>; 2]> {
     let radius = uniform.minus_ln()?.shifted_up(1).sqrt();
     let is_negative = octant >> 61 & 1 == 1;
-    let y = if is_negative {
-        Ball::integer(2).sub(angle.shifted_up(3))
-    } else {
-        angle.shifted_up(3)
-    };
+    let y = if is_negative { Ball::integer(2).sub(angle.shifted_up(3)) } else { angle.shifted_up(3) };
     let (sine, cosine) = y.sin_cos_quarter_pi();
     let sine = Exact::new(is_negative, radius.mul(sine));
     let cosine = Exact::new(octant >> 63 == 1, radius.mul(cosine));
-    Some(if octant >> 62 & 1 == 1 {
-        [sine, cosine]
-    } else {
-        [cosine, sine]
-    })
+    Some(if octant >> 62 & 1 == 1 { [sine, cosine] } else { [cosine, sine] })
 }
 
 /// [`fill_rounded_laplace`] from any digits; the number of draws that the slow path decided.
@@ -418,9 +395,7 @@ fn laplace<V: Lanes, R: Round, T: Lattice>(round: &R, first_block: u64, enclosur
                 let k = words << 1_u32;
                 let magnitude = minus_ln::<V>(k) * V::splat(enclosure.scale);
                 let (shifted, distance) = nearest(magnitude.negate_where(words));
-                let mask = distance
-                    .max_magnitude(distance)
-                    .not_below(enclosure.threshold(magnitude));
+                let mask = distance.max_magnitude(distance).not_below(enclosure.threshold(magnitude));
                 (shifted, mask | V::words_below(k, enclosure.margin))
             });
             T::write([x.0.to_bits(), y.0.to_bits()], out);

@@ -28,16 +28,10 @@ pub fn add_gaussian_blocks(
     match RoundStreams::new(key, purpose, Law::Gaussian, round) {
         RoundStreams::Simulation(streams) => simulate(streams, first_block, sum, |normals, sums| {
             let normals: [f64x8; 4] = cast(normals.map(widen));
-            normals
-                .into_iter()
-                .zip(sums.as_chunks_mut().0)
-                .for_each(|(z, sum)| add(z, sum));
+            normals.into_iter().zip(sums.as_chunks_mut().0).for_each(|(z, sum)| add(z, sum));
         }),
         RoundStreams::Release(streams) => release(&streams, first_block, sum, |normals, sums| {
-            normals
-                .into_iter()
-                .zip(sums.as_chunks_mut().0)
-                .for_each(|(z, sum)| add(z, sum));
+            normals.into_iter().zip(sums.as_chunks_mut().0).for_each(|(z, sum)| add(z, sum));
         }),
     }
 }
@@ -182,10 +176,7 @@ mod tests {
 
     /// The words of both pairs' extremes: smallest and largest u, angles at both ends and in the middle, both signs.
     fn words() -> impl Iterator<Item = [u32; 2]> {
-        let radii = (0..4096u32)
-            .map(|k| k << 1)
-            .chain((0..32).map(|bit| 1 << bit))
-            .chain([u32::MAX, u32::MAX - 1]);
+        let radii = (0..4096u32).map(|k| k << 1).chain((0..32).map(|bit| 1 << bit)).chain([u32::MAX, u32::MAX - 1]);
         radii
             .enumerate()
             .flat_map(|(i, radius)| {
@@ -203,14 +194,7 @@ mod tests {
         let w = f64::from(second.cast_signed() >> 9).mul_add(2.0, 1.0) * 2f64.powi(-23);
         let radius = libm::sqrt(-2.0 * libm::log(u));
         let (sine, cosine) = libm::sincos(std::f64::consts::FRAC_PI_2 * w);
-        [
-            if first & 1 == 1 {
-                -radius * cosine
-            } else {
-                radius * cosine
-            },
-            radius * sine,
-        ]
+        [if first & 1 == 1 { -radius * cosine } else { radius * cosine }, radius * sine]
     }
 
     #[test]
@@ -235,30 +219,18 @@ mod tests {
     fn release_box_muller_is_the_scalar_transform_into_the_tail() {
         let mut largest = 0f64;
         for [first, second] in words() {
-            let (first, second) = (
-                u64::from(first) << 32 | u64::from(second),
-                u64::from(second) << 32 | u64::from(first),
-            );
+            let (first, second) =
+                (u64::from(first) << 32 | u64::from(second), u64::from(second) << 32 | u64::from(first));
             let u = (first as f64 + 0.5) * 2f64.powi(-64);
             let w = ((second >> 12) as f64 - 2f64.powi(51) + 0.5) * 2f64.powi(-51);
             let radius = libm::sqrt(-2.0 * libm::log(u));
             let (sine, cosine) = libm::sincos(std::f64::consts::FRAC_PI_2 * w);
-            let exact = [
-                if second & 1 == 1 {
-                    -radius * cosine
-                } else {
-                    radius * cosine
-                },
-                radius * sine,
-            ];
+            let exact = [if second & 1 == 1 { -radius * cosine } else { radius * cosine }, radius * sine];
             let computed = box_muller_f64([u64x8::splat(first), u64x8::splat(second)]);
             for (computed, exact) in computed.into_iter().zip(exact) {
                 let computed = computed.to_array()[5];
                 largest = largest.max(computed.abs());
-                assert!(
-                    (computed - exact).abs() <= 1e-14 * exact.abs().max(1.0),
-                    "{computed} for {exact}"
-                );
+                assert!((computed - exact).abs() <= 1e-14 * exact.abs().max(1.0), "{computed} for {exact}");
             }
         }
         assert!((9.4..9.5).contains(&largest), "largest deviate {largest}");

@@ -21,11 +21,7 @@ fn normal_cdf(t: f64) -> f64 {
 }
 
 fn laplace_cdf(t: f64) -> f64 {
-    if t < 0.0 {
-        0.5 * libm::exp(t)
-    } else {
-        1.0 - 0.5 * libm::exp(-t)
-    }
+    if t < 0.0 { 0.5 * libm::exp(t) } else { 1.0 - 0.5 * libm::exp(-t) }
 }
 
 /// Kolmogorov and Smirnov: √n·sup|F̂ − F| < √(ln(2/α)/2) = 2.694.
@@ -61,10 +57,7 @@ pub(super) fn assert_chi_square(observed: &[u64], probabilities: &[f64]) {
     let degrees: f64 = cells - 1.0;
     let variance = 2.0 / (9.0 * degrees);
     let quantile = degrees * (1.0 - variance + 4.753 * f64::sqrt(variance)).powi(3) + 1.0;
-    assert!(
-        statistic < quantile,
-        "chi square {statistic} with {degrees} degrees of freedom, quantile {quantile}"
-    );
+    assert!(statistic < quantile, "chi square {statistic} with {degrees} degrees of freedom, quantile {quantile}");
 }
 
 /// A binomial count of small expectation: Poisson tails below α/2 on either side.
@@ -75,20 +68,14 @@ fn assert_rare_count(observed: u64, expected: f64) {
         term *= expected / (k + 1) as f64;
     }
     // below = P(count < observed), and below + term = P(count ≤ observed).
-    assert!(
-        1.0 - below > 5e-7 && below + term > 5e-7,
-        "{observed} events where {expected} were expected"
-    );
+    assert!(1.0 - below > 5e-7 && below + term > 5e-7, "{observed} events where {expected} were expected");
 }
 
 fn assert_moment(sample: &[f64], power: i32, moment: f64, moment_of_twice_the_power: f64) {
     let n = sample.len() as f64;
     let mean = sample.iter().map(|z| z.powi(power)).sum::<f64>() / n;
     let error = (mean - moment) / f64::sqrt((moment_of_twice_the_power - moment * moment) / n);
-    assert!(
-        error.abs() < TWO_SIDED,
-        "moment {power} is {mean}, {error} standard errors off"
-    );
+    assert!(error.abs() < TWO_SIDED, "moment {power} is {mean}, {error} standard errors off");
 }
 
 fn normals(key: &StreamKey, round: u64, length: usize) -> Vec<f64> {
@@ -118,14 +105,9 @@ fn gaussian_has_the_normal_law() {
         let z = normals(&key, 1, length);
         assert_equiprobable(&z, normal_cdf);
         // E z^{2k} = (2k − 1)!!
-        for (power, moment, twice) in [
-            (1, 0.0, 1.0),
-            (2, 1.0, 3.0),
-            (3, 0.0, 15.0),
-            (4, 3.0, 105.0),
-            (5, 0.0, 945.0),
-            (6, 15.0, 10_395.0),
-        ] {
+        for (power, moment, twice) in
+            [(1, 0.0, 1.0), (2, 1.0, 3.0), (3, 0.0, 15.0), (4, 3.0, 105.0), (5, 0.0, 945.0), (6, 15.0, 10_395.0)]
+        {
             assert_moment(&z, power, moment, twice);
         }
         assert_kolmogorov_smirnov(z, normal_cdf);
@@ -173,10 +155,7 @@ fn assert_gaussian_tails(counts: [u64; 16], length: u64) {
     for (i, count) in counts.into_iter().enumerate() {
         let expected = length as f64 * 2.0 * normal_tail(4.0 + 0.25 * i as f64);
         if expected > 500.0 {
-            assert!(
-                (count as f64 - expected).abs() < TWO_SIDED * expected.sqrt(),
-                "{count} where {expected} expected"
-            );
+            assert!((count as f64 - expected).abs() < TWO_SIDED * expected.sqrt(), "{count} where {expected} expected");
         } else {
             assert_rare_count(count, expected);
         }
@@ -210,19 +189,14 @@ fn laplace_tails_are_those_of_the_law() {
         add_laplace_blocks(&SIMULATION, PURPOSE, 2, first_block, 1.0, &mut y);
         for y in &y {
             if y.abs() >= 8.0 {
-                counts[8..(y.abs() as usize + 1).min(20)]
-                    .iter_mut()
-                    .for_each(|count| *count += 1);
+                counts[8..(y.abs() as usize + 1).min(20)].iter_mut().for_each(|count| *count += 1);
             }
         }
     }
     for (threshold, count) in counts.into_iter().enumerate().skip(8) {
         let expected = length as f64 * libm::exp(-(threshold as f64));
         if expected > 500.0 {
-            assert!(
-                (count as f64 - expected).abs() < TWO_SIDED * expected.sqrt(),
-                "{count} where {expected} expected"
-            );
+            assert!((count as f64 - expected).abs() < TWO_SIDED * expected.sqrt(), "{count} where {expected} expected");
         } else {
             assert_rare_count(count, expected);
         }
@@ -234,10 +208,7 @@ fn release_and_simulation_have_the_same_law() {
     // Two-sample Kolmogorov and Smirnov: √(n/2)·sup|F̂ − Ĝ| < 2.694.
     for (mut a, mut b) in [
         (normals(&SIMULATION, 3, 1 << 20), normals(&RELEASE, 3, 1 << 20)),
-        (
-            laplaces(&SIMULATION, 3, 1.0, 1 << 20),
-            laplaces(&RELEASE, 3, 1.0, 1 << 20),
-        ),
+        (laplaces(&SIMULATION, 3, 1.0, 1 << 20), laplaces(&RELEASE, 3, 1.0, 1 << 20)),
     ] {
         a.sort_unstable_by(f64::total_cmp);
         b.sort_unstable_by(f64::total_cmp);
@@ -260,10 +231,7 @@ fn assert_uncorrelated(a: &[f64], b: &[f64]) {
     let n = a.len() as f64;
     let product = a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / n.sqrt();
     let squares = a.iter().zip(b).map(|(a, b)| (a * a - 1.0) * (b * b - 1.0)).sum::<f64>() / (2.0 * n.sqrt());
-    assert!(
-        product.abs() < TWO_SIDED && squares.abs() < TWO_SIDED,
-        "correlations {product} and {squares}"
-    );
+    assert!(product.abs() < TWO_SIDED && squares.abs() < TWO_SIDED, "correlations {product} and {squares}");
 }
 
 #[test]
@@ -333,11 +301,7 @@ fn no_two_addresses_share_a_stream() {
             for round in values {
                 for block in values {
                     addresses += 1;
-                    seen.insert(
-                        UniformStream::new(&key, Purpose(purpose), round, block)
-                            .next_u64()
-                            .to_string(),
-                    );
+                    seen.insert(UniformStream::new(&key, Purpose(purpose), round, block).next_u64().to_string());
                     for law in ["gaussian", "laplace"] {
                         addresses += 1;
                         let mut first = [0.0; 2];
@@ -370,9 +334,7 @@ fn release_streams_are_those_that_the_documentation_defines() {
     // Independently of the code under test: ChaCha20 words through the generator's own seeking.
     use chacha20::ChaCha20Rng;
     use rand_core::SeedableRng;
-    let StreamKey::Release(master) = &RELEASE else {
-        unreachable!()
-    };
+    let StreamKey::Release(master) = &RELEASE else { unreachable!() };
     let mut generator = ChaCha20Rng::from_seed(*master);
     generator.set_stream(7 << 32 | 3);
     generator.set_word_pos(11 * 16);
@@ -400,23 +362,11 @@ fn recorded_addresses_keep_their_values() {
     // Seed 1, purpose 2, round 3, block 4, computed apart in exact integers and f64 from the definitions of the streams
     // and the transform. A change of the addressing would break the replay of every recorded run.
     let mut stream = UniformStream::new(&StreamKey::Simulation(1), Purpose(2), 3, 4);
-    assert_eq!(
-        [stream.next_u64(), stream.next_u64()],
-        [11_973_187_258_459_801_366, 15_491_880_385_520_397_198]
-    );
+    assert_eq!([stream.next_u64(), stream.next_u64()], [11_973_187_258_459_801_366, 15_491_880_385_520_397_198]);
     let mut z = [0.0; 32];
     add_gaussian_blocks(&StreamKey::Simulation(1), Purpose(2), 3, 4, 1.0, &mut z);
-    for (j, expected) in [
-        (0, 0.881_245_860),
-        (1, -0.794_196_836),
-        (16, -2.045_998_404),
-        (17, -0.103_273_226),
-    ] {
-        assert!(
-            (z[j] - expected).abs() < 1e-6,
-            "coordinate {j}: {} for {expected}",
-            z[j]
-        );
+    for (j, expected) in [(0, 0.881_245_860), (1, -0.794_196_836), (16, -2.045_998_404), (17, -0.103_273_226)] {
+        assert!((z[j] - expected).abs() < 1e-6, "coordinate {j}: {} for {expected}", z[j]);
     }
 }
 
@@ -432,9 +382,7 @@ fn for_each_sampler(check: impl Fn(&str, &dyn Fn(u64, &mut [f64]))) {
         check("fill_gaussian", &|block, out| {
             let mut values = vec![0.0; out.len()];
             fill_gaussian_blocks(&key, PURPOSE, 6, block, 1.5, &mut values);
-            out.iter_mut()
-                .zip(values)
-                .for_each(|(out, value)| *out = f64::from(value));
+            out.iter_mut().zip(values).for_each(|(out, value)| *out = f64::from(value));
         });
     }
 }
@@ -451,18 +399,8 @@ fn a_shorter_fill_is_a_prefix_and_touches_nothing_else() {
             part[..offset].fill(f64::INFINITY);
             part[offset + length..].fill(f64::INFINITY);
             sample(0, &mut part[offset..offset + length]);
-            assert_eq!(
-                part[offset..offset + length],
-                whole[..length],
-                "{name}, length {length}"
-            );
-            assert!(
-                part[..offset]
-                    .iter()
-                    .chain(&part[offset + length..])
-                    .all(|&x| x == f64::INFINITY),
-                "{name}"
-            );
+            assert_eq!(part[offset..offset + length], whole[..length], "{name}, length {length}");
+            assert!(part[..offset].iter().chain(&part[offset + length..]).all(|&x| x == f64::INFINITY), "{name}");
         }
     });
 }

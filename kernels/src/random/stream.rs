@@ -104,14 +104,8 @@ pub(super) struct SimulationRound {
 
 impl SimulationRound {
     pub(super) fn new(seed: u64, purpose: Purpose, law: Law, round: u64) -> Self {
-        let origin = Self {
-            start: 0x243f_6a88_85a3_08d3,
-            increment: 0x1319_8a2e_0370_7344,
-        };
-        origin
-            .absorb(seed)
-            .absorb(u64::from(purpose.0) << 32 | law as u64)
-            .absorb(round)
+        let origin = Self { start: 0x243f_6a88_85a3_08d3, increment: 0x1319_8a2e_0370_7344 };
+        origin.absorb(seed).absorb(u64::from(purpose.0) << 32 | law as u64).absorb(round)
     }
 
     #[inline]
@@ -229,10 +223,7 @@ mod tests {
     #[test]
     fn one_bit_of_the_address_changes_half_the_bits_of_every_lane() {
         let origin = block_words(5, 6, Law::Gaussian, 7, 8);
-        let mut neighbours = vec![
-            block_words(5, 6, Law::Laplace, 7, 8),
-            block_words(5, 6, Law::Uniform, 7, 8),
-        ];
+        let mut neighbours = vec![block_words(5, 6, Law::Laplace, 7, 8), block_words(5, 6, Law::Uniform, 7, 8)];
         for bit in 0..64 {
             neighbours.push(block_words(5 ^ 1 << bit, 6, Law::Gaussian, 7, 8));
             neighbours.push(block_words(5, 6 ^ 1 << (bit % 32), Law::Gaussian, 7, 8));
@@ -240,16 +231,9 @@ mod tests {
             neighbours.push(block_words(5, 6, Law::Gaussian, 7, 8 ^ 1 << bit));
         }
         for (which, words) in neighbours.iter().enumerate() {
-            let flipped: u32 = words
-                .iter()
-                .zip(&origin)
-                .map(|(word, origin)| (word ^ origin).count_ones())
-                .sum();
+            let flipped: u32 = words.iter().zip(&origin).map(|(word, origin)| (word ^ origin).count_ones()).sum();
             // Binomial(4096, ½): standard deviation 32.
-            assert!(
-                (f64::from(flipped) - 2048.0).abs() < 4.892 * 32.0,
-                "neighbour {which}: {flipped} of 4096 bits"
-            );
+            assert!((f64::from(flipped) - 2048.0).abs() < 4.892 * 32.0, "neighbour {which}: {flipped} of 4096 bits");
             for (word, origin) in words.iter().zip(&origin) {
                 assert!((8..=56).contains(&(word ^ origin).count_ones()), "neighbour {which}");
             }
@@ -274,10 +258,7 @@ mod tests {
         for block in 0..10_000 {
             let words = block_words(0, 0, Law::Uniform, 0, block);
             for lane in 0..16 {
-                assert_ne!(
-                    [words[lane], words[16 + lane], words[32 + lane], words[48 + lane]],
-                    [0; 4]
-                );
+                assert_ne!([words[lane], words[16 + lane], words[32 + lane], words[48 + lane]], [0; 4]);
             }
         }
     }

@@ -33,11 +33,7 @@ impl UniformStream {
             RoundStreams::Simulation(streams) => Generator::Simulation(streams.lanes(block)),
             RoundStreams::Release(streams) => Generator::Release(streams.block(block)),
         };
-        Self {
-            generator,
-            words: [0; 16],
-            used: 16,
-        }
+        Self { generator, words: [0; 16], used: 16 }
     }
 
     /// The next sixteen words of the generator. Those that are left of the words before are skipped.
@@ -110,10 +106,7 @@ impl UniformStream {
     /// # Panics
     /// If `size > n`.
     pub fn subset(&mut self, size: u32, n: u32, members: &mut Vec<u64>, indices: &mut Vec<u32>) {
-        assert!(
-            size <= n,
-            "a subset of {size} elements was asked of {n}; it can hold at most all of them"
-        );
+        assert!(size <= n, "a subset of {size} elements was asked of {n}; it can hold at most all of them");
         indices.clear();
         members.clear();
         members.resize(n.div_ceil(64) as usize, 0);
@@ -211,10 +204,7 @@ fn below_probability(q: f64, mut next: impl FnMut() -> [u64x8; 2]) -> [u64x8; 2]
 }
 
 fn assert_probability(q: f64) {
-    assert!(
-        (0.0..=1.0).contains(&q),
-        "the sampling probability must lie in [0, 1], found {q}"
-    );
+    assert!((0.0..=1.0).contains(&q), "the sampling probability must lie in [0, 1], found {q}");
 }
 
 #[cfg(test)]
@@ -252,16 +242,10 @@ mod tests {
             let mut counts = [0u32; 64];
             for _ in 0..1 << 18 {
                 let word = stream.next_u64();
-                counts
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(bit, count)| *count += u32::from(word >> bit & 1 == 1));
+                counts.iter_mut().enumerate().for_each(|(bit, count)| *count += u32::from(word >> bit & 1 == 1));
             }
             for count in counts {
-                assert!(
-                    (f64::from(count) - 131_072.0).abs() < 4.892 * 256.0,
-                    "{count} of 262144"
-                );
+                assert!((f64::from(count) - 131_072.0).abs() < 4.892 * 256.0, "{count} of 262144");
             }
         }
     }
@@ -305,16 +289,7 @@ mod tests {
     #[test]
     fn a_mask_compares_exactly() {
         let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 1, 1);
-        let probabilities = [
-            0.5,
-            0.25,
-            0.3,
-            1.0 / 3.0,
-            500.0 / 60_000.0,
-            1e-5,
-            1.0 - 2f64.powi(-53),
-            2f64.powi(-30),
-        ];
+        let probabilities = [0.5, 0.25, 0.3, 1.0 / 3.0, 500.0 / 60_000.0, 1e-5, 1.0 - 2f64.powi(-53), 2f64.powi(-30)];
         for q in probabilities {
             for _ in 0..200 {
                 let draws: [[u64; 16]; 64] = std::array::from_fn(|_| std::array::from_fn(|_| stream.next_u64()));
@@ -373,12 +348,8 @@ mod tests {
     #[test]
     fn poisson_samples_have_binomial_sizes_and_uniform_members() {
         for mut stream in streams() {
-            for (n, q, repeats) in [
-                (130, 0.01, 40_000),
-                (130, 0.5, 20_000),
-                (70, 0.999, 20_000),
-                (1_000, 1e-4, 40_000),
-            ] {
+            for (n, q, repeats) in [(130, 0.01, 40_000), (130, 0.5, 20_000), (70, 0.999, 20_000), (1_000, 1e-4, 40_000)]
+            {
                 let mut sizes = vec![0; n as usize + 1];
                 let mut members = vec![0; n as usize];
                 let mut indices = Vec::new();
@@ -402,19 +373,11 @@ mod tests {
     fn members_are_the_bits_of_their_masks() {
         let mut state = 1_u64;
         let random = std::iter::repeat_with(|| {
-            state = state
-                .wrapping_mul(0x5851_F42D_4C95_7F2D)
-                .wrapping_add(0x1405_7B7E_F767_814F);
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
             // Few bits and many.
-            [
-                state & state >> 17 & state << 9 & state >> 31,
-                state,
-                state | state >> 13,
-            ]
+            [state & state >> 17 & state << 9 & state >> 31, state, state | state >> 13]
         });
-        let masks = [0, 1, 1 << 63, u64::MAX, 0xf, 0x1f]
-            .into_iter()
-            .chain(random.take(100).flatten());
+        let masks = [0, 1, 1 << 63, u64::MAX, 0xf, 0x1f].into_iter().chain(random.take(100).flatten());
         let (mut found, mut expected) = (vec![7], vec![7]);
         for mask in masks {
             // The last one ends with the greatest index that there is.
@@ -435,12 +398,7 @@ mod tests {
                 stream.subset(3, 6, &mut members, &mut indices);
                 counts[indices.iter().fold(0, |code, index| code | 1 << index)] += 1;
             }
-            assert!(
-                counts
-                    .iter()
-                    .enumerate()
-                    .all(|(code, &count)| (code.count_ones() == 3) == (count > 0))
-            );
+            assert!(counts.iter().enumerate().all(|(code, &count)| (code.count_ones() == 3) == (count > 0)));
             counts.retain(|&count| count > 0);
             assert_chi_square(&counts, &[1.0 / 20.0; 20]);
             for (size, n) in [(0, 0), (0, 5), (5, 5), (64, 64), (65, 130), (129, 130), (500, 60_000)] {

@@ -12,12 +12,7 @@ impl XoshiroLanes {
     #[inline]
     pub(super) fn from_words(words: &[u64; 64]) -> Self {
         let vector = |k: usize| u64x8::new(std::array::from_fn(|lane| words[8 * k + lane]));
-        Self {
-            state: [
-                std::array::from_fn(|s| vector(2 * s)),
-                std::array::from_fn(|s| vector(2 * s + 1)),
-            ],
-        }
+        Self { state: [std::array::from_fn(|s| vector(2 * s)), std::array::from_fn(|s| vector(2 * s + 1))] }
     }
 
     /// The next 64 bits of each lane.

@@ -17,8 +17,7 @@ pub const EXP_GREATEST: f32 = 88.376_26;
 pub fn exp(x: f32x16) -> f32x16 {
     let result = exp_in_range(x);
     let result = x.simd_lt(f32x16::splat(EXP_LEAST)).select(f32x16::ZERO, result);
-    x.simd_gt(f32x16::splat(EXP_GREATEST))
-        .select(f32x16::splat(f32::INFINITY), result)
+    x.simd_gt(f32x16::splat(EXP_GREATEST)).select(f32x16::splat(f32::INFINITY), result)
 }
 
 /// `e^x` of x cut to [−limit, limit], limit ≤ 87; NaN stays NaN. At most 1.5 ulp off.
@@ -73,16 +72,7 @@ mod tests {
 
     #[test]
     fn exp_is_exact_at_zero_and_ends_in_zero_and_infinity() {
-        let x = [
-            0.0,
-            -0.0,
-            -1e30,
-            f32::NEG_INFINITY,
-            1e30,
-            f32::INFINITY,
-            f32::NAN,
-            -88.0,
-        ];
+        let x = [0.0, -0.0, -1e30, f32::NEG_INFINITY, 1e30, f32::INFINITY, f32::NAN, -88.0];
         let padded = std::array::from_fn(|lane| x[lane % 8]);
         let y = exp(f32x16::new(padded)).to_array();
         assert_eq!(&y[..6], &[1.0, 1.0, 0.0, 0.0, f32::INFINITY, f32::INFINITY]);

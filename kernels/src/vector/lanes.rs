@@ -38,9 +38,7 @@ pub(crate) fn vector(values: &[f32], start: usize) -> f32x16 {
 /// Writes the sixteen lanes to the values from `start` on.
 #[inline(always)]
 pub(crate) fn put(values: &mut [f32], start: usize, lanes: f32x16) {
-    *values[start..]
-        .first_chunk_mut()
-        .expect("sixteen values from the start on") = lanes.to_array();
+    *values[start..].first_chunk_mut().expect("sixteen values from the start on") = lanes.to_array();
 }
 
 /// `1/x` for x in [1, 2¹²⁰], at most 1 ulp off: an estimate of 14 bits and one Newton step where the build has AVX-512.
@@ -77,11 +75,7 @@ pub(crate) fn sum_each_of_four([a, b, c, d]: [f32x16; 4]) -> f32x4 {
             // Lane i of each quarter now belongs to the i-th argument: add the quarters, upper half onto lower half.
             let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(quads)));
             let half = arch::_mm256_add_ps(arch::_mm512_castps512_ps256(quads), high);
-            arch::_mm_add_ps(
-                arch::_mm256_castps256_ps128(half),
-                arch::_mm256_extractf128_ps::<1>(half),
-            )
-            .into()
+            arch::_mm_add_ps(arch::_mm256_castps256_ps128(half), arch::_mm256_extractf128_ps::<1>(half)).into()
         }
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
@@ -152,10 +146,7 @@ pub(crate) fn to_f64(lanes: f32x16) -> [f64x8; 2] {
         // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
         unsafe {
             let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(lanes)));
-            [
-                arch::_mm512_cvtps_pd(arch::_mm512_castps512_ps256(lanes)).into(),
-                arch::_mm512_cvtps_pd(high).into(),
-            ]
+            [arch::_mm512_cvtps_pd(arch::_mm512_castps512_ps256(lanes)).into(), arch::_mm512_cvtps_pd(high).into()]
         }
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
@@ -263,15 +254,10 @@ mod tests {
     #[test]
     fn transposed_sums_have_the_bits_of_the_portable_version() {
         let vectors: [f32x16; 4] = std::array::from_fn(|v| {
-            f32x16::new(std::array::from_fn(|lane| {
-                ((v * 16 + lane) as f32 * 0.37).sin() * 10f32.powi(lane as i32 - 8)
-            }))
+            f32x16::new(std::array::from_fn(|lane| ((v * 16 + lane) as f32 * 0.37).sin() * 10f32.powi(lane as i32 - 8)))
         });
         let bits = |sums: f32x4| sums.to_array().map(f32::to_bits);
-        assert_eq!(
-            bits(sum_each_of_four(vectors)),
-            bits(sum_each_of_four_portable(vectors))
-        );
+        assert_eq!(bits(sum_each_of_four(vectors)), bits(sum_each_of_four_portable(vectors)));
     }
 
     #[test]

@@ -17,11 +17,7 @@ pub fn norm(x: &[f32], norm: Norm) -> f64 {
 
 /// `‖x − y‖₂`.
 pub fn distance(x: &[f32], y: &[f32]) -> f64 {
-    x.iter()
-        .zip(y)
-        .map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2))
-        .sum::<f64>()
-        .sqrt()
+    x.iter().zip(y).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum::<f64>().sqrt()
 }
 
 /// `y ← y + a·x`.

@@ -142,34 +142,14 @@ impl Composed {
         let mass = cells.map(|value| (value / length as f64 + shift).max(0.0)).collect();
         // Chernoff: E[e^{(θ−λ)ℓ}] e^{−(θ−λ)edge} under the tilted law, for θ < λ below and θ > λ above.
         let tail = |log_ratio: f64, edge_lambda: f64, edge: f64| {
-            if edge_lambda == lambda {
-                1.0
-            } else {
-                (log_ratio - (edge_lambda - lambda) * edge).exp().min(1.0)
-            }
+            if edge_lambda == lambda { 1.0 } else { (log_ratio - (edge_lambda - lambda) * edge).exp().min(1.0) }
         };
         let window_start = start as f64 * interval;
         let outside = (
-            if bottom >= window_start {
-                0.0
-            } else {
-                tail(outside.0, plan.edges.0, window_start)
-            },
-            if top <= window_end {
-                0.0
-            } else {
-                tail(outside.1, plan.edges.1, window_end)
-            },
+            if bottom >= window_start { 0.0 } else { tail(outside.0, plan.edges.0, window_start) },
+            if top <= window_end { 0.0 } else { tail(outside.1, plan.edges.1, window_end) },
         );
-        Self {
-            interval,
-            lambda,
-            start,
-            mass,
-            log_moment,
-            infinity: -log_finite.exp_m1(),
-            outside,
-        }
+        Self { interval, lambda, start, mass, log_moment, infinity: -log_finite.exp_m1(), outside }
     }
 
     /// δ at the grid points of the window, last to first: (loss, δ).
@@ -292,12 +272,7 @@ mod tests {
     fn coin(interval: f64) -> GridLoss {
         // Randomised response with epsilon = interval.
         let keep = 1.0 / (1.0 + (-interval).exp());
-        GridLoss {
-            interval,
-            start: -1,
-            mass: vec![1.0 - keep, 0.0, keep],
-            infinity: 0.0,
-        }
+        GridLoss { interval, start: -1, mass: vec![1.0 - keep, 0.0, keep], infinity: 0.0 }
     }
 
     fn binomial_delta(epsilon: f64, step: f64, count: u32) -> f64 {
@@ -327,13 +302,7 @@ mod tests {
             // The tilt that centres the walk at epsilon.
             let lambda = ((1.0 + epsilon / 20.0) / (1.0 - epsilon / 20.0)).ln() / (2.0 * step) - 0.5;
             let relative = |window, edges, bound| {
-                let composed = Composed::new(&Plan {
-                    steps: &steps,
-                    lambda,
-                    window,
-                    edges,
-                    bound,
-                });
+                let composed = Composed::new(&Plan { steps: &steps, lambda, window, edges, bound });
                 composed.delta(epsilon, bound).unwrap() / expected - 1.0
             };
             for (bound, side) in [(Bound::Upper, 1.0), (Bound::Lower, -1.0)] {

@@ -28,11 +28,7 @@ impl GridLoss {
     fn losses(pair: Pair, tails: Tails) -> (f64, f64) {
         let (low, high) = pair.range(tails.lower, tails.upper);
         let atoms = pair.atoms();
-        atoms
-            .iter()
-            .fold((pair.loss(low), pair.loss(high)), |(low, high), &(loss, _)| {
-                (low.min(loss), high.max(loss))
-            })
+        atoms.iter().fold((pair.loss(low), pair.loss(high)), |(low, high), &(loss, _)| (low.min(loss), high.max(loss)))
     }
 
     /// An upper discretisation: its δ(ε) is at least that of `pair` for every ε, under any composition.
@@ -80,12 +76,7 @@ impl GridLoss {
         for value in &mut mass {
             *value *= scale;
         }
-        Self {
-            interval,
-            start,
-            mass,
-            infinity,
-        }
+        Self { interval, start, mass, infinity }
     }
 
     /// A lower discretisation: its δ(ε) is at most that of `pair`, under any composition.
@@ -111,12 +102,7 @@ impl GridLoss {
         for value in &mut mass {
             *value *= scale;
         }
-        Self {
-            interval,
-            start,
-            mass,
-            infinity: 0.0,
-        }
+        Self { interval, start, mass, infinity: 0.0 }
     }
 
     /// Fills `mass` with buckets over low < y < high whose mean losses are grid points. The first cut lies half-way between two
@@ -134,12 +120,7 @@ impl GridLoss {
             while cell > 0 && cell + 1 < mass.len() && side * (end - fixed) > 0.0 {
                 let limit = pair.coordinate(grid(cell) + side * interval).clamp(low, high);
                 if side * (limit - fixed) > 0.0 {
-                    let bucket = Bucket {
-                        pair,
-                        fixed,
-                        target: grid(cell),
-                        interval,
-                    };
+                    let bucket = Bucket { pair, fixed, target: grid(cell), interval };
                     if let Some((cut, total)) = bucket.cut(limit) {
                         mass[cell] += total;
                         fixed = cut;

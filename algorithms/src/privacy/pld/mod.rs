@@ -7,10 +7,7 @@
 //!
 //! The grid's interval Δ raises ε by about T·Δ²(λ + 1)/12 with λ the tilt. By default it is chosen so that this is 1e-5 of ε.
 
-#![expect(
-    clippy::cast_possible_wrap,
-    reason = "grid indices are at most MOST_CELLS, and cast from usize to i64"
-)]
+#![expect(clippy::cast_possible_wrap, reason = "grid indices are at most MOST_CELLS, and cast from usize to i64")]
 
 mod composition;
 mod grid;
@@ -77,10 +74,7 @@ impl PrivacyLoss {
             let reason = "no dominating pair is established for its sampler; use rdp";
             error::refused(Accountant::Pld, step, reason)
         })?;
-        Ok(Self {
-            directions,
-            interval: Interval::Automatic,
-        })
+        Ok(Self { directions, interval: Interval::Automatic })
     }
 
     /// The same on a grid of the given spacing of losses.
@@ -194,11 +188,7 @@ impl PrivacyLoss {
         // Every step rounds its spectrum to 53 bits.
         if steps > MOST_STEPS {
             let resolution = (steps * f64::EPSILON).min(1.0);
-            return Err(PrivacyError::Resolution {
-                accountant: Accountant::Pld,
-                delta: target.delta,
-                resolution,
-            });
+            return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution });
         }
         let interval = self.choose_interval(direction, target, window, bound)?;
         // Rounding lifts the largest loss of a pure step by up to an interval: no Chernoff bound excludes what is lifted, so
@@ -219,13 +209,7 @@ impl PrivacyLoss {
                 (loss, count)
             })
             .collect();
-        Ok(Composed::new(&Plan {
-            steps: &steps,
-            lambda: target.lambda,
-            window,
-            edges: target.edges,
-            bound,
-        }))
+        Ok(Composed::new(&Plan { steps: &steps, lambda: target.lambda, window, edges: target.edges, bound }))
     }
 
     fn choose_interval(
@@ -258,12 +242,7 @@ impl PrivacyLoss {
         }
         let smallest = interval * cells / MOST_CELLS as f64 * 1.001;
         if strict {
-            Err(PrivacyError::TooFineDiscretization {
-                interval,
-                cells,
-                limit: MOST_CELLS,
-                smallest,
-            })
+            Err(PrivacyError::TooFineDiscretization { interval, cells, limit: MOST_CELLS, smallest })
         } else {
             Ok(smallest)
         }
@@ -286,10 +265,7 @@ type Samples = Vec<(Sample, f64)>;
 
 impl Target {
     fn samples(direction: &Direction, tails: Tails) -> Samples {
-        direction
-            .iter()
-            .map(|&(pair, count)| (Sample::new(pair, tails.lower, tails.upper), count as f64))
-            .collect()
+        direction.iter().map(|&(pair, count)| (Sample::new(pair, tails.lower, tails.upper), count as f64)).collect()
     }
 
     fn cumulant(samples: &Samples, lambda: f64) -> f64 {
@@ -369,20 +345,12 @@ impl Target {
         let (share, low) = search::minimize(below, 0.0, 1.0 - 1e-6, 1e-3);
         let (log_share, high) = search::minimize(above, -12.0, 12.0, 1e-2);
         let edges = (lambda * share, lambda * (1.0 + log_share.exp()));
-        Self {
-            lambda,
-            epsilon,
-            delta,
-            window: (-low, high.max(-low)),
-            edges,
-        }
+        Self { lambda, epsilon, delta, window: (-low, high.max(-low)), edges }
     }
 
     /// The Rényi bound on the ε at δ, of the pairs themselves, at the order λ + 1.
     fn renyi_epsilon(&self, direction: &Direction) -> f64 {
-        let cumulants = direction
-            .iter()
-            .map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda));
+        let cumulants = direction.iter().map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda));
         let cumulant: f64 = cumulants.sum();
         (cumulant + log_conversion(self.lambda) - self.delta.ln()) / self.lambda
     }
@@ -396,10 +364,7 @@ impl Target {
 
     fn tails(direction: &Direction, delta: f64) -> Tails {
         let steps = Self::steps(direction);
-        Tails {
-            lower: 1e-13 / steps,
-            upper: (TRUNCATION * delta / steps).max(f64::MIN_POSITIVE),
-        }
+        Tails { lower: 1e-13 / steps, upper: (TRUNCATION * delta / steps).max(f64::MIN_POSITIVE) }
     }
 }
 

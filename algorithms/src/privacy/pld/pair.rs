@@ -39,11 +39,7 @@ pub(super) fn directions(mechanism: &Mechanism, adjacency: Adjacency) -> Result<
         if let Some(mu) = step.gaussian_mu(adjacency) {
             mu_squared += mu * mu;
         } else if let Some((epsilon, count)) = laplace::step_epsilon(step) {
-            let pair = if laplace::is_plain(step) {
-                Pair::Laplace { epsilon }
-            } else {
-                Pair::Response { epsilon }
-            };
+            let pair = if laplace::is_plain(step) { Pair::Laplace { epsilon } } else { Pair::Response { epsilon } };
             push(pair, pair, count);
         } else if let &Mechanism::SubsampledGaussian {
             noise_multiplier: noise,
@@ -57,9 +53,7 @@ pub(super) fn directions(mechanism: &Mechanism, adjacency: Adjacency) -> Result<
         }
     }
     if mu_squared > 0.0 {
-        let pair = Pair::Gaussian {
-            mu: f64::sqrt(mu_squared),
-        };
+        let pair = Pair::Gaussian { mu: f64::sqrt(mu_squared) };
         push(pair, pair, 1);
     }
     Ok(if remove == add { vec![remove] } else { vec![remove, add] })
@@ -67,11 +61,7 @@ pub(super) fn directions(mechanism: &Mechanism, adjacency: Adjacency) -> Result<
 
 /// ln(1 − q + q·e^t).
 fn log_mixture(rate: f64, t: f64) -> f64 {
-    if t > 30.0 {
-        t + rate.ln() + ((1.0 - rate) / rate * (-t).exp()).ln_1p()
-    } else {
-        (rate * t.exp_m1()).ln_1p()
-    }
+    if t > 30.0 { t + rate.ln() + ((1.0 - rate) / rate * (-t).exp()).ln_1p() } else { (rate * t.exp_m1()).ln_1p() }
 }
 
 /// The t with ln(1 − q + q·e^t) = `loss`; −∞ at and below ln(1 − q).
@@ -80,11 +70,7 @@ fn inverse_log_mixture(rate: f64, loss: f64) -> f64 {
         loss - rate.ln() + (-(1.0 - rate) * (-loss).exp()).ln_1p()
     } else {
         let ratio = loss.exp_m1() / rate;
-        if ratio <= -1.0 {
-            f64::NEG_INFINITY
-        } else {
-            ratio.ln_1p()
-        }
+        if ratio <= -1.0 { f64::NEG_INFINITY } else { ratio.ln_1p() }
     }
 }
 
@@ -243,12 +229,8 @@ impl Pair {
         // A hair of slack keeps an epsilon that is a multiple of the interval where it is.
         let round = |epsilon: f64| (epsilon / interval * (1.0 + 1e-12)).floor() * interval;
         match self {
-            Self::Laplace { epsilon } => Self::Laplace {
-                epsilon: round(epsilon).min(epsilon),
-            },
-            Self::Response { epsilon } => Self::Response {
-                epsilon: round(epsilon).min(epsilon),
-            },
+            Self::Laplace { epsilon } => Self::Laplace { epsilon: round(epsilon).min(epsilon) },
+            Self::Response { epsilon } => Self::Response { epsilon: round(epsilon).min(epsilon) },
             other => other,
         }
     }
@@ -284,10 +266,7 @@ impl Sample {
         let (low, high) = pair.range(lower, upper);
         let panels = ((high - low) / 0.25).ceil().min(MOST_PANELS);
         let half = 0.5 * (high - low) / panels;
-        let mut sample = Self {
-            losses: Vec::new(),
-            log_masses: Vec::new(),
-        };
+        let mut sample = Self { losses: Vec::new(), log_masses: Vec::new() };
         let rule = gauss_legendre::<4>();
         for panel in 0..panels as usize {
             let middle = low + half * (2 * panel + 1) as f64;

@@ -77,16 +77,8 @@ fn one_laplace_release_has_its_closed_form() {
 #[test]
 fn laplace_releases_keep_their_epsilon_at_every_delta_and_calibrate() {
     // The largest loss, Σ ε₀, has the mass 2^{−T}: δ ≥ 2^{−T}(1 − e^{ε − Σ ε₀}).
-    for (epsilon_zero, steps) in [
-        (1.0, 1),
-        (0.01, 1),
-        (1.0, 2),
-        (1.0, 5),
-        (0.01, 5),
-        (1.0, 20),
-        (0.1, 20),
-        (0.3, 100),
-    ] {
+    for (epsilon_zero, steps) in [(1.0, 1), (0.01, 1), (1.0, 2), (1.0, 5), (0.01, 5), (1.0, 20), (0.1, 20), (0.3, 100)]
+    {
         let mechanism = laplace(epsilon_zero, steps);
         let privacy_loss = loss(&mechanism);
         let most = epsilon_zero * steps as f64;
@@ -101,13 +93,7 @@ fn laplace_releases_keep_their_epsilon_at_every_delta_and_calibrate() {
             previous = found;
         }
     }
-    for (epsilon, delta, steps) in [
-        (1.0, 1e-9, 1),
-        (1.0, 1e-6, 2),
-        (2.0, 1e-9, 5),
-        (0.1, 1e-6, 40),
-        (20.0, 1e-9, 20),
-    ] {
+    for (epsilon, delta, steps) in [(1.0, 1e-9, 1), (1.0, 1e-6, 2), (2.0, 1e-9, 5), (0.1, 1e-6, 40), (20.0, 1e-9, 20)] {
         let at = |scale| examples::laplace(scale, 1.0, steps);
         let [by_pld, by_rdp] = [Accountant::Pld, Accountant::Rdp]
             .map(|accountant| calibrate(accountant, Adjacency::AddRemove, epsilon, delta, at).unwrap());
@@ -127,12 +113,7 @@ fn composed_laplace_gains_over_pure_addition_and_over_rdp() {
 #[test]
 fn unlike_steps_compose() {
     // Reference library 0.6.0, PLD at discretisation 1e-5, delta 1e-6.
-    let parts = vec![
-        poisson(1.0, 0.01, 300),
-        poisson(0.8, 0.02, 50),
-        gaussian_with(0.25),
-        laplace(0.05, 4),
-    ];
+    let parts = vec![poisson(1.0, 0.01, 300), poisson(0.8, 0.02, 50), gaussian_with(0.25), laplace(0.05, 4)];
     let found = loss(&Mechanism::Composition(parts)).epsilon(1e-6).unwrap();
     assert!((found / 3.094_910_360_964_775 - 1.0).abs() < 1e-4, "{found}");
 }
@@ -142,10 +123,8 @@ fn the_two_directions_are_composed_separately() {
     let privacy_loss = loss(&poisson(1.0, 0.2, 20));
     assert_eq!(privacy_loss.directions.len(), 2);
     let [remove, add] = [0, 1].map(|direction| {
-        let single = PrivacyLoss {
-            directions: vec![privacy_loss.directions[direction].clone()],
-            interval: Interval::Automatic,
-        };
+        let single =
+            PrivacyLoss { directions: vec![privacy_loss.directions[direction].clone()], interval: Interval::Automatic };
         single.epsilon(1e-5).unwrap()
     });
     // Reference library, PLD at 1e-5: the two directions by themselves.
@@ -161,10 +140,7 @@ fn pld_never_exceeds_rdp_by_more_than_the_discretisation() {
         for rate in [1e-4, 0.05, 0.9] {
             for steps in [1, 30, 5000] {
                 let mechanism = poisson(noise, rate, steps);
-                let (found, by_rdp) = (
-                    by(Accountant::Pld, &mechanism, 1e-5),
-                    by(Accountant::Rdp, &mechanism, 1e-5),
-                );
+                let (found, by_rdp) = (by(Accountant::Pld, &mechanism, 1e-5), by(Accountant::Rdp, &mechanism, 1e-5));
                 assert_no_more(found, by_rdp, &format!("{mechanism}, noise {noise}"));
             }
         }
@@ -201,10 +177,7 @@ fn what_is_out_of_numerical_reach_is_an_error() {
     // So many steps that the rounding of the transforms alone exceeds delta.
     let error = loss(&poisson(1e10, 0.5, 1_usize << 60)).epsilon(1e-5).unwrap_err();
     assert!(matches!(error, PrivacyError::Resolution { .. }), "{error}");
-    let without = Sampling::WithoutReplacement {
-        batch: 3,
-        population: 9,
-    };
+    let without = Sampling::WithoutReplacement { batch: 3, population: 9 };
     let mechanism = subsampled(1.0, without, 1);
     let error = PrivacyLoss::new(&mechanism, Adjacency::ReplaceOne).unwrap_err();
     assert!(matches!(error, PrivacyError::RefusedAccountant { .. }), "{error}");

@@ -199,10 +199,7 @@ fn debug<T: Debug, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S:
 fn content<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     // A pipe would wait for its writer.
     let digest = |path: &PathBuf| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
-    path.as_ref()
-        .filter(|path| path.is_file())
-        .map(digest)
-        .serialize(serializer)
+    path.as_ref().filter(|path| path.is_file()).map(digest).serialize(serializer)
 }
 
 /// Splits `KEY=VALUE`.
@@ -214,9 +211,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 
 /// A positive finite number.
 fn positive<T: std::str::FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
-    text.parse()
-        .ok()
-        .filter(|&number: &T| number.into() > 0.0 && number.into().is_finite())
+    text.parse().ok().filter(|&number: &T| number.into() > 0.0 && number.into().is_finite())
 }
 
 /// A number between 0 and 1.
@@ -230,19 +225,14 @@ fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
     match text.split_once('=').map(|(norm, bound)| (norm, positive(bound))) {
         Some(("l1", Some(bound))) => Ok((Norm::L1, bound)),
         Some(("l2", Some(bound))) => Ok((Norm::L2, bound)),
-        _ => Err(format!(
-            "'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0"
-        )),
+        _ => Err(format!("'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0")),
     }
 }
 
 impl TrainArguments {
     /// The declared domain, as the flags give it.
     pub(super) fn declaration(&self) -> Declaration {
-        Declaration {
-            relation: self.privacy.adjacency,
-            ..self.data.declared.clone()
-        }
+        Declaration { relation: self.privacy.adjacency, ..self.data.declared.clone() }
     }
 
     /// The rows that the run asks for.
@@ -277,11 +267,7 @@ impl TrainArguments {
         let private = self.data.declared.private_bounds();
         bound.extend(private.map(|epsilon| ("--bounds".to_owned(), format!("private:{epsilon}"))));
         bound.extend(domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest()))));
-        bound.extend(
-            self.parameters
-                .iter()
-                .map(|(key, value)| (format!("--set {key}"), value.clone())),
-        );
+        bound.extend(self.parameters.iter().map(|(key, value)| (format!("--set {key}"), value.clone())));
         Ok(bound)
     }
 
@@ -292,10 +278,7 @@ impl TrainArguments {
         let budget = match (privacy.epsilon, privacy.noise_multiplier) {
             _ if !algorithm.private => Budget::NonPrivate,
             (Some(epsilon), _) => Budget::Target { epsilon, delta },
-            (None, Some(noise_multiplier)) => Budget::NoiseMultiplier {
-                noise_multiplier,
-                delta,
-            },
+            (None, Some(noise_multiplier)) => Budget::NoiseMultiplier { noise_multiplier, delta },
             (None, None) => {
                 return Err(UsageError::of(format!(
                     "algorithm '{}' is private and needs a budget: give --epsilon E (with --delta D), or --noise-multiplier S",

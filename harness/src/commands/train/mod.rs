@@ -47,12 +47,7 @@ use crate::usage::command_again;
 /// Anything that the arguments, the data or the algorithm refuse, with the remedy.
 pub fn run(arguments: &TrainArguments, output: Output) -> anyhow::Result<()> {
     let cluster = Cluster::start(arguments.execution.engine)?;
-    cluster.finish(train(&Context {
-        arguments,
-        cluster: &cluster,
-        output,
-        shown: Shown::of(&arguments.privacy),
-    }))
+    cluster.finish(train(&Context { arguments, cluster: &cluster, output, shown: Shown::of(&arguments.privacy) }))
 }
 
 /// [`run`] on every rank; rank 0 alone prints and writes.
@@ -147,12 +142,7 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     }
     let data_dir = arguments.data.data_dir.as_deref();
     let explain = |error| explained(context, error);
-    let data = cluster.load(
-        &arguments.data.data,
-        data_dir,
-        arguments.request(setup.domain.as_ref()),
-        &explain,
-    )?;
+    let data = cluster.load(&arguments.data.data, data_dir, arguments.request(setup.domain.as_ref()), &explain)?;
     let dataset = data.train.name().to_owned();
     let treatment = (arguments.data.scale_features, arguments.data.clip_features);
     let trained_on = TrainedOn::of(&data.train, treatment.0, treatment.1);
@@ -163,20 +153,14 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     });
     let (train, loss, test) = cluster.all_ok(treated)?;
     if train.domain().is_none() {
-        setup
-            .warnings
-            .extend(data::doubts(&train, arguments.declaration().columns.task));
+        setup.warnings.extend(data::doubts(&train, arguments.declaration().columns.task));
     }
     let keeps_state = checkpoints.checkpoint.is_some() || checkpoints.resume.is_some();
     let binding = keeps_state.then(|| checkpoint::Binding {
         // Rows that differ may be encoded alike in bounds that differ.
         data: KeyedDigest::new(
             &setup.settings.key,
-            &[
-                &cluster.digest(&train)[..],
-                counted.as_ref().map_or(&[], |counts| &counts[..]),
-            ]
-            .concat(),
+            &[&cluster.digest(&train)[..], counted.as_ref().map_or(&[], |counts| &counts[..])].concat(),
         ),
         build: Build::current().identity(),
         isa: vector_extension().to_owned(),
@@ -185,17 +169,7 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     let problem = cluster.problem(train, loss, arguments.optimizer.regularization)?;
     let problem = placed(problem, &setup, cluster);
     let seconds = started.elapsed().as_secs_f64();
-    Ok(Loaded {
-        setup,
-        dataset,
-        problem,
-        test,
-        resumed,
-        trained_on,
-        parameters,
-        binding,
-        seconds,
-    })
+    Ok(Loaded { setup, dataset, problem, test, resumed, trained_on, parameters, binding, seconds })
 }
 
 /// The problem with what the run needs of its rows.
@@ -240,12 +214,7 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
     let (domain, drafted) = declared(arguments)?;
     let parameters = arguments.bound_parameters(domain.as_deref())?;
     let mut settings = arguments.settings(algorithm)?;
-    let given = arguments
-        .privacy
-        .factorization
-        .as_deref()
-        .map(given_factorization)
-        .transpose()?;
+    let given = arguments.privacy.factorization.as_deref().map(given_factorization).transpose()?;
     let factorization_used = given.map(|(source, used)| {
         if algorithm.reads("noise") {
             settings.set("noise", NoiseKind::Optimal);
@@ -253,15 +222,7 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
         settings.strategies = StrategyMemory::filled_from(source);
         used
     });
-    let setup = Setup {
-        algorithm,
-        threads,
-        engine,
-        domain,
-        warnings: drafted,
-        settings,
-        factorization_used,
-    };
+    let setup = Setup { algorithm, threads, engine, domain, warnings: drafted, settings, factorization_used };
     Ok((setup, parameters))
 }
 
@@ -269,9 +230,7 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
 fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared, Calibrated)> {
     let arguments = context.arguments;
     let Loaded { setup, problem, .. } = loaded;
-    let Setup {
-        algorithm, settings, ..
-    } = setup;
+    let Setup { algorithm, settings, .. } = setup;
     let started = Instant::now();
     let prepared = algorithm.prepare(problem, settings).map_err(UsageError::of)?;
     let mut privacy = prepared.privacy.clone();
@@ -425,12 +384,7 @@ fn publish(
     mut calibrated: Calibrated,
     mut fitted: Fitted<'_>,
 ) -> anyhow::Result<()> {
-    let Context {
-        arguments,
-        cluster,
-        shown,
-        ..
-    } = *context;
+    let Context { arguments, cluster, shown, .. } = *context;
     let Loaded { setup, problem, .. } = loaded;
     let ledger = fitted.executor.ledger();
     let parameters = fitted.executor.solution();
@@ -448,18 +402,13 @@ fn publish(
         return Ok(());
     }
     let test_is_public = setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
-    let test = loaded
-        .test
-        .as_ref()
-        .filter(|_| test_is_public || shown.has_statistics());
+    let test = loaded.test.as_ref().filter(|_| test_is_public || shown.has_statistics());
     let evaluated = test.map(|test| quality(loaded, test, parameters));
     let test = match evaluated {
         Some(Err(_)) if context.secure() => None,
         evaluated => evaluated.transpose()?.flatten(),
     };
-    let null_rows = training
-        .filter(|_| shown == Shown::All)
-        .map(|of| problem.rows() - of.rows);
+    let null_rows = training.filter(|_| shown == Shown::All).map(|of| problem.rows() - of.rows);
     if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > problem.rows()) {
         let warning = format!(
             "{null_rows} of {} training rows are null rows, from which the model learns nothing: a column taken for numbers holds \
@@ -502,11 +451,7 @@ fn publish(
             classes: problem.dataset().classes().unwrap_or(1),
             numbers: setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
         },
-        execution: ExecutionFacts {
-            ranks: cluster.count(),
-            threads: setup.threads,
-            pinning: arguments.execution.pin,
-        },
+        execution: ExecutionFacts { ranks: cluster.count(), threads: setup.threads, pinning: arguments.execution.pin },
         rounds: ledger.rounds,
         gradient_queries: queries.unwrap_or(calibrated.expected_queries),
         times: shown.beside_claim(false, Some(times)),
@@ -564,10 +509,7 @@ fn held_out(context: &Context<'_>, loaded: &Loaded) -> Option<Quality> {
     if context.secure() || loaded.test.is_some() || loaded.binding.is_some() || cluster.count().is_some() {
         return None;
     }
-    let split = Split {
-        fraction: 0.2,
-        seed: arguments.execution.seed,
-    };
+    let split = Split { fraction: 0.2, seed: arguments.execution.seed };
     let (train, test) = split.apart(problem.dataset())?;
     let regularization = arguments.optimizer.regularization;
     let of = |rows| Problem::new(Arc::new(rows), problem.model().loss, true, regularization).ok();
@@ -760,13 +702,6 @@ fn write_model(path: &Path, loaded: &Loaded, privacy: &PrivacyStatement, weights
         (!["algorithm", "data", "schema"].contains(&name)).then(|| (name.to_owned(), value.as_str().into()))
     });
     let (algorithm, data) = (loaded.setup.algorithm.id, loaded.trained_on.clone());
-    let header = Header::new(
-        algorithm,
-        model.loss,
-        data,
-        parameters.collect(),
-        privacy.clone(),
-        weights,
-    );
+    let header = Header::new(algorithm, model.loss, data, parameters.collect(), privacy.clone(), weights);
     Ok(files::replace(path, &header.to_file(weights)?)?)
 }

@@ -190,38 +190,21 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let domain = privacy.domain.as_ref();
     let domain = domain.map(|domain| format!("{}, sha256 {}…", domain.source, &domain.sha256[..16]));
     let mut rows = vec![
-        (
-            "privacy",
-            format!("ε = {} at δ = {delta:e} per {}", shown(epsilon), privacy.unit),
-        ),
+        ("privacy", format!("ε = {} at δ = {delta:e} per {}", shown(epsilon), privacy.unit)),
         ("claim", claim.to_owned()),
-        (
-            "adjacency",
-            known(privacy.adjacency.map(|adjacency| adjacency.to_string())),
-        ),
-        (
-            "accountant",
-            known(privacy.accountant.map(|accountant| accountant.to_string())),
-        ),
+        ("adjacency", known(privacy.adjacency.map(|adjacency| adjacency.to_string()))),
+        ("accountant", known(privacy.accountant.map(|accountant| accountant.to_string()))),
         ("mechanism", known(privacy.mechanism.as_deref().map(rounded))),
         ("domain", known(domain)),
     ];
     rows.extend(privacy.bounds_epsilon.map(|epsilon| {
-        let text = format!(
-            "private ones of the columns of numbers, ε = {} of the above",
-            shown(epsilon)
-        );
+        let text = format!("private ones of the columns of numbers, ε = {} of the above", shown(epsilon));
         ("bounds", text)
     }));
-    let replaced = privacy
-        .replace_one
-        .filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
+    let replaced = privacy.replace_one.filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
     rows.extend(replaced.map(|replaced| {
-        let text = format!(
-            "ε = {} at δ = {:.1e}, for another row in place of one",
-            shown(replaced.epsilon),
-            replaced.delta
-        );
+        let text =
+            format!("ε = {} at δ = {:.1e}, for another row in place of one", shown(replaced.epsilon), replaced.delta);
         ("replacing a row", text)
     }));
     rows.extend(privacy.public.iter().map(|fact| ("public", fact.clone())));
@@ -232,13 +215,7 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
 impl Display for Outcome {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
-        let DataFacts {
-            dataset,
-            n,
-            dimension,
-            classes,
-            numbers,
-        } = &self.data;
+        let DataFacts { dataset, n, dimension, classes, numbers } = &self.data;
         let rows = n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
         let mut table = output::table([self.algorithm.to_owned(), format!("on {dataset}")]);
         table.set_width(80);
@@ -281,19 +258,12 @@ impl Display for Outcome {
             let ExecutionFacts { ranks, threads, .. } = self.execution;
             let ranks = ranks.map_or_else(String::new, |ranks| format!("{ranks} ranks of "));
             let place = ranks + &plural(threads, "thread");
-            let Times {
-                seconds,
-                load_seconds,
-                calibration_seconds,
-                ..
-            } = times;
+            let Times { seconds, load_seconds, calibration_seconds, .. } = times;
             let preparation = format!("{load_seconds:.3} s loading, {calibration_seconds:.3} s calibration");
             row("time", format!("{seconds:.3} s training on {place} ({preparation})"));
         }
         if let Some(found) = &self.diagnostics {
-            let accuracy = found
-                .train_accuracy
-                .map(|share| format!("train accuracy {}, ", percent(share)));
+            let accuracy = found.train_accuracy.map(|share| format!("train accuracy {}, ", percent(share)));
             let null_rows = found.null_rows.filter(|rows| *rows > 0);
             let null_rows = null_rows.map(|rows| format!(", {}", plural(rows, "null row")));
             let text = format!(

@@ -36,10 +36,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Table, DataError> {
         pixels.into_iter().for_each(|of_file| all.append(&of_file));
         all
     };
-    let labels = RawLabels::Indices {
-        values: labels.concat().into_iter().map(i64::from).collect(),
-        classes: Some(10),
-    };
+    let labels = RawLabels::Indices { values: labels.concat().into_iter().map(i64::from).collect(), classes: Some(10) };
     let scale = 1.0 / 255.0;
     Ok(Table::of_file(&paths[0], Features::U8 { rows, scale }, labels))
 }

@@ -80,10 +80,8 @@ impl FirstLine {
         };
         let count = |delimiter: u8| line.split(|&byte| byte == delimiter).count();
         // The last maximum wins, so the comma stands last.
-        let delimiter = [b'\t', b';', b',']
-            .into_iter()
-            .max_by_key(|&delimiter| count(delimiter))
-            .expect("three candidates");
+        let delimiter =
+            [b'\t', b';', b','].into_iter().max_by_key(|&delimiter| count(delimiter)).expect("three candidates");
         let mut fields = Vec::new();
         let refuse = |bad: BadLine| bad.at(path, number - 1);
         split_all(line, delimiter, 0, &mut fields).map_err(refuse)?;
@@ -91,19 +89,9 @@ impl FirstLine {
             let expected = "at least two fields, a feature and a label, separated by comma, semicolon or tab";
             return Err(refuse(BadLine::new(0, expected, excerpt(line))));
         }
-        let fields = fields
-            .iter()
-            .map(|field| String::from_utf8_lossy(field).into_owned())
-            .collect();
+        let fields = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
         let text = excerpt(line);
-        Ok(Self {
-            fields,
-            delimiter,
-            text,
-            end,
-            number,
-            names_columns: source.compression() == Compression::Parquet,
-        })
+        Ok(Self { fields, delimiter, text, end, number, names_columns: source.compression() == Compression::Parquet })
     }
 
     /// No field is a number.
@@ -113,9 +101,7 @@ impl FirstLine {
 
     /// The place of the column with a usual label name, in any case.
     pub(crate) fn usual_label(&self) -> Option<usize> {
-        LABEL_NAMES
-            .iter()
-            .find_map(|usual| self.fields.iter().position(|name| name.eq_ignore_ascii_case(usual)))
+        LABEL_NAMES.iter().find_map(|usual| self.fields.iter().position(|name| name.eq_ignore_ascii_case(usual)))
     }
 
     /// The line names columns: it has `label` or a usual label name, or no number.
@@ -148,9 +134,7 @@ fn is_number(field: &str) -> bool {
 pub(crate) const MOST_WORDS: usize = 64;
 
 /// Fields that stand for a missing value, as pandas and R write them.
-const MISSING: [&[u8]; 10] = [
-    b"", b"NA", b"N/A", b"n/a", b"nan", b"NaN", b"null", b"NULL", b"None", b"?",
-];
+const MISSING: [&[u8]; 10] = [b"", b"NA", b"N/A", b"n/a", b"nan", b"NaN", b"null", b"NULL", b"None", b"?"];
 
 /// A date such as 2024-01-31, 31.12.2024 or 01/31/24, perhaps with a time of day.
 fn is_date(field: &[u8]) -> bool {
@@ -325,10 +309,7 @@ pub(crate) fn count_numbers(path: &Path, header: &FirstLine, names: &[String]) -
     let mut source = open(path)?;
     let mut text = begin(&mut source)?;
     text.drain(..header.end);
-    let places: Vec<_> = names
-        .iter()
-        .map(|name| header.fields.iter().position(|field| field == name))
-        .collect();
+    let places: Vec<_> = names.iter().map(|name| header.fields.iter().position(|field| field == name)).collect();
     let nothing = || vec![BinCounts::default(); names.len()];
     let mut counts = nothing();
     let count = |text: &[u8]| {
@@ -515,11 +496,7 @@ fn places(
     labels: LabelUse,
 ) -> Result<Vec<Place>, DataError> {
     let refuse = |problem: String, found: &[&String]| {
-        Err(DataError::Schema {
-            path: path.into(),
-            problem,
-            found: listing(found),
-        })
+        Err(DataError::Schema { path: path.into(), problem, found: listing(found) })
     };
     let mut names = header.iter().enumerate();
     if let Some((_, name)) = names.find(|(place, name)| header[..*place].contains(name)) {
@@ -588,11 +565,7 @@ struct Part {
 fn parse_block(text: &[u8], layout: &Layout, encoder: Option<&Encoder<'_>>) -> Result<(Part, usize), BadLine> {
     let mut part = Part::default();
     part.values.reserve(text.len() / 6);
-    let unlabelled = if layout.places.contains(&Place::Label) {
-        encoding::NULL_LABEL
-    } else {
-        0
-    };
+    let unlabelled = if layout.places.contains(&Place::Label) { encoding::NULL_LABEL } else { 0 };
     let lines = for_each_row(text, layout.places.len(), layout.delimiter, |line, fields| {
         let row = part.values.len();
         part.values.resize(row + layout.features, 0.0);
@@ -633,10 +606,7 @@ fn finite(field: &[u8], line: usize, place: usize, is_label: bool) -> Result<f32
 fn not_finite(field: &[u8], line: usize, column: usize, is_label: bool) -> BadLine {
     let (expected, found) = if field.is_empty() {
         let remedy = "fill missing values in, or remove the row";
-        (
-            format!("a number in column {column} ({remedy})"),
-            "an empty field".to_owned(),
-        )
+        (format!("a number in column {column} ({remedy})"), "an empty field".to_owned())
     } else if is_label {
         let expected = format!("a finite number as the label in column {column}, as in the first row");
         (expected, excerpt(field))

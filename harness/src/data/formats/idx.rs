@@ -33,10 +33,9 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
     let mut header = Vec::new();
     source.read_up_to(4, &mut header)?;
     let known = match header[..] {
-        [0, 0, code, dimensions @ ..=MOST_DIMENSIONS] => ELEMENTS
-            .iter()
-            .find(|(of, _)| *of == code)
-            .map(|(_, element)| (*element, usize::from(dimensions))),
+        [0, 0, code, dimensions @ ..=MOST_DIMENSIONS] => {
+            ELEMENTS.iter().find(|(of, _)| *of == code).map(|(_, element)| (*element, usize::from(dimensions)))
+        }
         _ => None,
     };
     let Some((element, dimensions)) = known else {
@@ -90,8 +89,7 @@ pub(crate) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) ->
     let mut file = File::open(path).map_err(DataError::read(path))?;
     let (start, width) = (header.start, header.row_bytes());
     let mut read = |rows: Range<usize>, take: &mut dyn FnMut(&[u8])| -> Result<[u8; 32], DataError> {
-        file.seek(SeekFrom::Start((start + rows.start * width) as u64))
-            .map_err(DataError::read(path))?;
+        file.seek(SeekFrom::Start((start + rows.start * width) as u64)).map_err(DataError::read(path))?;
         let mut hasher = Sha256::new();
         let mut block = vec![0; BLOCK];
         let mut left = rows.len() * width;
@@ -108,11 +106,7 @@ pub(crate) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) ->
     header.shape[0] = own.len();
     let mut rows = Rows::new(&header, header.bytes(), SCALE);
     let digest = read(own, &mut |bytes| rows.extend(bytes))?;
-    Ok(PartOfFile {
-        features: rows.features,
-        digest,
-        hashed,
-    })
+    Ok(PartOfFile { features: rows.features, digest, hashed })
 }
 
 /// Features: the first dimension is the row, the others are flattened. Bytes stay bytes with scale 1/255; every other
@@ -128,10 +122,7 @@ fn read_features(path: &Path) -> Result<Features, DataError> {
 /// The features and labels of two files.
 pub(crate) fn read_table(images: &Path, labels: &Path, classes: Option<usize>) -> Result<Table, DataError> {
     let (features, values) = rayon::join(|| read_features(images), || read_labels(labels));
-    let raw = RawLabels::Indices {
-        values: values?,
-        classes,
-    };
+    let raw = RawLabels::Indices { values: values?, classes };
     Ok(Table::of_files(images, features?, labels, raw))
 }
 

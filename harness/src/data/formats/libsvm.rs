@@ -42,11 +42,7 @@ pub(super) struct Shape {
 impl Shape {
     /// Rows in any storage.
     pub(super) fn new(request: Request<'_>) -> Self {
-        Self {
-            storage: None,
-            columns: request.columns,
-            first: request.first_index.unwrap_or(1),
-        }
+        Self { storage: None, columns: request.columns, first: request.first_index.unwrap_or(1) }
     }
 
     /// The shape of test rows, which are stored as the training rows `train` are. The columns of sparse ones may be more.
@@ -73,19 +69,11 @@ impl Shape {
 pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result<Table, DataError> {
     if let Some(domain) = domain {
         check_unnamed(path, domain)?;
-        let shape = Shape {
-            storage: Some(domain.storage),
-            columns: Some(domain.features()),
-            ..shape
-        };
+        let shape = Shape { storage: Some(domain.storage), columns: Some(domain.features()), ..shape };
         let encoder = Encoder::new(domain);
         let rows = read_rows(path, shape, DECLARED_DENSE, Some(&encoder))?;
         let (features, labels) = rows.ok_or_else(|| too_wide(path, domain.features()))?;
-        return Ok(Table::of_file(
-            path,
-            encoder.matrix(features),
-            RawLabels::Encoded(labels),
-        ));
+        return Ok(Table::of_file(path, encoder.matrix(features), RawLabels::Encoded(labels)));
     }
     let expansion = match shape.storage {
         None => CHOSEN_DENSE_EXPANSION,
@@ -246,15 +234,8 @@ fn widen(values: &mut Buffer<f32>, before: usize, columns: usize) {
 
 /// Parses whole lines. With an `encoder` any value and label is taken, and values beyond the declared columns are dropped.
 fn parse_block(text: &[u8], shape: Shape, encoder: Option<&Encoder<'_>>) -> Result<(Part, usize), BadLine> {
-    let Shape {
-        columns: declared,
-        first,
-        ..
-    } = shape;
-    let mut part = Part {
-        text_bytes: text.len(),
-        ..Part::default()
-    };
+    let Shape { columns: declared, first, .. } = shape;
+    let mut part = Part { text_bytes: text.len(), ..Part::default() };
     part.indices.reserve(text.len() / 8);
     part.values.reserve(text.len() / 8);
     let limit = declared.unwrap_or(u32::MAX as usize - 1);

@@ -45,10 +45,7 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
     source.read_up_to(8, &mut start)?;
     if start.len() < 8 || !start.starts_with(MAGIC) {
         let expected = "an NPY file (bytes 93 4e 55 4d 50 59, then the version)";
-        return Err(DataError::file(
-            &path,
-            format!("not {expected}: it starts with {start:02x?}"),
-        ));
+        return Err(DataError::file(&path, format!("not {expected}: it starts with {start:02x?}")));
     }
     let refuse = |found: String, expected: &str| DataError::header(&path, &found, expected);
     let width = match start[6] {
@@ -65,10 +62,7 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
         _ => return Err(short(8 + width, 8 + length.len())),
     };
     if length > LONGEST_HEADER {
-        return Err(refuse(
-            format!("{length} bytes of header"),
-            "a header of at most 10,000 bytes",
-        ));
+        return Err(refuse(format!("{length} bytes of header"), "a header of at most 10,000 bytes"));
     }
     let mut text = Vec::new();
     if source.read_up_to(length, &mut text)? < length {
@@ -153,11 +147,7 @@ impl Fields {
                 None => return None,
             };
         }
-        Some(Self {
-            descr: descr?,
-            fortran_order: fortran_order?,
-            shape: shape?,
-        })
+        Some(Self { descr: descr?, fortran_order: fortran_order?, shape: shape? })
     }
 }
 
@@ -291,16 +281,9 @@ impl Archive {
         let file = File::open(path).map_err(DataError::read(path))?;
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(path, "zip", &error))?;
         let names = zip.file_names().filter_map(Result::ok);
-        let names = names
-            .filter_map(|name| name.strip_suffix(".npy").map(str::to_owned))
-            .collect();
+        let names = names.filter_map(|name| name.strip_suffix(".npy").map(str::to_owned)).collect();
         let path = path.into();
-        Ok(Self {
-            path,
-            file_bytes,
-            zip,
-            names,
-        })
+        Ok(Self { path, file_bytes, zip, names })
     }
 
     /// Names of the arrays.

@@ -28,10 +28,7 @@ pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table,
         Some(domain) if is_table => Some(matched(path, domain, request.labels)?),
         domain => domain.cloned(),
     };
-    let matched = Request {
-        domain: matched.as_ref(),
-        ..request
-    };
+    let matched = Request { domain: matched.as_ref(), ..request };
     let table = format.read(path, matched, libsvm::Shape::new(matched))?;
     // Where a text's labels are ignored, its reader has done so.
     let table = match request.labels {
@@ -49,10 +46,7 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
     let columns = match &domain.columns {
         Columns::Named(columns) => columns,
         &Columns::Matrix { count, .. } => {
-            let unnamed = header
-                .iter()
-                .filter(|name| Some(*name) != label && !domain.dropped.contains(name))
-                .count();
+            let unnamed = header.iter().filter(|name| Some(*name) != label && !domain.dropped.contains(name)).count();
             // Without a header the label is one of the fields.
             if unnamed == count || (label.is_none() && unnamed == count + 1) {
                 return Ok(Arc::clone(domain));
@@ -66,14 +60,9 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
     let missing: Vec<&String> = needed.filter(|name| !header.contains(name)).collect();
     let known = |name: &String| Some(name) == label || names().any(|of| of == name) || domain.dropped.contains(name);
     let unknown: Vec<&String> = header.iter().filter(|name| !known(name)).collect();
-    let parts = [
-        ("it lacks columns of the model", missing),
-        ("it has columns that the model does not know", unknown),
-    ];
+    let parts = [("it lacks columns of the model", missing), ("it has columns that the model does not know", unknown)];
     let parts = parts.iter().filter(|(_, names)| !names.is_empty());
-    let problems: Vec<String> = parts
-        .map(|(what, names)| format!("{what}: {}", listing(names)))
-        .collect();
+    let problems: Vec<String> = parts.map(|(what, names)| format!("{what}: {}", listing(names))).collect();
     if !problems.is_empty() {
         let problem = format!(
             "{}; give the columns that the model was trained on, by their names in the header, in any order",

@@ -48,18 +48,8 @@ mod reading {
         let in_nanoseconds = columns.iter().map(|column| is_in_nanoseconds(column)).collect();
         let mut text = Vec::new();
         end_with(&mut text, columns.iter().map(|column| column.name()));
-        let text = Text {
-            in_nanoseconds,
-            rows: reader.into_iter(),
-            bytes: text,
-            read: 0,
-        };
-        Ok(Source::entry(
-            path.into(),
-            source.file_bytes(),
-            Compression::Parquet,
-            text,
-        ))
+        let text = Text { in_nanoseconds, rows: reader.into_iter(), bytes: text, read: 0 };
+        Ok(Source::entry(path.into(), source.file_bytes(), Compression::Parquet, text))
     }
 
     /// A column has one value a row, of a type that the crate's reader of rows converts.
@@ -67,10 +57,9 @@ mod reading {
         use ConvertedType as As;
         let is_flat = column.path().parts().len() == 1 && column.max_rep_level() == 0;
         let is_known = match column.physical_type() {
-            Type::INT32 => !matches!(
-                column.converted_type(),
-                As::INT_64 | As::UINT_64 | As::TIME_MICROS | As::INTERVAL
-            ),
+            Type::INT32 => {
+                !matches!(column.converted_type(), As::INT_64 | As::UINT_64 | As::TIME_MICROS | As::INTERVAL)
+            }
             Type::INT64 => matches!(
                 column.converted_type(),
                 As::NONE
@@ -113,10 +102,7 @@ mod reading {
                 // The crate's message quotes values.
                 let row = row.map_err(|_| io::Error::other("a page does not hold what its header says"))?;
                 let fields = row.get_column_iter().zip(&self.in_nanoseconds);
-                end_with(
-                    &mut self.bytes,
-                    fields.map(|((_, field), &nanoseconds)| written(field, nanoseconds)),
-                );
+                end_with(&mut self.bytes, fields.map(|((_, field), &nanoseconds)| written(field, nanoseconds)));
             }
             Ok(())
         }

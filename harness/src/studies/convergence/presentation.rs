@@ -35,11 +35,7 @@ pub(super) fn best<'r>(measured: &[Measured<'r, Gaps>]) -> Vec<Best<'r>> {
             algorithm: &run.configuration.algorithm,
             draw: run.trial.draw,
             gap,
-            rounds: run
-                .configuration
-                .parameters
-                .get("rounds")
-                .map_or_else(String::new, text),
+            rounds: run.configuration.parameters.get("rounds").map_or_else(String::new, text),
             run,
         };
         let same = |other: &&mut Best<'_>| {
@@ -58,16 +54,10 @@ pub(super) fn best<'r>(measured: &[Measured<'r, Gaps>]) -> Vec<Best<'r>> {
 fn distribution(values: &[f64]) -> [Entry; 3] {
     let quartiles = percentile_interval(&mut values.to_vec(), 0.5);
     let mean = of_mean(values, 0.95);
-    let half = mean
-        .ends()
-        .map(|(low, high)| format!(" ± {}", three_digits(0.5 * (high - low))));
+    let half = mean.ends().map(|(low, high)| format!(" ± {}", three_digits(0.5 * (high - low))));
     [
         Entry::number(median(values), three_digits),
-        Entry::text(format!(
-            "{} – {}",
-            three_digits(quartiles.low),
-            three_digits(quartiles.high)
-        )),
+        Entry::text(format!("{} – {}", three_digits(quartiles.low), three_digits(quartiles.high))),
         Entry::sorted(three_digits(mean.value) + &half.unwrap_or_default(), mean.value),
     ]
 }
@@ -98,10 +88,7 @@ pub(super) fn ends(measured: &[Measured<'_, Gaps>], options: &Options) -> Table 
 
 /// The best gaps of every method over the draws.
 pub(super) fn table(best: &[Best<'_>]) -> Table {
-    let mut table = Table::new(
-        "Best over T",
-        "noise|#c|method|#median gap|quartiles|#mean|#draws|T (draws)",
-    );
+    let mut table = Table::new("Best over T", "noise|#c|method|#median gap|quartiles|#mean|#draws|T (draws)");
     let mut rows: Vec<(&[String; 2], &str)> = Vec::new();
     for one in best {
         if !rows.contains(&(&one.setting, one.algorithm)) {
@@ -109,17 +96,10 @@ pub(super) fn table(best: &[Best<'_>]) -> Table {
         }
     }
     for (setting, algorithm) in rows {
-        let own: Vec<_> = best
-            .iter()
-            .filter(|one| (&one.setting, one.algorithm) == (setting, algorithm))
-            .collect();
+        let own: Vec<_> = best.iter().filter(|one| (&one.setting, one.algorithm) == (setting, algorithm)).collect();
         let mut chosen: BTreeMap<usize, usize> = BTreeMap::new();
-        own.iter()
-            .for_each(|one| *chosen.entry(one.rounds.parse().unwrap_or(0)).or_default() += 1);
-        let chosen: Vec<_> = chosen
-            .iter()
-            .map(|(rounds, draws)| format!("{rounds} ({draws})"))
-            .collect();
+        own.iter().for_each(|one| *chosen.entry(one.rounds.parse().unwrap_or(0)).or_default() += 1);
+        let chosen: Vec<_> = chosen.iter().map(|(rounds, draws)| format!("{rounds} ({draws})")).collect();
         let [middle, quartiles, mean] = distribution(&own.iter().map(|one| one.gap).collect::<Vec<_>>());
         table.row([
             Entry::text(&*setting[1]),
@@ -176,10 +156,7 @@ pub(super) fn ratios(best: &[Best<'_>]) -> Option<Panel> {
         (format!("c = {scale}, {noise}"), Point::new(start, ratio, note))
     });
     let series = grouped(Style::Points, points);
-    let (x, y) = (
-        Axis::logarithmic("F(x_0) − F*"),
-        Axis::logarithmic("best DP-HB / best DP-GD"),
-    );
+    let (x, y) = (Axis::logarithmic("F(x_0) − F*"), Axis::logarithmic("best DP-HB / best DP-GD"));
     let chart = Chart::new("best DP-HB over best DP-GD, draw by draw", "", x, y, series);
     (!chart.series.is_empty()).then(|| Panel::chart(&chart.title.clone(), "", chart))
 }

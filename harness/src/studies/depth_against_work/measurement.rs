@@ -179,21 +179,13 @@ pub fn measure(
     let gap = |point: &[f64]| function.value(point) - minimum;
     // JSON has no infinity: a run that ends in its first round has the gap of its start.
     let start_gap = gap(&vec![0.0; dimension]);
-    let mut found = Found {
-        dimension,
-        start_gap,
-        gap: start_gap,
-        ..Found::default()
-    };
+    let mut found = Found { dimension, start_gap, gap: start_gap, ..Found::default() };
     // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
     engine.install(|| -> Result<(), ResqueError> {
         let mut next = 1;
         loop {
             let started = Instant::now();
-            let outcome = run.advance(&mut TimedPool {
-                pool: &mut oracle,
-                found: &mut found,
-            });
+            let outcome = run.advance(&mut TimedPool { pool: &mut oracle, found: &mut found });
             found.seconds += started.elapsed().as_secs_f64();
             match outcome {
                 Err(ResqueError::TooManyQueries { .. }) => return Ok(()),
@@ -269,11 +261,7 @@ pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
         work *= 2;
         exchange = typical(work);
     }
-    Ok(if exchange.is_infinite() {
-        work.as_secs_f64()
-    } else {
-        exchange
-    })
+    Ok(if exchange.is_infinite() { work.as_secs_f64() } else { exchange })
 }
 
 #[cfg(test)]

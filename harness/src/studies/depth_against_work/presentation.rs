@@ -51,11 +51,8 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     let steps_slope = |method: Method| Some(method.computational_exponents().1);
     let query_slope = |method: Method| Some(method.query_exponents().1);
     // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
-    let ratio = |method: Method| {
-        query_slope(method)
-            .filter(|slope| *slope > 0.0)
-            .and_then(|q| Some(depth_slope(method)? / q))
-    };
+    let ratio =
+        |method: Method| query_slope(method).filter(|slope| *slope > 0.0).and_then(|q| Some(depth_slope(method)? / q));
     let dotted = "one thread; slopes of Table I dotted";
     let chart = |title, x, y, series| Chart::logarithmic(title, dotted, x, y, series);
     let inverse = |cell: &Cell| 1.0 / cell.accuracy;
@@ -66,22 +63,10 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     let against = with_slopes(&cells, Style::Points, &queries, &rounds, &ratio);
     let whole = format!("Query depth against total work, d = {dimension}");
     let mut charts = vec![
-        (
-            "depth-against-accuracy",
-            chart(to_gap("Adaptive rounds"), "1/ε", "adaptive rounds", depth),
-        ),
-        (
-            "computational-depth",
-            chart(to_gap("Computational depth"), "1/ε", "dependent steps", computational),
-        ),
-        (
-            "work-against-accuracy",
-            chart(to_gap("Gradient queries"), "1/ε", "gradient queries", work),
-        ),
-        (
-            "depth-against-work",
-            chart(whole, "gradient queries", "adaptive rounds", against),
-        ),
+        ("depth-against-accuracy", chart(to_gap("Adaptive rounds"), "1/ε", "adaptive rounds", depth)),
+        ("computational-depth", chart(to_gap("Computational depth"), "1/ε", "dependent steps", computational)),
+        ("work-against-accuracy", chart(to_gap("Gradient queries"), "1/ε", "gradient queries", work)),
+        ("depth-against-work", chart(whole, "gradient queries", "adaptive rounds", against)),
         ("time-against-latency", time_against_latency(&cells)),
         ("crossover-latency", crossover_latency(&cells, dimension)),
     ];
@@ -89,21 +74,9 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
         let accuracy = common_accuracy(&all);
         let of_accuracy: Vec<&Cell> = all.iter().copied().filter(|cell| cell.accuracy == accuracy).collect();
         let slope = |method: Method| Some(method.depth_exponents().0);
-        let series = with_slopes(
-            &of_accuracy,
-            Style::Line,
-            &|cell| cell.dimension as f64,
-            &rounds,
-            &slope,
-        );
+        let series = with_slopes(&of_accuracy, Style::Line, &|cell| cell.dimension as f64, &rounds, &slope);
         let title = format!("Adaptive rounds to a gap of ε = {accuracy} against the dimension");
-        charts.insert(
-            1,
-            (
-                "depth-against-dimension",
-                chart(title, "dimension d", "adaptive rounds", series),
-            ),
-        );
+        charts.insert(1, ("depth-against-dimension", chart(title, "dimension d", "adaptive rounds", series)));
     }
     let panel =
         |(file, chart): (&str, Chart)| Panel::chart(&file.replace('-', " "), if first { file } else { "" }, chart);
@@ -116,13 +89,7 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
 /// The dimension with most cells, the larger one of two. Cutting planes have small dimensions only and do not count.
 fn shown_dimension(cells: &[&Cell]) -> Option<usize> {
     let others = |cell: &&&Cell| cell.algorithm != Method::CuttingPlane.id();
-    let count = |dimension| {
-        cells
-            .iter()
-            .filter(others)
-            .filter(|cell| cell.dimension == dimension)
-            .count()
-    };
+    let count = |dimension| cells.iter().filter(others).filter(|cell| cell.dimension == dimension).count();
     let dimensions = cells.iter().map(|cell| cell.dimension);
     dimensions.max_by_key(|&dimension| (count(dimension), dimension))
 }
@@ -151,13 +118,8 @@ fn with_slopes(cells: &[&Cell], style: Style, x: Value, y: Value, slope: Slope) 
         let (Some(first), Some(last)) = (own.first(), own.last()) else {
             continue;
         };
-        let point = |cell: &&Cell| {
-            Point::new(
-                x(cell),
-                y(cell),
-                format!("{id} at ε = {}: {}", cell.accuracy, number(y(cell))),
-            )
-        };
+        let point =
+            |cell: &&Cell| Point::new(x(cell), y(cell), format!("{id} at ε = {}: {}", cell.accuracy, number(y(cell))));
         series.push(Series::new(id, style, colour, own.iter().map(point).collect()).keys(id, ""));
         if let Some(slope) = slope(method) {
             let line = |cell: &Cell| (x(cell), y(first) * (x(cell) / x(first)).powf(slope));
@@ -180,10 +142,7 @@ fn colour(method: Method) -> usize {
 /// A dotted line in the colour of a method, with a legend entry of its own.
 fn reference(name: &str, method: Method, entry: &str, line: [(f64, f64); 2]) -> Series {
     let series = Series::reference(name, line).variant(1).keys(method.id(), entry);
-    Series {
-        colour: colour(method),
-        ..series
-    }
+    Series { colour: colour(method), ..series }
 }
 
 /// The cell of each method at the common accuracy.
@@ -284,10 +243,7 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
     let accuracy = common_accuracy(cells);
     let cells: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.accuracy == accuracy).collect();
     let title = format!("Modelled time to ε = {accuracy} elsewhere");
-    let mut table = Table::new(
-        &title,
-        "place|#workers|#latency|method|#time|faster than, from this latency on",
-    );
+    let mut table = Table::new(&title, "place|#workers|#latency|method|#time|faster than, from this latency on");
     let nanoseconds = |seconds: f64| Entry::number(1e9 * seconds, time);
     for place in PLACES {
         let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
@@ -297,11 +253,7 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
             let overtaken = sorted.iter().filter_map(|other| {
                 let latency = crossover(cell, other, place.workers)?;
                 // No line break between a number and its unit.
-                Some(format!(
-                    "{} {}",
-                    other.algorithm,
-                    time(1e9 * latency).replace(' ', "\u{a0}")
-                ))
+                Some(format!("{} {}", other.algorithm, time(1e9 * latency).replace(' ', "\u{a0}")))
             });
             table.row([
                 Entry::text(place.name),
@@ -317,10 +269,8 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
 }
 
 fn exponents(study: &Study) -> Table {
-    let mut table = Table::new(
-        "Exponents",
-        "method|family|quantity|in|#theory|#measured|#95 % over seeds|#95 % over cells|#cells",
-    );
+    let mut table =
+        Table::new("Exponents", "method|family|quantity|in|#theory|#measured|#95 % over seeds|#95 % over cells|#cells");
     let two = |value: f64| format!("{value:.2}");
     let interval = |of: Estimate| Entry::sorted(format!("[{:.2}, {:.2}]", of.low, of.high), of.low);
     for fit in &study.exponents {
@@ -342,14 +292,7 @@ fn exponents(study: &Study) -> Table {
 
 /// One-thread cells with the same on two threads, and the two-thread seconds that the model predicts.
 fn on_both(study: &Study) -> Vec<(&Cell, &Cell, f64)> {
-    let key = |cell: &Cell| {
-        (
-            cell.family as u8,
-            cell.algorithm.clone(),
-            cell.dimension,
-            cell.accuracy.to_bits(),
-        )
-    };
+    let key = |cell: &Cell| (cell.family as u8, cell.algorithm.clone(), cell.dimension, cell.accuracy.to_bits());
     let on = |threads: usize| {
         let cells = study.cells.iter();
         cells.filter(move |cell| cell.threads == threads && cell.reached)
@@ -358,10 +301,7 @@ fn on_both(study: &Study) -> Vec<(&Cell, &Cell, f64)> {
         let two = on(2).find(|two| key(two) == key(one))?;
         Some((one, two, modelled_seconds_of_two_threads(one, study.exchange_seconds)))
     };
-    on(1)
-        .filter(|one| one.seconds >= LEAST_SECONDS)
-        .filter_map(pair)
-        .collect()
+    on(1).filter(|one| one.seconds >= LEAST_SECONDS).filter_map(pair).collect()
 }
 
 /// Predicted over measured two-thread times: quantiles by method, and a chart.
@@ -395,10 +335,7 @@ fn validation(study: &Study) -> Vec<Part> {
         let own = Series::new(method.id(), Style::Points, colour, points.collect());
         series.extend((!own.points.is_empty()).then_some(own));
     }
-    series.push(Series {
-        colour: 7,
-        ..Series::reference("as measured", [(low, low), (high, high)])
-    });
+    series.push(Series { colour: 7, ..Series::reference("as measured", [(low, low), (high, high)]) });
     let chart = Chart::logarithmic(
         "The model's two-thread times against the measured ones",
         "from one-thread times of the same run; the dotted line is equality",

@@ -81,10 +81,7 @@ impl Runs {
     /// The runs of a cell with T rounds; none where the unaccelerated step B/√n exceeds 1/M, or for a single round, a full batch,
     /// which the tree of noise does not take.
     fn new(cell: &Configuration, rounds: usize) -> anyhow::Result<Option<Self>> {
-        let whole = |name| {
-            cell.whole(name)?
-                .with_context(|| format!("{}: {name} is missing", cell.key()))
-        };
+        let whole = |name| cell.whole(name)?.with_context(|| format!("{}: {name} is missing", cell.key()));
         let (dimension, batch) = (whole("dimension")?, whole("batch")?);
         definition::known("problem", &cell.dataset, &["slope", "valleys"])?;
         let (algorithm, beta) = match cell.optional("beta-scale")? {
@@ -95,20 +92,9 @@ impl Runs {
         // Without ε the noise is a millionth of a difference.
         let budget = match cell.optional("epsilon")? {
             Some(epsilon) => Budget::Target { epsilon, delta },
-            None => Budget::NoiseMultiplier {
-                noise_multiplier: 1e-6,
-                delta,
-            },
+            None => Budget::NoiseMultiplier { noise_multiplier: 1e-6, delta },
         };
-        let runs = Self {
-            algorithm,
-            population: cell.dataset.clone(),
-            dimension,
-            batch,
-            rounds,
-            beta,
-            budget,
-        };
+        let runs = Self { algorithm, population: cell.dataset.clone(), dimension, batch, rounds, beta, budget };
         Ok((beta >= UNIT && rounds > 1).then_some(runs))
     }
 
@@ -131,31 +117,19 @@ impl Runs {
         let prepared = catalog::find(self.algorithm)?.prepare(&problem, &settings)?;
         let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
         let mut oracle = Oracle::new(&problem, Engine::Sequential);
-        let mut outcome = Outcome {
-            largest: 0.0,
-            spread: 0.0,
-            noise: 0.0,
-            clipped: 0,
-            error: 0.0,
-            squared_error: 0.0,
-        };
+        let mut outcome = Outcome { largest: 0.0, spread: 0.0, noise: 0.0, clipped: 0, error: 0.0, squared_error: 0.0 };
         let (mut seen, mut sum) = (Seen::default(), vec![0.0; self.dimension]);
         let (mut clean, mut previous) = (sum.clone(), vec![0.0; self.dimension]);
         for t in 0..self.rounds {
             executor.visit_state(&mut seen);
             let (eta, before) = ((t + 1) as f64, t as f64);
-            let point = |coefficient: f64, parameters| Point {
-                coefficient: coefficient as f32,
-                parameters,
-            };
+            let point = |coefficient: f64, parameters| Point { coefficient: coefficient as f32, parameters };
             let batch = Selection::Range(t * self.batch..(t + 1) * self.batch);
             let (now, then) = (point(eta, &seen.iterate), point(before, &previous));
             oracle.difference_sum(&batch, now, then, Clip::Unbounded, &mut sum)?;
             clean.iter_mut().zip(&sum).for_each(|(clean, sum)| *clean += sum);
             // Differences lie along one coordinate each.
-            let derivatives = population
-                .derivatives(&seen.iterate)
-                .zip(population.derivatives(&previous));
+            let derivatives = population.derivatives(&seen.iterate).zip(population.derivatives(&previous));
             let (mut gradient, mut mean) = (vec![0.0; self.dimension], vec![0.0; self.dimension]);
             let differences: Vec<_> = derivatives
                 .map(|((share, j, now), (_, _, then))| {
@@ -173,20 +147,12 @@ impl Runs {
                 outcome.error += share * centred / (self.batch * self.rounds * self.rounds) as f64;
             }
             let per_row = 1.0 / (eta * self.batch as f64);
-            let errors = clean
-                .iter()
-                .zip(&gradient)
-                .map(|(clean, gradient)| clean * per_row - gradient);
+            let errors = clean.iter().zip(&gradient).map(|(clean, gradient)| clean * per_row - gradient);
             outcome.squared_error = errors.map(|error| error * error).sum();
             previous.clone_from(&seen.iterate);
             executor.advance()?;
             executor.visit_state(&mut seen);
-            let noise: Vec<f64> = seen
-                .recursion
-                .iter()
-                .zip(&clean)
-                .map(|(noisy, clean)| noisy - clean)
-                .collect();
+            let noise: Vec<f64> = seen.recursion.iter().zip(&clean).map(|(noisy, clean)| noisy - clean).collect();
             outcome.noise = outcome.noise.max(length(&noise) / (self.batch as f64 * self.beta));
         }
         outcome.clipped = executor.ledger().clipped;
@@ -230,9 +196,7 @@ pub(super) fn largest_looseness(cell: &Configuration, _: &Options) -> anyhow::Re
             (bound, outcome.largest)
         };
         let pairs = outcomes.iter().map(of_draw);
-        pairs
-            .min_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))
-            .context("no draws")
+        pairs.min_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1))).context("no draws")
     })
 }
 
@@ -264,10 +228,7 @@ mod tests {
             batch: 4,
             rounds: 12,
             beta: 24.0,
-            budget: Budget::Target {
-                epsilon: 10.0,
-                delta: 1e-6,
-            },
+            budget: Budget::Target { epsilon: 10.0, delta: 1e-6 },
         }
     }
 
@@ -285,10 +246,7 @@ mod tests {
                 let squares = differences.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
                 let error = (squares / 199.0 / 200.0).sqrt();
                 // 4.9 standard errors: α = 1e-6.
-                assert!(
-                    mean.abs() < 4.9 * error && error < 0.1,
-                    "{algorithm} {population}: {mean} ± {error}"
-                );
+                assert!(mean.abs() < 4.9 * error && error < 0.1, "{algorithm} {population}: {mean} ± {error}");
             }
         }
     }

@@ -124,9 +124,7 @@ fn families<'r>(study: &Rates, results: &'r Results<Rate>) -> anyhow::Result<Vec
             _ => "epsilon",
         };
         let label = problem.label.clone();
-        let known = families
-            .iter()
-            .position(|family| (&family.label, family.axis) == (&label, axis));
+        let known = families.iter().position(|family| (&family.label, family.axis) == (&label, axis));
         let family = known.unwrap_or_else(|| {
             let places = Vec::new();
             families.push(Family { label, axis, places });
@@ -146,14 +144,11 @@ fn families<'r>(study: &Rates, results: &'r Results<Rate>) -> anyhow::Result<Vec
         }
         let curves = &mut places[place].curves;
         let method = cell.configuration.label_of_method();
-        let curve = curves
-            .iter()
-            .position(|curve| curve.method == method)
-            .unwrap_or_else(|| {
-                let (method, rates) = (method.to_owned(), Vec::new());
-                curves.push(Curve { method, rates });
-                curves.len() - 1
-            });
+        let curve = curves.iter().position(|curve| curve.method == method).unwrap_or_else(|| {
+            let (method, rates) = (method.to_owned(), Vec::new());
+            curves.push(Curve { method, rates });
+            curves.len() - 1
+        });
         curves[curve].rates.push(&run.outcome);
         curves[curve].rates.sort_by_key(|rate| rate.adaptive_rounds);
     }
@@ -167,10 +162,8 @@ pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<
     let families = families(study, results)?;
     let within = study.definition.options().within;
     let panels = families.iter().flat_map(|family| family.panels(within)).collect();
-    let mut exponents = Table::new(
-        "Exponents",
-        "population|method|quantity|against|#exponent (95 %)|#worst case|#points",
-    );
+    let mut exponents =
+        Table::new("Exponents", "population|method|quantity|against|#exponent (95 %)|#worst case|#points");
     let mut cells = Table::new(
         "Every method at its best T",
         "population|against|#value|method|#excess risk (95 %)|#T|#step|#slope|#smallest T (95 %)|#clipped",
@@ -188,11 +181,8 @@ pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<
          between measured T.",
         study.definition.about
     );
-    let parts = vec![
-        Part::Figure(Figure::new("Rates", "What is shown", panels)),
-        Part::Table(exponents),
-        Part::Table(cells),
-    ];
+    let parts =
+        vec![Part::Figure(Figure::new("Rates", "What is shown", panels)), Part::Table(exponents), Part::Table(cells)];
     let mut presentation = Presentation::of_parts(("Rates in the worst case", "Rates", &about), parts);
     if edges > 0 {
         presentation.warnings.push(format!(
@@ -204,11 +194,7 @@ pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<
 
 impl Family<'_> {
     fn methods(&self) -> Vec<&str> {
-        let all = self
-            .places
-            .iter()
-            .flat_map(|place| &place.curves)
-            .map(|curve| &*curve.method);
+        let all = self.places.iter().flat_map(|place| &place.curves).map(|curve| &*curve.method);
         let mut methods: Vec<&str> = Vec::new();
         for method in all {
             if !methods.contains(&method) {
@@ -226,12 +212,10 @@ impl Family<'_> {
 
     /// `(x, T)` of the places where the smallest T of a method lies between measured ones.
     fn smallest(&self, method: &str, within: f64) -> Vec<(f64, f64, Interval)> {
-        let found = self
-            .of(method)
-            .filter_map(|(place, curve)| match place.smallest(curve, within) {
-                (Smallest::At(rounds), interval) => Some((place.x, rounds, interval)),
-                _ => None,
-            });
+        let found = self.of(method).filter_map(|(place, curve)| match place.smallest(curve, within) {
+            (Smallest::At(rounds), interval) => Some((place.x, rounds, interval)),
+            _ => None,
+        });
         found.collect()
     }
 
@@ -241,9 +225,8 @@ impl Family<'_> {
         let name = words.join("-").to_lowercase();
         let methods = self.methods();
         let of_methods = |points: &dyn Fn(&str) -> Vec<Point>| {
-            let all = methods
-                .iter()
-                .flat_map(|method| points(method).into_iter().map(|point| ((*method).to_owned(), point)));
+            let all =
+                methods.iter().flat_map(|method| points(method).into_iter().map(|point| ((*method).to_owned(), point)));
             report::grouped(Style::Line, all)
         };
         let risk = |method: &str| {
@@ -286,18 +269,10 @@ impl Family<'_> {
         }
         let subtitle = format!("smallest T within {within} of the optimum");
         let chart = Chart::logarithmic(&self.label, &subtitle, variable, "rounds T", series);
-        panels.push(Panel::chart(
-            &format!("{}: rounds against n", self.label),
-            &format!("{name}-rounds-rows"),
-            chart,
-        ));
+        panels.push(Panel::chart(&format!("{}: rounds against n", self.label), &format!("{name}-rounds-rows"), chart));
         if let Some(place) = self.places.last() {
             let points = |method: &str| {
-                let rates = place
-                    .curves
-                    .iter()
-                    .filter(|curve| curve.method == method)
-                    .flat_map(|curve| &curve.rates);
+                let rates = place.curves.iter().filter(|curve| curve.method == method).flat_map(|curve| &curve.rates);
                 let point = |rate: &&Rate| {
                     let mean = of_mean(&rate.excess, 0.95);
                     let note = format!("{method}, T = {}: {}", rate.adaptive_rounds, three_digits(mean.value));
@@ -307,17 +282,10 @@ impl Family<'_> {
                 rates.map(point).collect()
             };
             let mut series = of_methods(&points);
-            let rounds = place
-                .curves
-                .iter()
-                .flat_map(|curve| &curve.rates)
-                .map(|rate| rate.adaptive_rounds as f64);
+            let rounds = place.curves.iter().flat_map(|curve| &curve.rates).map(|rate| rate.adaptive_rounds as f64);
             let most = rounds.fold(1.0, f64::max);
             let level = within * place.optimum();
-            series.push(Series::reference(
-                &format!("{within} times the optimum"),
-                [(1.0, level), (most, level)],
-            ));
+            series.push(Series::reference(&format!("{within} times the optimum"), [(1.0, level), (most, level)]));
             let subtitle = format!("n = {}", number(place.x));
             let chart = Chart::logarithmic(&self.label, &subtitle, "rounds T", "excess risk", series);
             panels.push(Panel::chart(
@@ -364,12 +332,7 @@ impl Family<'_> {
         if self.axis == "rows" {
             for method in self.methods() {
                 let rounds = self.smallest(method, within).into_iter();
-                row(
-                    method,
-                    "smallest T",
-                    rounds.map(|(x, rounds, _)| (x, rounds)).collect(),
-                    "",
-                );
+                row(method, "smallest T", rounds.map(|(x, rounds, _)| (x, rounds)).collect(), "");
             }
         }
     }

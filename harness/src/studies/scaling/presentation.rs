@@ -16,9 +16,7 @@ pub fn present(study: &Found) -> Presentation {
     let mut presentation = Presentation::new("Thread scaling", "Thread scaling", &about);
     if !study.warnings.is_empty() {
         presentation.parts.push(Part::Heading("Disturbances".to_owned()));
-        presentation
-            .parts
-            .push(Part::List(study.warnings.iter().map(ToString::to_string).collect()));
+        presentation.parts.push(Part::List(study.warnings.iter().map(ToString::to_string).collect()));
     }
     let mut panels = Vec::new();
     for (kind, file, title, subtitle) in [
@@ -51,9 +49,7 @@ pub fn present(study: &Found) -> Presentation {
         series(named, |point| point.efficiency),
     );
     panels.push(panel("efficiency", efficiency));
-    presentation
-        .parts
-        .push(Part::Figure(Figure::new("Thread scaling", "Content", panels)));
+    presentation.parts.push(Part::Figure(Figure::new("Thread scaling", "Content", panels)));
     presentation.parts.push(Part::Heading("All curves".to_owned()));
     presentation.parts.push(Part::Table(table(study)));
     presentation
@@ -103,10 +99,7 @@ fn speedups(study: &Found, curves: &[&Curve]) -> Vec<Series> {
 }
 
 fn table(study: &Found) -> Table {
-    let mut table = Table::new(
-        "All curves",
-        "curve|#threads|#batch|#round|#speed-up|#efficiency|#serial fraction",
-    );
+    let mut table = Table::new("All curves", "curve|#threads|#batch|#round|#speed-up|#efficiency|#serial fraction");
     let estimated = |estimate: Estimate| Entry::sorted(estimate.to_string(), estimate.value);
     for curve in &study.curves {
         for point in &curve.points {
@@ -133,12 +126,8 @@ fn table(study: &Found) -> Table {
             let two = |value: f64| Entry::number(value, |value| format!("{value:.2}"));
             let [name, none] = [Entry::text(format!("limit: {name}")), Entry::default()];
             let shares = [two(speedup), two(speedup / threads as f64)];
-            table.row(
-                [name, Entry::count(threads), none.clone(), none.clone()]
-                    .into_iter()
-                    .chain(shares)
-                    .chain([none]),
-            );
+            table
+                .row([name, Entry::count(threads), none.clone(), none.clone()].into_iter().chain(shares).chain([none]));
         }
     }
     table

@@ -27,28 +27,16 @@ fn title(definition: &Definition<Options>) -> String {
 pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presentation {
     let options = definition.options();
     let level = format!("{} %", three_digits(100.0 * options.level));
-    let source = if options.source.is_empty() {
-        String::new()
-    } else {
-        format!("; published numbers: {}", options.source)
-    };
+    let source =
+        if options.source.is_empty() { String::new() } else { format!("; published numbers: {}", options.source) };
     let over = if definition.draws > 1 { "draws" } else { "runs" };
     let means = format!("Means over {over} with their {level} intervals");
-    let is_swept = panels
-        .iter()
-        .flat_map(|panel| &panel.settings)
-        .any(|setting| !setting.best);
-    let swept = if is_swept {
-        " Swept parameters show their best combination."
-    } else {
-        ""
-    };
+    let is_swept = panels.iter().flat_map(|panel| &panel.settings).any(|setting| !setting.best);
+    let swept = if is_swept { " Swept parameters show their best combination." } else { "" };
     let about = format!("{means}{source}.{swept}");
     let title = title(definition);
     let mut presentation = Presentation::new(&title, "Private training", &about);
-    let pictures = (1..)
-        .zip(panels)
-        .flat_map(|(number, panel)| charts(panel, number, &means));
+    let pictures = (1..).zip(panels).flat_map(|(number, panel)| charts(panel, number, &means));
     let pictures: Vec<Picture> = pictures.collect();
     if !pictures.is_empty() {
         let figure = Figure::new(&title, "Panel", pictures);
@@ -60,14 +48,10 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
         let (table, _) = table(panel).without_shared_columns(&["δ", "relation"]);
         presentation.parts.extend(Part::table(table, &["runs", "clipped", "ε"]));
         let statements = best(panel).map(|setting| &setting.runs[0].privacy);
-        presentation
-            .parts
-            .extend(sentence_of_guarantees(statements).map(Part::Text));
+        presentation.parts.extend(sentence_of_guarantees(statements).map(Part::Text));
         let left_out = panel.left_out.iter().map(|reason| format!("Left out: {reason}"));
         let left_out: Vec<String> = left_out.collect();
-        presentation
-            .parts
-            .extend((!left_out.is_empty()).then_some(Part::List(left_out)));
+        presentation.parts.extend((!left_out.is_empty()).then_some(Part::List(left_out)));
         if panel.problem.axis.as_deref() == Some("rows") {
             presentation.parts.push(Part::Table(growth(panel)));
         }
@@ -130,22 +114,17 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
     let is_swept =
         |name: &str, value| rivals().any(|rival| rival.cell.configuration.parameters.get(name) != Some(value));
     let swept = own.iter().filter(|(name, value)| is_swept(name, value));
-    let mut chosen: Vec<String> = swept
-        .map(|(name, value)| format!("{name} {}", value.as_f64().map_or_else(|| text(value), number)))
-        .collect();
+    let mut chosen: Vec<String> =
+        swept.map(|(name, value)| format!("{name} {}", value.as_f64().map_or_else(|| text(value), number))).collect();
     if rivals().any(|rival| rival.cell.configuration.batch_size != configuration.batch_size) {
         chosen.push(format!("batch {}", configuration.batch_size));
     }
-    let objective = first
-        .objective
-        .map(|_| setting.mean_of(&|run| run.objective.unwrap_or(f64::NAN)));
+    let objective = first.objective.map(|_| setting.mean_of(&|run| run.objective.unwrap_or(f64::NAN)));
     let accuracy = first.test_accuracy.filter(|_| panel.metric == Metric::ExcessObjective);
     let accuracy = accuracy.map(|_| setting.mean_of(&|run| run.test_accuracy.unwrap_or(f64::NAN)));
     let epsilon = first.privacy_number("epsilon");
     let adjacency = first.privacy["adjacency"].as_str().unwrap_or_default();
-    let half = mean
-        .ends()
-        .map(|(low, high)| format!(" ± {}", decimals(0.5 * (high - low))));
+    let half = mean.ends().map(|(low, high)| format!(" ± {}", decimals(0.5 * (high - low))));
     [
         Entry::text(configuration.label_of_method()),
         Entry::number(setting.cell.axis, number),
@@ -154,25 +133,19 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
         Entry::number(accuracy, percent),
         Entry::count(setting.runs.len()),
         Entry::number(published, of_paper),
-        Entry::number(published.map(|value| mean.value - value), |value| {
-            format!("{value:+.2}")
-        }),
+        Entry::number(published.map(|value| mean.value - value), |value| format!("{value:+.2}")),
         to_target(reached.map(|(rounds, _)| rounds)),
         to_target(reached.map(|(_, queries)| queries)),
         Entry::number(setting.mean_of(&|run| run.rounds as f64), count),
         Entry::number(setting.mean_of(&|run| run.gradient_queries as f64), count),
-        Entry::number(setting.mean_of(&|run| run.clipped), |share| {
-            format!("{:.0} %", 100.0 * share)
-        }),
+        Entry::number(setting.mean_of(&|run| run.clipped), |share| format!("{:.0} %", 100.0 * share)),
         Entry::number(setting.seconds(), seconds),
         match epsilon {
             _ if panel.problem.axis.as_deref() == Some("epsilon") => Entry::default(),
             None => Entry::text("∞"),
             Some(epsilon) => Entry::number(epsilon, three_digits),
         },
-        Entry::number(first.privacy_number("delta").filter(|_| epsilon.is_some()), |delta| {
-            format!("{delta:e}")
-        }),
+        Entry::number(first.privacy_number("delta").filter(|_| epsilon.is_some()), |delta| format!("{delta:e}")),
         Entry::text(adjacency),
         Entry::number(first.privacy_number("noise_multiplier"), three_digits),
         Entry::text(chosen.join(", ")),
@@ -201,9 +174,7 @@ fn growth(panel: &Panel<'_>) -> Table {
         let slope = |value: &dyn Fn(&Setting<'_>) -> f64| {
             let row = |setting: &&Setting<'_>| Some((vec![setting.cell.axis?], value(setting)));
             let exponents = fit(&own.iter().filter_map(row).collect::<Vec<_>>());
-            let exponent = exponents
-                .map(|exponents| exponents[0])
-                .filter(|own| own.value.is_finite());
+            let exponent = exponents.map(|exponents| exponents[0]).filter(|own| own.value.is_finite());
             exponent.map_or_else(Entry::default, |own| Entry::sorted(own.to_string(), own.value))
         };
         table.row([
@@ -229,36 +200,19 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
             let (x, (y, interval)) = (outcome.cell.axis?, value(outcome));
             let method = outcome.cell.configuration.label_of_method();
             let note = format!("{method} at {}: {}", number(x), format.show(y));
-            Some((
-                method.to_owned(),
-                Point {
-                    interval,
-                    ..Point::new(x, y, note)
-                },
-            ))
+            Some((method.to_owned(), Point { interval, ..Point::new(x, y, note) }))
         });
         let title = format!("{}{}", panel.label, suffix.replace('-', ", "));
-        let chart = Chart::new(
-            &title,
-            subtitle,
-            Axis::logarithmic(axis),
-            y,
-            grouped(Style::Line, points),
-        );
+        let chart = Chart::new(&title, subtitle, Axis::logarithmic(axis), y, grouped(Style::Line, points));
         Picture::chart(&title, &format!("panel-{place}{suffix}"), chart)
     };
     match panel.metric {
         // An interval of few runs may end outside of 0 to 100 %.
         Metric::TestAccuracy => vec![chart("", Axis::linear("test accuracy (%)"), &|outcome| {
-            (
-                outcome.mean.value,
-                outcome.mean.ends().map(|(low, high)| (low.max(0.0), high.min(100.0))),
-            )
+            (outcome.mean.value, outcome.mean.ends().map(|(low, high)| (low.max(0.0), high.min(100.0))))
         })],
         Metric::ExcessRisk | Metric::ExcessObjective => vec![
-            chart("", Axis::logarithmic("excess risk"), &|outcome| {
-                (outcome.mean.value, outcome.mean.ends())
-            }),
+            chart("", Axis::logarithmic("excess risk"), &|outcome| (outcome.mean.value, outcome.mean.ends())),
             chart(
                 "-seconds",
                 Axis::new("time of a run, one thread", Scale::Logarithmic, Format::Seconds),

@@ -44,9 +44,7 @@ impl<const N: usize> Ball<N> {
         Self::FRACTION_BITS / 8 + 2
     };
     /// π/4 = 4·arctan(1/5) − arctan(1/239) (Machin).
-    const QUARTER_PI: Self = Self::arc_tangent(5, false)
-        .shifted_up(2)
-        .sub(Self::arc_tangent(239, false));
+    const QUARTER_PI: Self = Self::arc_tangent(5, false).shifted_up(2).sub(Self::arc_tangent(239, false));
 
     pub(super) const fn integer(x: u64) -> Self {
         let mut value = [0; N];
@@ -80,10 +78,7 @@ impl<const N: usize> Ball<N> {
 
     /// |x| for a finite `|x| < 2⁶⁴`: exact, or cut below one ulp.
     pub(super) fn from_f64(x: f64) -> Self {
-        assert!(
-            x.abs() < 2f64.powi(64),
-            "{x} is beyond the range of the exact arithmetic"
-        );
+        assert!(x.abs() < 2f64.powi(64), "{x} is beyond the range of the exact arithmetic");
         let bits = x.abs().to_bits();
         let (mantissa, exponent) = match (bits >> 52, bits & ((1 << 52) - 1)) {
             (0, mantissa) => (mantissa, 1),
@@ -101,10 +96,7 @@ impl<const N: usize> Ball<N> {
         } else {
             value[0] = mantissa.checked_shr(place.unsigned_abs() as u32).unwrap_or(0);
         }
-        Self {
-            value,
-            error: u128::from(place < 0),
-        }
+        Self { value, error: u128::from(place < 0) }
     }
 
     /// A value near it, for Newton's steps and for the fast path's inputs: within 2⁻⁵² of itself and the error.
@@ -117,10 +109,7 @@ impl<const N: usize> Ball<N> {
     }
 
     const fn with_error(self, error: u128) -> Self {
-        Self {
-            value: self.value,
-            error: self.error.saturating_add(error),
-        }
+        Self { value: self.value, error: self.error.saturating_add(error) }
     }
 
     pub(super) const fn add(self, other: Self) -> Self {
@@ -159,11 +148,7 @@ impl<const N: usize> Ball<N> {
             }
             let mut carry = 0;
             for (j, &b) in other.value.iter().enumerate() {
-                let place = if i + j < N {
-                    &mut low[i + j]
-                } else {
-                    &mut high[i + j - N]
-                };
+                let place = if i + j < N { &mut low[i + j] } else { &mut high[i + j - N] };
                 (*place, carry) = a.carrying_mul_add(b, *place, carry);
             }
             high[i] = carry;
@@ -188,10 +173,7 @@ impl<const N: usize> Ball<N> {
     }
 
     const fn divided(self, divisor: u64) -> Self {
-        let mut quotient = Self {
-            value: [0; N],
-            error: self.error / divisor as u128 + 2,
-        };
+        let mut quotient = Self { value: [0; N], error: self.error / divisor as u128 + 2 };
         let mut remainder = 0_u128;
         let mut i = N;
         while i > 0 {
@@ -208,10 +190,7 @@ impl<const N: usize> Ball<N> {
 
     /// `self·2^bits`, bits < 64.
     pub(super) const fn shifted_up(self, bits: u32) -> Self {
-        let mut shifted = Self {
-            value: [0; N],
-            error: self.error.saturating_mul(1 << bits),
-        };
+        let mut shifted = Self { value: [0; N], error: self.error.saturating_mul(1 << bits) };
         let mut low = 0;
         let mut i = 0;
         while i < N {
@@ -253,11 +232,7 @@ impl<const N: usize> Ball<N> {
         while !power.is_zero() {
             power = power.divided(q * q);
             let term = power.divided(2 * i + 1);
-            sum = if hyperbolic || i % 2 == 0 {
-                sum.add(term)
-            } else {
-                sum.sub(term)
-            };
+            sum = if hyperbolic || i % 2 == 0 { sum.add(term) } else { sum.sub(term) };
             i += 1;
         }
         sum.with_error(2 * (power.error + 1))
@@ -372,11 +347,7 @@ impl<const N: usize> Ball<N> {
             if correction.is_zero() {
                 break;
             }
-            root = if is_below {
-                root.add(correction)
-            } else {
-                root.sub(correction)
-            };
+            root = if is_below { root.add(correction) } else { root.sub(correction) };
         }
         root.error = 0;
         // Where they should be; the loop shows that they are.
@@ -429,11 +400,7 @@ impl<const N: usize> Ball<N> {
                 break;
             }
             if step < 64 * N / 48 {
-                inverse = if is_below {
-                    inverse.add(correction)
-                } else {
-                    inverse.sub(correction)
-                };
+                inverse = if is_below { inverse.add(correction) } else { inverse.sub(correction) };
             }
         }
         // `error` is that of this very value.
@@ -516,15 +483,9 @@ impl<const N: usize> Exact<N> {
     ///
     /// A recursion keeps middles and bounds their distances once: balls of balls would grow exponentially.
     pub fn centre(self) -> (Self, f64) {
-        let distance = if self.magnitude.error >> 127 == 0 {
-            self.absolute_error() * (1.0 + f64::EPSILON)
-        } else {
-            f64::INFINITY
-        };
-        let magnitude = Ball {
-            error: 0,
-            ..self.magnitude
-        };
+        let distance =
+            if self.magnitude.error >> 127 == 0 { self.absolute_error() * (1.0 + f64::EPSILON) } else { f64::INFINITY };
+        let magnitude = Ball { error: 0, ..self.magnitude };
         (Self { magnitude, ..self }, distance)
     }
 
@@ -533,19 +494,12 @@ impl<const N: usize> Exact<N> {
     pub fn widened(self, distance: f64) -> Self {
         let ulps = 1.001 * scaled(distance, Ball::<N>::FRACTION_BITS as i32) + 1.0;
         let error = if ulps < 2f64.powi(127) { ulps as u128 } else { UNBOUNDED };
-        Self {
-            magnitude: self.magnitude.with_error(error),
-            ..self
-        }
+        Self { magnitude: self.magnitude.with_error(error), ..self }
     }
 
     /// In two's complement.
     fn signed(self) -> Ball<N> {
-        if self.is_negative {
-            Ball::ZERO.sub(self.magnitude)
-        } else {
-            self.magnitude
-        }
+        if self.is_negative { Ball::ZERO.sub(self.magnitude) } else { self.magnitude }
     }
 
     /// `⌊x + ½⌋`, if all numbers enclosed agree.
@@ -568,10 +522,7 @@ impl<const N: usize> std::ops::Add for Exact<N> {
     fn add(self, other: Self) -> Self {
         let sum = self.signed().add(other.signed());
         let is_negative = sum.value[N - 1] >> 63 == 1;
-        Self {
-            is_negative,
-            magnitude: if is_negative { Ball::ZERO.sub(sum) } else { sum },
-        }
+        Self { is_negative, magnitude: if is_negative { Ball::ZERO.sub(sum) } else { sum } }
     }
 }
 
@@ -579,10 +530,7 @@ impl<const N: usize> std::ops::Neg for Exact<N> {
     type Output = Self;
 
     fn neg(self) -> Self {
-        Self {
-            is_negative: !self.is_negative,
-            ..self
-        }
+        Self { is_negative: !self.is_negative, ..self }
     }
 }
 

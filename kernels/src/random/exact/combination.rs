@@ -39,9 +39,7 @@ pub struct Term {
 
 impl LinearForm for [Term] {
     fn value<const N: usize>(&self, normal: &mut dyn FnMut(Purpose, u64) -> Exact<N>) -> Exact<N> {
-        self.iter().fold(Exact::ZERO, |sum, term| {
-            sum + normal(term.purpose, term.round).times(term.coefficient)
-        })
+        self.iter().fold(Exact::ZERO, |sum, term| sum + normal(term.purpose, term.round).times(term.coefficient))
     }
 }
 
@@ -129,10 +127,7 @@ pub fn fill_enclosed_normals(
     block: u64,
     out: &mut [f64],
 ) -> NormalBounds {
-    assert!(
-        out.len() <= BLOCK_COORDINATES,
-        "bounds hold for one block of coordinates"
-    );
+    assert!(out.len() <= BLOCK_COORDINATES, "bounds hold for one block of coordinates");
     assert_rounding_to_nearest();
     out.fill(0.0);
     match key {
@@ -224,10 +219,7 @@ fn accumulate<V: Lanes, R: Round>(round: &R, block: u64, coefficient: f64, sums:
     });
     // The computed radius and sine may each be a few units too small.
     let magnitude = SLACK * greatest.to_array().into_iter().fold(0.0, f64::max);
-    NormalBounds {
-        error: enclosure.slope * magnitude + enclosure.absolute,
-        magnitude,
-    }
+    NormalBounds { error: enclosure.slope * magnitude + enclosure.absolute, magnitude }
 }
 
 /// Replaces the pairs `ends` of vector t by values of the exact arithmetic, within `3u·R`.
@@ -277,11 +269,7 @@ impl<R: Round> Question for Values<'_, R> {
 #[cold]
 #[inline(never)]
 pub(super) fn decide_form<R: Round, F: LinearForm + ?Sized>(key: &R::Key, form: &F, coordinate: u64) -> i64 {
-    first_decided(&Coordinate::<R, F> {
-        key,
-        form,
-        number: coordinate,
-    })
+    first_decided(&Coordinate::<R, F> { key, form, number: coordinate })
 }
 
 /// A linear form at one coordinate.

@@ -33,10 +33,7 @@ impl ExactGaps {
     /// # Panics
     /// If `q` is not in [0, 1].
     pub fn new(q: f64) -> Self {
-        assert!(
-            (0.0..=1.0).contains(&q),
-            "the sampling probability must lie in [0, 1], found {q}"
-        );
+        assert!((0.0..=1.0).contains(&q), "the sampling probability must lie in [0, 1], found {q}");
         assert_rounding_to_nearest();
         let failure = (1 << 64) - (q * 2f64.powi(64)) as u128;
         let [logarithm, ..] = minus_ln::<Portable>(u64x8::splat(failure as u64)).to_array();
@@ -104,9 +101,7 @@ impl ExactGaps {
             let rounded = words.map(|words| {
                 let magnitude = minus_ln::<V>(words) * V::splat(self.enclosure.scale);
                 let (shifted, distance) = nearest(magnitude - V::splat(0.5));
-                let mask = distance
-                    .max_magnitude(distance)
-                    .not_below(self.enclosure.threshold(magnitude));
+                let mask = distance.max_magnitude(distance).not_below(self.enclosure.threshold(magnitude));
                 (shifted, mask | V::words_below(words, self.enclosure.margin))
             });
             sealed::Lattice::write(rounded.map(|(shifted, _)| shifted.to_bits()), out);

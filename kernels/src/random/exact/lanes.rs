@@ -124,10 +124,7 @@ impl Lanes for Portable {
     fn normalise(words: u64x8) -> (Self, u64x8) {
         let words = words.to_array();
         let zeros = words.map(u64::leading_zeros);
-        (
-            Self(zeros.map(f64::from)),
-            u64x8::new(from_fn(|lane| words[lane].checked_shl(zeros[lane]).unwrap_or(0))),
-        )
+        (Self(zeros.map(f64::from)), u64x8::new(from_fn(|lane| words[lane].checked_shl(zeros[lane]).unwrap_or(0))))
     }
 
     #[inline(always)]
@@ -145,11 +142,7 @@ impl Lanes for Portable {
     fn swap_where(self, other: Self, words: u64x8, bit: u64) -> (Self, Self) {
         let words = words.to_array();
         let pick = |set: [f64; 8], clear: [f64; 8]| {
-            Self(from_fn(
-                |lane| {
-                    if words[lane] & bit == 0 { clear[lane] } else { set[lane] }
-                },
-            ))
+            Self(from_fn(|lane| if words[lane] & bit == 0 { clear[lane] } else { set[lane] }))
         };
         (pick(other.0, self.0), pick(self.0, other.0))
     }
@@ -280,10 +273,7 @@ pub(super) mod avx512 {
         fn normalise(words: u64x8) -> (Self, u64x8) {
             let words: __m512i = cast(words);
             let zeros = instruction!(_mm512_lzcnt_epi64(words));
-            (
-                Self(instruction!(_mm512_cvtepi64_pd(zeros))),
-                cast(instruction!(_mm512_sllv_epi64(words, zeros))),
-            )
+            (Self(instruction!(_mm512_cvtepi64_pd(zeros))), cast(instruction!(_mm512_sllv_epi64(words, zeros))))
         }
 
         #[inline(always)]
@@ -304,10 +294,7 @@ pub(super) mod avx512 {
 
         #[inline(always)]
         fn swap_where(self, other: Self, words: u64x8, bit: u64) -> (Self, Self) {
-            let mask = instruction!(_mm512_test_epi64_mask(
-                cast(words),
-                _mm512_set1_epi64(bit.cast_signed())
-            ));
+            let mask = instruction!(_mm512_test_epi64_mask(cast(words), _mm512_set1_epi64(bit.cast_signed())));
             (
                 Self(instruction!(_mm512_mask_blend_pd(mask, self.0, other.0))),
                 Self(instruction!(_mm512_mask_blend_pd(mask, other.0, self.0))),
@@ -316,10 +303,7 @@ pub(super) mod avx512 {
 
         #[inline(always)]
         fn words_below(words: u64x8, bound: u64) -> u8 {
-            instruction!(_mm512_cmplt_epu64_mask(
-                cast(words),
-                _mm512_set1_epi64(bound.cast_signed())
-            ))
+            instruction!(_mm512_cmplt_epu64_mask(cast(words), _mm512_set1_epi64(bound.cast_signed())))
         }
     }
 }

@@ -22,10 +22,7 @@ fn big(value: u64, fraction: usize) -> Big {
 
 /// The words of a fixed-point number, the lowest first, with `fraction` words of digits.
 fn big_of(words: &[u64], fraction: usize) -> Big {
-    let integer = words
-        .iter()
-        .rev()
-        .fold(big(0, fraction), |x, &word| (x << 64) + big(word, fraction));
+    let integer = words.iter().rev().fold(big(0, fraction), |x, &word| (x << 64) + big(word, fraction));
     integer >> (64 * fraction as isize)
 }
 
@@ -44,9 +41,7 @@ fn hard_words(count: u64, mut next: impl FnMut() -> u64) -> impl Iterator<Item =
             1 => word >> shift,
             2 => (word >> shift).wrapping_neg(),
             3 => (1 << 63 | (word % 32) << 58).wrapping_add(((word >> 32) % 4097) << (shift % 30)) >> (shift % 3),
-            _ => ((word % 16) << 60)
-                .wrapping_add(((word >> 32) % 4097) << (shift % 30))
-                .wrapping_sub(2048),
+            _ => ((word % 16) << 60).wrapping_add(((word >> 32) % 4097) << (shift % 30)).wrapping_sub(2048),
         }
         .max(1)
     })
@@ -97,12 +92,8 @@ fn every_precision_decides_alike() {
     let round = Simulation::new(&SIMULATION, PURPOSE, Law::ExactGaussian, 3);
     let batch = round.batch(2);
     for place in 0..64 {
-        let pair = Pair {
-            round: &round,
-            number: 128 + place as u64,
-            words: pair_words(&batch, place),
-            deviation: 1e15,
-        };
+        let pair =
+            Pair { round: &round, number: 128 + place as u64, words: pair_words(&batch, place), deviation: 1e15 };
         let decided = pair.answer::<3>().expect("128 digits decide at 10^15");
         assert_eq!(pair.answer::<5>(), Some(decided));
         assert_eq!(pair.answer::<9>(), Some(decided));
@@ -114,10 +105,7 @@ fn every_precision_decides_alike() {
 fn exact_numbers_are_the_floats_they_come_from() {
     for x in [0.0, 1.0, 0.1, 1e-9, 1.5e15, 1e-30, f64::MIN_POSITIVE, 5e-324, 1.8e19] {
         let ball = Ball::<3>::from_f64(-x);
-        assert!(
-            is_within(ball, &Big::try_from(x).unwrap().with_precision(400).value()),
-            "{x}"
-        );
+        assert!(is_within(ball, &Big::try_from(x).unwrap().with_precision(400).value()), "{x}");
         if x > 1e-20 {
             assert_eq!(ball.to_f64(), x);
         }
@@ -134,13 +122,7 @@ fn check_fast_functions(count: u64) -> ([f64; 2], [u64; 2]) {
     let (mut worst, mut worst_pair) = ([0f64; 2], [0; 2]);
     let (mut radii, mut angles) = (hard_words(count, words()), hard_words(u64::MAX, words()).skip(1));
     while let Some(first) = radii.next() {
-        let k1: [u64; 8] = std::array::from_fn(|lane| {
-            if lane == 0 {
-                first
-            } else {
-                radii.next().unwrap_or(first)
-            }
-        });
+        let k1: [u64; 8] = std::array::from_fn(|lane| if lane == 0 { first } else { radii.next().unwrap_or(first) });
         let k2: [u64; 8] = std::array::from_fn(|_| angles.next().expect("an endless sequence"));
         let vectors = [k1, k2].map(u64x8::new);
         let logarithms = minus_ln::<Native>(vectors[0]).to_array();
@@ -152,9 +134,7 @@ fn check_fast_functions(count: u64) -> ([f64; 2], [u64; 2]) {
         let radius = radius.to_array();
         for lane in 0..8 {
             // Five words: the reference's own error is nothing.
-            let exact = Ball::<5>::multiple_of_2_to_minus_64(k1[lane])
-                .minus_ln()
-                .expect("k > 0");
+            let exact = Ball::<5>::multiple_of_2_to_minus_64(k1[lane]).minus_ln().expect("k > 0");
             let error = distance(logarithms[lane], Exact::new(false, exact)) / logarithms[lane];
             worst[0] = worst[0].max(error / ROUNDOFF);
             let exact = normals_of::<5>(
@@ -187,10 +167,7 @@ fn the_fast_path_keeps_its_stated_errors_and_bits_on_all_instruction_sets() {
 }
 
 fn assert_fast_errors([logarithm, normal]: [f64; 2]) {
-    assert!(
-        logarithm < LOGARITHM_ERROR && logarithm > 0.3 * LOGARITHM_ERROR,
-        "{logarithm}u"
-    );
+    assert!(logarithm < LOGARITHM_ERROR && logarithm > 0.3 * LOGARITHM_ERROR, "{logarithm}u");
     // Above a quarter: an enclosure of a quarter of the width is wrong.
     assert!(normal < NORMAL_ERROR && normal > 0.3 * NORMAL_ERROR, "{normal}u");
 }
@@ -215,33 +192,18 @@ fn check_fast_against_slow<V: Lanes, R: Round>(key: &R::Key, enclosure: &Enclosu
 }
 
 fn quarter(enclosure: Enclosure) -> Enclosure {
-    Enclosure {
-        slope: enclosure.slope / 4.0,
-        absolute: enclosure.absolute / 4.0,
-        ..enclosure
-    }
+    Enclosure { slope: enclosure.slope / 4.0, absolute: enclosure.absolute / 4.0, ..enclosure }
 }
 
 #[test]
 fn the_fast_path_rounds_as_the_slow_path_does() {
-    for deviation in [
-        0.01,
-        0.7,
-        1e3,
-        2f64.powi(31),
-        2f64.powi(40),
-        2f64.powi(47),
-        2f64.powi(50),
-    ] {
+    for deviation in [0.01, 0.7, 1e3, 2f64.powi(31), 2f64.powi(40), 2f64.powi(47), 2f64.powi(50)] {
         let enclosure = Enclosure::of_gaussian(deviation);
         let [slow, different] = check_fast_against_slow::<Native, Simulation>(&SIMULATION, &enclosure, 400);
         assert_eq!(different, 0, "at {deviation}, {slow} decided slowly");
         let share = slow as f64 / (400.0 * 64.0);
         let stated = enclosure.margin as f64 * 2f64.powi(-63) + 5.0 * deviation * enclosure.slope;
-        assert!(
-            share < 1.3 * stated + 5e-4,
-            "{share} of the pairs at {deviation}, stated {stated}"
-        );
+        assert!(share < 1.3 * stated + 5e-4, "{share} of the pairs at {deviation}, stated {stated}");
         let [_, different] = check_fast_against_slow::<Portable, ReleaseRound>(&RELEASE, &enclosure, 50);
         assert_eq!(different, 0, "at {deviation}");
     }
@@ -255,10 +217,7 @@ struct RepeatedBlock(u64, [u64; 2]);
 impl Block for RepeatedBlock {
     fn next(&mut self) -> Batch {
         self.0 += 1;
-        Batch {
-            index: self.0 - 1,
-            words: std::array::from_fn(|vector| u64x8::splat(self.1[vector % 2])),
-        }
+        Batch { index: self.0 - 1, words: std::array::from_fn(|vector| u64x8::splat(self.1[vector % 2])) }
     }
 }
 
@@ -329,11 +288,7 @@ fn a_part_of_a_round_is_that_part_and_addresses_do_not_share_noise() {
         };
         let whole = draw(PURPOSE, 1, 0, 3 * BLOCK_COORDINATES);
         assert_eq!(whole[BLOCK_COORDINATES..][..5000], draw(PURPOSE, 1, 1, 5000));
-        let others = [
-            draw(PURPOSE, 2, 0, 4096),
-            draw(Purpose(8), 1, 0, 4096),
-            draw(PURPOSE, 1, 7, 4096),
-        ];
+        let others = [draw(PURPOSE, 2, 0, 4096), draw(Purpose(8), 1, 0, 4096), draw(PURPOSE, 1, 7, 4096)];
         let mut all = [whole, others.concat()].concat();
         let count = all.len();
         all.sort_unstable();
@@ -369,21 +324,13 @@ fn normal_tail(t: f64) -> f64 {
 fn rounded_normal(deviation: f64, n: i64) -> f64 {
     let n = n.unsigned_abs() as f64;
     let tail = |x: f64| normal_tail(x / deviation);
-    if n == 0.0 {
-        1.0 - 2.0 * tail(0.5)
-    } else {
-        tail(n - 0.5) - tail(n + 0.5)
-    }
+    if n == 0.0 { 1.0 - 2.0 * tail(0.5) } else { tail(n - 0.5) - tail(n + 0.5) }
 }
 
 fn rounded_laplace(scale: f64, n: i64) -> f64 {
     let n = n.unsigned_abs() as f64;
     let tail = |x: f64| 0.5 * libm::exp(-x / scale);
-    if n == 0.0 {
-        1.0 - 2.0 * tail(0.5)
-    } else {
-        tail(n - 0.5) - tail(n + 0.5)
-    }
+    if n == 0.0 { 1.0 - 2.0 * tail(0.5) } else { tail(n - 0.5) - tail(n + 0.5) }
 }
 
 /// χ² of draws against the exact probabilities of −60, …, 60, the ends with their tails.
@@ -521,10 +468,7 @@ fn combinations_round_as_the_slow_path_does() {
     }
     // The bound is for errors that all point one way; random ones stay far below it.
     let [slow, different] = check_combinations::<Simulation>(&SIMULATION, &terms(4, 2f64.powi(46)), 10_000, 0.005);
-    assert!(
-        different > 0,
-        "a two-hundredth of the bound was not caught, {slow} decided slowly"
-    );
+    assert!(different > 0, "a two-hundredth of the bound was not caught, {slow} decided slowly");
 }
 
 #[test]
@@ -533,11 +477,7 @@ fn a_combination_of_one_term_is_the_rounded_gaussian() {
         for deviation in [0.3, 12.5, 4e9] {
             let (mut gaussian, mut sum) = (vec![0i64; 9000], vec![0i64; 9000]);
             fill_rounded_gaussian(&key, PURPOSE, 6, 2, deviation, &mut gaussian);
-            let term = Term {
-                purpose: PURPOSE,
-                round: 6,
-                coefficient: deviation,
-            };
+            let term = Term { purpose: PURPOSE, round: 6, coefficient: deviation };
             fill_rounded_combination(&key, &[term], 2, &mut sum);
             assert_eq!(gaussian, sum, "at {deviation}");
         }
@@ -600,9 +540,7 @@ impl LinearForm for Band {
 #[test]
 fn a_recursion_rounds_as_its_exact_value_does() {
     // C with C⁻¹ of bounded rows: the square root of the prefix sums, cut to six bands and scaled.
-    let coefficients: Vec<f64> = [1.0, 0.5, 0.375, 0.3125, 0.273_437_5, 0.246_093_75]
-        .map(|c| 1.3 * c)
-        .to_vec();
+    let coefficients: Vec<f64> = [1.0, 0.5, 0.375, 0.3125, 0.273_437_5, 0.246_093_75].map(|c| 1.3 * c).to_vec();
     let (rounds, length) = (12, 300);
     let mut row = vec![1.0 / coefficients[0]];
     for t in 1..rounds {
@@ -621,9 +559,7 @@ fn a_recursion_rounds_as_its_exact_value_does() {
                 let mut partial = bounds.magnitude;
                 for (c, past) in coefficients[1..].iter().zip(history.iter().rev()) {
                     let greatest = past.iter().fold(0.0, |greatest: f64, x| greatest.max(x.abs()));
-                    zeta.iter_mut()
-                        .zip(past)
-                        .for_each(|(zeta, past)| *zeta = (-c).mul_add(*past, *zeta));
+                    zeta.iter_mut().zip(past).for_each(|(zeta, past)| *zeta = (-c).mul_add(*past, *zeta));
                     partial += c * greatest;
                     residual = residual.max(bounds.error + (coefficients.len() + 1) as f64 * ROUNDOFF * partial);
                 }
@@ -632,11 +568,7 @@ fn a_recursion_rounds_as_its_exact_value_does() {
                 let values: Vec<f64> = zeta.iter().map(|zeta| deviation * zeta).collect();
                 let scaling = ROUNDOFF * values.iter().fold(0.0, |greatest: f64, x| greatest.max(x.abs()));
                 let bound = deviation * kappa * residual + scaling;
-                let form = Band {
-                    coefficients: coefficients.clone(),
-                    deviation,
-                    round: round as u64,
-                };
+                let form = Band { coefficients: coefficients.clone(), deviation, round: round as u64 };
                 let mut out = vec![0i64; length];
                 round_enclosed(&values, bound, &mut out, |index| {
                     slow += 1;
@@ -693,16 +625,7 @@ fn laplace_draws_round_as_the_slow_path_does() {
 
 #[test]
 fn gaps_are_the_floors_that_the_slow_path_finds() {
-    for q in [
-        0.9,
-        0.5,
-        0.1,
-        1.0 / 120.0,
-        1e-5,
-        1e-9,
-        2f64.powi(-64),
-        1.0 - 2f64.powi(-53),
-    ] {
+    for q in [0.9, 0.5, 0.1, 1.0 / 120.0, 1e-5, 1e-9, 2f64.powi(-64), 1.0 - 2f64.powi(-53)] {
         let gaps = ExactGaps::new(q);
         let round = Simulation::new(&SIMULATION, PURPOSE, Law::ExactGaps, 1);
         let mut block = round.open(0);
@@ -712,11 +635,7 @@ fn gaps_are_the_floors_that_the_slow_path_finds() {
             let (portable, _) = gaps.gaps::<Portable, _>(&round, &batch);
             assert_eq!(native, portable);
             for (place, gap) in native.into_iter().enumerate() {
-                assert_eq!(
-                    gap.min(1 << 40),
-                    gaps.decide(&round, &batch, place),
-                    "gap {place} at {q}"
-                );
+                assert_eq!(gap.min(1 << 40), gaps.decide(&round, &batch, place), "gap {place} at {q}");
             }
         }
     }
@@ -830,14 +749,7 @@ fn low_bits_tell_a_textbook_sum_apart_and_none_of_ours() {
     // Ours: the released value is an integer times the lattice's step, whatever v is.
     let mut rounded = vec![0i64; 20_000];
     let step = 2f64.powi(-20);
-    fill_rounded_gaussian(
-        &StreamKey::Simulation(SIMULATION),
-        PURPOSE,
-        0,
-        0,
-        value / step,
-        &mut rounded,
-    );
+    fill_rounded_gaussian(&StreamKey::Simulation(SIMULATION), PURPOSE, 0, 0, value / step, &mut rounded);
     let told = rounded.iter().filter(|z| excludes(**z as f64 * step)).count();
     assert_eq!(told, 0);
     // And its last bits are alike for v = 0 and v = 1024: both are sums of fair bits.
@@ -850,39 +762,14 @@ fn scales_and_types_that_cannot_hold_the_draws_are_refused() {
     let key = StreamKey::Simulation(1);
     let refused = |run: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err();
     for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 2.3e15] {
-        assert!(refused(&|| fill_rounded_gaussian(
-            &key,
-            PURPOSE,
-            0,
-            0,
-            scale,
-            &mut [0i64; 4]
-        )));
-        assert!(refused(&|| fill_rounded_laplace(
-            &key,
-            PURPOSE,
-            0,
-            0,
-            scale,
-            &mut [0i64; 4]
-        )));
+        assert!(refused(&|| fill_rounded_gaussian(&key, PURPOSE, 0, 0, scale, &mut [0i64; 4])));
+        assert!(refused(&|| fill_rounded_laplace(&key, PURPOSE, 0, 0, scale, &mut [0i64; 4])));
         if scale != 0.0 && scale != -1.0 {
-            let term = Term {
-                purpose: PURPOSE,
-                round: 0,
-                coefficient: scale,
-            };
+            let term = Term { purpose: PURPOSE, round: 0, coefficient: scale };
             assert!(refused(&|| fill_rounded_combination(&key, &[term], 0, &mut [0i64; 4])));
         }
     }
-    assert!(refused(&|| fill_rounded_gaussian(
-        &key,
-        PURPOSE,
-        0,
-        0,
-        2f64.powi(28),
-        &mut [0i32; 4]
-    )));
+    assert!(refused(&|| fill_rounded_gaussian(&key, PURPOSE, 0, 0, 2f64.powi(28), &mut [0i32; 4])));
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -944,11 +831,7 @@ fn the_stated_errors_follow_from_the_tables() {
 
 /// Half the distance of f64 around x in units of 2⁻⁵³.
 fn half_ulp_of(x: f64) -> f64 {
-    if x == 0.0 {
-        0.0
-    } else {
-        libm::exp2(libm::log2(x.abs()).floor() + 1.0) / 2.0
-    }
+    if x == 0.0 { 0.0 } else { libm::exp2(libm::log2(x.abs()).floor() + 1.0) / 2.0 }
 }
 
 /// All checks with their full counts: minutes.
@@ -960,18 +843,12 @@ fn exact_noise_in_full() {
     check_exact_functions::<3>(20_000);
     check_exact_functions::<5>(5_000);
     check_exact_functions::<17>(500);
-    report(
-        "exact functions against dashu-float, 25,500 arguments",
-        "enclosed".to_owned(),
-    );
+    report("exact functions against dashu-float, 25,500 arguments", "enclosed".to_owned());
     let (errors, _) = check_fast_functions(10_000_000);
     assert_fast_errors(errors);
     report(
         "fast functions, 10^7 random and worst arguments",
-        format!(
-            "logarithm {:.2}u of {LOGARITHM_ERROR}u, pairs {:.2}u of {NORMAL_ERROR}u",
-            errors[0], errors[1]
-        ),
+        format!("logarithm {:.2}u of {LOGARITHM_ERROR}u, pairs {:.2}u of {NORMAL_ERROR}u", errors[0], errors[1]),
     );
     for exponent in [31, 40] {
         let enclosure = Enclosure::of_gaussian(2f64.powi(exponent));
@@ -983,10 +860,7 @@ fn exact_noise_in_full() {
         );
     }
     check_laws(1_000_000_000);
-    report(
-        "chi square of 10^9 draws a law, key and scale in 0.7 and 3",
-        "passed".to_owned(),
-    );
+    report("chi square of 10^9 draws a law, key and scale in 0.7 and 3", "passed".to_owned());
     check_tail::<26>(1 << 27);
     check_tail::<40>(1 << 22);
     check_tail::<60>(1 << 20);

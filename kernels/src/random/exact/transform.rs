@@ -14,9 +14,7 @@ pub(super) const LOGARITHM_ERROR: f64 = 6.0;
 pub(super) const NORMAL_ERROR: f64 = 7.0;
 
 /// 128 times the 7-digit c that bring `m ∈ [½ + i/32, ½ + (i+1)/32)` to `cm = 1 + r`, `|r| ≤ 1/32`.
-pub(super) const SCALES: [u8; 16] = [
-    248, 234, 221, 210, 200, 191, 182, 174, 167, 161, 155, 149, 144, 139, 134, 128,
-];
+pub(super) const SCALES: [u8; 16] = [248, 234, 221, 210, 200, 191, 182, 174, 167, 161, 155, 149, 144, 139, 134, 128];
 const SCALES_OVER_2_64: [f64; 16] = table(0.0, 1.0 / 18_446_744_073_709_551_616.0);
 const SCALES_LESS_ONE: [f64; 16] = table(1.0, 1.0);
 /// ln c, rounded to nearest.
@@ -104,14 +102,8 @@ pub(super) fn minus_ln<V: Lanes>(k: u64x8) -> V {
     let f = V::from_signed(m);
     // The highest bit of m is 1; the next four are the interval.
     let interval = m >> 59_u32;
-    let r = f.mul_add(
-        V::lookup(&SCALES_OVER_2_64, interval),
-        V::lookup(&SCALES_LESS_ONE, interval),
-    );
-    let t = e.mul_add(
-        V::splat(std::f64::consts::LN_2),
-        V::lookup(&LOGARITHMS_OF_SCALES, interval),
-    );
+    let r = f.mul_add(V::lookup(&SCALES_OVER_2_64, interval), V::lookup(&SCALES_LESS_ONE, interval));
+    let t = e.mul_add(V::splat(std::f64::consts::LN_2), V::lookup(&LOGARITHMS_OF_SCALES, interval));
     let square = r * r;
     let [p0, p1, p2, p3, p4, p5, p6, p7] = LOGARITHM.map(V::splat);
     let high = p7.mul_add(r, p6).mul_add(square, p5.mul_add(r, p4));

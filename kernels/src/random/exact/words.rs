@@ -77,18 +77,12 @@ impl Round for Simulation {
 
     fn new(seed: &u64, purpose: Purpose, law: Law, round: u64) -> Self {
         let blocks = SimulationRound::new(*seed, purpose, law, round);
-        Self {
-            blocks,
-            later: blocks.absorb(LATER),
-        }
+        Self { blocks, later: blocks.absorb(LATER) }
     }
 
     #[inline]
     fn open(&self, block: u64) -> SimulationBlock {
-        SimulationBlock {
-            index: block * BATCHES,
-            lanes: self.blocks.lanes(block),
-        }
+        SimulationBlock { index: block * BATCHES, lanes: self.blocks.lanes(block) }
     }
 
     fn later(&self, number: u64, first: &mut [u64], second: &mut [u64]) {
@@ -108,10 +102,7 @@ impl Block for SimulationBlock {
             *pair = self.lanes.next();
         }
         self.index += 1;
-        Batch {
-            index: self.index - 1,
-            words,
-        }
+        Batch { index: self.index - 1, words }
     }
 }
 
@@ -124,10 +115,7 @@ impl Round for ReleaseRound {
     }
 
     fn open(&self, block: u64) -> ReleaseBatches {
-        ReleaseBatches {
-            index: block * BATCHES,
-            key: self.words(),
-        }
+        ReleaseBatches { index: block * BATCHES, key: self.words() }
     }
 
     fn batch(&self, index: u64) -> [u64x8; 16] {
@@ -158,10 +146,7 @@ impl Block for ReleaseBatches {
     #[inline(always)]
     fn next(&mut self) -> Batch {
         self.index += 1;
-        Batch {
-            index: self.index - 1,
-            words: cast(chacha20(&self.key, 16 * (self.index - 1))),
-        }
+        Batch { index: self.index - 1, words: cast(chacha20(&self.key, 16 * (self.index - 1))) }
     }
 }
 
@@ -243,10 +228,7 @@ mod tests {
         }
         // RFC 8439, appendix A.1, test vector 1: the block of key, nonce and counter 0.
         let zeros = chacha20(&[0; 8], 0);
-        assert_eq!(
-            [zeros[0].to_array()[0], zeros[15].to_array()[0]],
-            [0xade0_b876, 0x8665_eeb2]
-        );
+        assert_eq!([zeros[0].to_array()[0], zeros[15].to_array()[0]], [0xade0_b876, 0x8665_eeb2]);
     }
 
     #[test]
