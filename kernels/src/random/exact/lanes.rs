@@ -154,41 +154,21 @@ impl Lanes for Portable {
     }
 }
 
-/// The instructions of AVX-512.
+/// Vectors of AVX-512, of which the instructions that `wide` lacks, or does not promise, are named.
 #[cfg(all(
     target_arch = "x86_64",
     target_feature = "avx512f",
     target_feature = "avx512cd",
     target_feature = "avx512dq"
 ))]
-pub(super) mod avx512 {
+mod avx512 {
     use super::Lanes;
     use std::arch::x86_64::{
-        __m512d, __m512i, _CMP_NLT_UQ, _mm512_add_pd, _mm512_castpd_si512, _mm512_castsi512_pd, _mm512_cmp_pd_mask,
-        _mm512_cmplt_epu64_mask, _mm512_cvtepi64_pd, _mm512_fmadd_pd, _mm512_lzcnt_epi64, _mm512_mask_blend_pd,
-        _mm512_mul_pd, _mm512_permutex2var_pd, _mm512_range_pd, _mm512_set1_epi64, _mm512_set1_pd, _mm512_sllv_epi64,
-        _mm512_sqrt_pd, _mm512_sub_pd, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
+        __m512i, _CMP_NLT_UQ, _mm512_castpd_si512, _mm512_castsi512_pd, _mm512_cmp_pd_mask, _mm512_cmplt_epu64_mask,
+        _mm512_cvtepi64_pd, _mm512_fmadd_pd, _mm512_lzcnt_epi64, _mm512_mask_blend_pd, _mm512_permutex2var_pd,
+        _mm512_range_pd, _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
     };
-    use std::ops::{Add, Mul, Sub};
-    use wide::u64x8;
-
-    #[derive(Clone, Copy)]
-    pub(in super::super) struct Avx512(__m512d);
-
-    /// A type of 64 bytes whose every pattern of bits is a value.
-    trait Vector: Copy {}
-    impl Vector for __m512d {}
-    impl Vector for __m512i {}
-    impl Vector for u64x8 {}
-    impl Vector for [f64; 8] {}
-
-    /// The same bits under another type.
-    #[inline(always)]
-    fn cast<A: Vector, B: Vector>(bits: A) -> B {
-        const { assert!(size_of::<A>() == 64 && size_of::<B>() == 64) };
-        // SAFETY: both types have 64 bytes, and every pattern of them is a value of B.
-        unsafe { std::mem::transmute_copy(&bits) }
-    }
+    use wide::{f64x8, u64x8};
 
     /// Wraps instructions of the sets that this module is compiled for.
     macro_rules! instruction {
@@ -198,112 +178,88 @@ pub(super) mod avx512 {
         };
     }
 
-    impl Add for Avx512 {
-        type Output = Self;
-        #[inline(always)]
-        fn add(self, other: Self) -> Self {
-            Self(instruction!(_mm512_add_pd(self.0, other.0)))
-        }
-    }
-
-    impl Sub for Avx512 {
-        type Output = Self;
-        #[inline(always)]
-        fn sub(self, other: Self) -> Self {
-            Self(instruction!(_mm512_sub_pd(self.0, other.0)))
-        }
-    }
-
-    impl Mul for Avx512 {
-        type Output = Self;
-        #[inline(always)]
-        fn mul(self, other: Self) -> Self {
-            Self(instruction!(_mm512_mul_pd(self.0, other.0)))
-        }
-    }
-
-    impl Lanes for Avx512 {
+    impl Lanes for f64x8 {
         #[inline(always)]
         fn splat(value: f64) -> Self {
-            Self(instruction!(_mm512_set1_pd(value)))
+            f64x8::splat(value)
         }
 
         #[inline(always)]
         fn from_array(values: [f64; 8]) -> Self {
-            Self(cast(values))
+            f64x8::new(values)
         }
 
         #[inline(always)]
         fn to_array(self) -> [f64; 8] {
-            cast(self.0)
+            f64x8::to_array(self)
         }
 
         #[inline(always)]
         fn to_bits(self) -> u64x8 {
-            cast(self.0)
+            bytemuck::cast(self)
         }
 
         #[inline(always)]
         fn mul_add(self, factor: Self, addend: Self) -> Self {
-            Self(instruction!(_mm512_fmadd_pd(self.0, factor.0, addend.0)))
+            instruction!(_mm512_fmadd_pd(self.into(), factor.into(), addend.into())).into()
         }
 
         #[inline(always)]
         fn sqrt(self) -> Self {
-            Self(instruction!(_mm512_sqrt_pd(self.0)))
+            f64x8::sqrt(self)
         }
 
         #[inline(always)]
         fn max_magnitude(self, other: Self) -> Self {
             // Bits 1 and 0: the greater magnitude; bits 3 and 2: without its sign.
-            Self(instruction!(_mm512_range_pd::<0b1011>(self.0, other.0)))
+            instruction!(_mm512_range_pd::<0b1011>(self.into(), other.into())).into()
         }
 
         #[inline(always)]
         fn not_below(self, bound: Self) -> u8 {
-            instruction!(_mm512_cmp_pd_mask::<_CMP_NLT_UQ>(self.0, bound.0))
+            instruction!(_mm512_cmp_pd_mask::<_CMP_NLT_UQ>(self.into(), bound.into()))
         }
 
         #[inline(always)]
         fn from_signed(words: u64x8) -> Self {
-            Self(instruction!(_mm512_cvtepi64_pd(cast(words))))
+            instruction!(_mm512_cvtepi64_pd(words.into())).into()
         }
 
         #[inline(always)]
         fn normalise(words: u64x8) -> (Self, u64x8) {
-            let words: __m512i = cast(words);
+            let words: __m512i = words.into();
             let zeros = instruction!(_mm512_lzcnt_epi64(words));
-            (Self(instruction!(_mm512_cvtepi64_pd(zeros))), cast(instruction!(_mm512_sllv_epi64(words, zeros))))
+            (instruction!(_mm512_cvtepi64_pd(zeros)).into(), instruction!(_mm512_sllv_epi64(words, zeros)).into())
         }
 
         #[inline(always)]
         fn lookup(table: &[f64; 16], words: u64x8) -> Self {
-            let half = |half: usize| -> __m512d { cast::<[f64; 8], _>(table.as_chunks().0[half]) };
-            Self(instruction!(_mm512_permutex2var_pd(half(0), cast(words), half(1))))
+            let [low, high]: [f64x8; 2] = bytemuck::cast(*table);
+            instruction!(_mm512_permutex2var_pd(low.into(), words.into(), high.into())).into()
         }
 
         #[inline(always)]
         fn negate_where(self, words: u64x8) -> Self {
             // self ^ (words & sign)
-            Self(instruction!(_mm512_castsi512_pd(_mm512_ternarylogic_epi64::<0x78>(
-                _mm512_castpd_si512(self.0),
-                cast(words),
+            instruction!(_mm512_castsi512_pd(_mm512_ternarylogic_epi64::<0x78>(
+                _mm512_castpd_si512(self.into()),
+                words.into(),
                 _mm512_set1_epi64(i64::MIN),
-            ))))
+            )))
+            .into()
         }
 
         #[inline(always)]
         fn swap_where(self, other: Self, words: u64x8, bit: u64) -> (Self, Self) {
-            let mask = instruction!(_mm512_test_epi64_mask(cast(words), _mm512_set1_epi64(bit.cast_signed())));
-            (
-                Self(instruction!(_mm512_mask_blend_pd(mask, self.0, other.0))),
-                Self(instruction!(_mm512_mask_blend_pd(mask, other.0, self.0))),
-            )
+            let mask = instruction!(_mm512_test_epi64_mask(words.into(), _mm512_set1_epi64(bit.cast_signed())));
+            let pick =
+                |clear: Self, set: Self| instruction!(_mm512_mask_blend_pd(mask, clear.into(), set.into())).into();
+            (pick(self, other), pick(other, self))
         }
 
         #[inline(always)]
         fn words_below(words: u64x8, bound: u64) -> u8 {
-            instruction!(_mm512_cmplt_epu64_mask(cast(words), _mm512_set1_epi64(bound.cast_signed())))
+            instruction!(_mm512_cmplt_epu64_mask(words.into(), _mm512_set1_epi64(bound.cast_signed())))
         }
     }
 }
@@ -315,7 +271,7 @@ pub(super) mod avx512 {
     target_feature = "avx512cd",
     target_feature = "avx512dq"
 ))]
-pub(super) type Native = avx512::Avx512;
+pub(super) type Native = wide::f64x8;
 #[cfg(not(all(
     target_arch = "x86_64",
     target_feature = "avx512f",
