@@ -163,26 +163,6 @@ pub(super) fn split_to_f64(x: u64x8) -> (f64x8, f64x8) {
     (high - f64x8::ONE, low - f64x8::splat(TWO_TO_52))
 }
 
-/// The sixteen values in f64, exactly.
-///
-/// Left to itself the compiler converts four at a time.
-#[inline(always)]
-pub(super) fn widen(x: f32x16) -> [f64x8; 2] {
-    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
-    {
-        // Not `map`, which is not inlined everywhere.
-        let [low, high]: [std::arch::x86_64::__m256; 2] = cast(x);
-        // SAFETY: the instruction belongs to AVX-512F, which this code is compiled for.
-        let convert = |half| f64x8::from(unsafe { std::arch::x86_64::_mm512_cvtps_pd(half) });
-        [convert(low), convert(high)]
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
-    {
-        let values = x.to_array();
-        [0, 8].map(|first| f64x8::new(std::array::from_fn(|lane| f64::from(values[first + lane]))))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,15 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn words_split_and_floats_widen_exactly() {
+    fn words_split_exactly() {
         let words = [0, 1, 0xfff, 0x1000, u64::MAX, 1 << 63, 0x0123_4567_89ab_cdef, u64::MAX - 0xfff];
         let (high, low) = split_to_f64(u64x8::new(words));
         for ((high, low), word) in high.to_array().into_iter().zip(low.to_array()).zip(words) {
             assert_eq!(high, (word >> 12) as f64 * 2f64.powi(-52));
             assert_eq!(low, (word & 0xfff) as f64);
         }
-        let values: [f32; 16] = std::array::from_fn(|i| (i as f32 - 7.3) * 1.7e-3);
-        let widened: [f64; 16] = cast(widen(f32x16::new(values)).map(f64x8::to_array));
-        assert_eq!(widened, values.map(f64::from));
     }
 }

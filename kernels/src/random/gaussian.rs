@@ -1,11 +1,10 @@
 //! Gaussian noise by the Box–Muller transform.
 
 use super::blocks::for_each_group;
-use super::elementary::{
-    minus_two_ln, minus_two_ln_f64, sin_cos_half_pi, sin_cos_half_pi_f64, split_to_f64, to_f32, widen,
-};
+use super::elementary::{minus_two_ln, minus_two_ln_f64, sin_cos_half_pi, sin_cos_half_pi_f64, split_to_f64, to_f32};
 use super::stream::{Law, Purpose, ReleaseBlock, ReleaseRound, RoundStreams, SimulationRound, StreamKey};
 use super::xoshiro::XoshiroLanes;
+use crate::vector::lanes::to_f64;
 use bytemuck::cast;
 use wide::{f32x16, f64x8, i32x16, u32x16, u64x8};
 
@@ -27,7 +26,7 @@ pub fn add_gaussian_blocks(
     let add = |z: f64x8, sum: &mut [f64; 8]| *sum = z.mul_add(factor, f64x8::new(*sum)).to_array();
     match RoundStreams::new(key, purpose, Law::Gaussian, round) {
         RoundStreams::Simulation(streams) => simulate(streams, first_block, sum, |normals, sums| {
-            let normals: [f64x8; 4] = cast(normals.map(widen));
+            let normals: [f64x8; 4] = cast(normals.map(to_f64));
             normals.into_iter().zip(sums.as_chunks_mut().0).for_each(|(z, sum)| add(z, sum));
         }),
         RoundStreams::Release(streams) => release(&streams, first_block, sum, |normals, sums| {

@@ -1,10 +1,11 @@
 //! Laplace noise by inversion, and for release as Holohan and Braghin's sum of two products.
 
 use super::blocks::for_each_group;
-use super::elementary::{minus_two_ln, minus_two_ln_f64, sin_cos_half_pi_f64, to_f32, widen};
+use super::elementary::{minus_two_ln, minus_two_ln_f64, sin_cos_half_pi_f64, to_f32};
 use super::gaussian::{half_circle, open_unit_interval};
 use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, StreamKey};
 use super::xoshiro::XoshiroLanes;
+use crate::vector::lanes::to_f64;
 use bytemuck::cast;
 use wide::{f32x16, f64x8, u32x16, u64x8};
 
@@ -33,7 +34,7 @@ pub fn add_laplace_blocks(
                 laplace,
                 |values, sums: &mut [f64; 16]| {
                     let (sums, _) = sums.as_chunks_mut();
-                    for (y, sum) in widen(values).into_iter().zip(sums) {
+                    for (y, sum) in to_f64(values).into_iter().zip(sums) {
                         add(y, sum);
                     }
                 },

@@ -275,6 +275,13 @@ mod tests {
     }
 
     #[test]
+    fn floats_widen_exactly_and_in_order() {
+        let values: [f32; LANES] = std::array::from_fn(|lane| (lane as f32 - 7.3) * 1.7e-3);
+        let widened: [f64; LANES] = bytemuck::cast(to_f64(f32x16::new(values)).map(f64x8::to_array));
+        assert_eq!(widened, values.map(f64::from));
+    }
+
+    #[test]
     fn bytes_widen_exactly_and_unaligned() {
         let bytes: Vec<u8> = (0..=255).collect();
         for start in 0..=240 {
