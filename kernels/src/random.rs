@@ -14,8 +14,6 @@
 //!
 //! [`exact`] draws the same laws rounded to integers, exactly.
 
-#![allow(clippy::inline_always, reason = "vectors stay in registers only if the whole loop body is one function")]
-
 mod blocks;
 mod elementary;
 pub mod exact;

@@ -36,7 +36,7 @@ mod transform;
 mod words;
 
 use super::blocks::for_each_group;
-use super::stream::{BLOCK_COORDINATES, Law, Purpose, ReleaseRound, StreamKey};
+use super::stream::{BLOCK_COORDINATES, Law, Purpose, RoundStreams, StreamKey};
 use ball::Ball;
 pub use ball::Exact;
 pub use combination::{
@@ -46,7 +46,7 @@ pub use gaps::ExactGaps;
 use lanes::{Lanes, Native};
 use transform::{LOGARITHM_ERROR, NORMAL_ERROR, ROUNDOFF, box_muller, minus_ln};
 use wide::u64x8;
-use words::{Batch, Block, Round, Simulation};
+use words::{Batch, Block, Round};
 
 /// Coordinates of a batch.
 const BATCH: usize = 128;
@@ -120,16 +120,11 @@ pub fn fill_rounded_gaussian<T: Lattice>(
     out: &mut [T],
 ) {
     check::<T>(deviation);
-    match key {
-        StreamKey::Simulation(seed) => {
-            let round = Simulation::new(seed, purpose, Law::ExactGaussian, round);
-            gaussian::<Native, _, T>(&round, first_block, &Enclosure::of_gaussian(deviation), out);
-        }
-        StreamKey::Release(key) => {
-            let round = ReleaseRound::new(key, purpose, Law::ExactGaussian, round);
-            gaussian::<Native, _, T>(&round, first_block, &Enclosure::of_gaussian(deviation), out);
-        }
-    }
+    let enclosure = Enclosure::of_gaussian(deviation);
+    match RoundStreams::new(key, purpose, Law::ExactGaussian, round) {
+        RoundStreams::Simulation(round) => gaussian::<Native, _, T>(&round, first_block, &enclosure, out),
+        RoundStreams::Release(round) => gaussian::<Native, _, T>(&round, first_block, &enclosure, out),
+    };
 }
 
 /// Fills `out` with `⌊Y_j + ½⌋`, Y_j the ideal Laplace variables of density e^{−|y|/scale}/(2·scale), as
@@ -149,16 +144,11 @@ pub fn fill_rounded_laplace<T: Lattice>(
     out: &mut [T],
 ) {
     check::<T>(scale);
-    match key {
-        StreamKey::Simulation(seed) => {
-            let round = Simulation::new(seed, purpose, Law::ExactLaplace, round);
-            laplace::<Native, _, T>(&round, first_block, &Enclosure::of_laplace(scale), out);
-        }
-        StreamKey::Release(key) => {
-            let round = ReleaseRound::new(key, purpose, Law::ExactLaplace, round);
-            laplace::<Native, _, T>(&round, first_block, &Enclosure::of_laplace(scale), out);
-        }
-    }
+    let enclosure = Enclosure::of_laplace(scale);
+    match RoundStreams::new(key, purpose, Law::ExactLaplace, round) {
+        RoundStreams::Simulation(round) => laplace::<Native, _, T>(&round, first_block, &enclosure, out),
+        RoundStreams::Release(round) => laplace::<Native, _, T>(&round, first_block, &enclosure, out),
+    };
 }
 
 fn check<T: Lattice>(scale: f64) {
@@ -201,25 +191,24 @@ impl Enclosure {
     }
 
     fn of_gaussian_with(deviation: f64, margin: i32) -> Self {
-        let least_logarithm = f64::from(64 - margin) * std::f64::consts::LN_2;
         let right_end = 2f64.powi(-64) / (2.0 * 2f64.powi(margin - 64)).sqrt();
-        Self {
-            scale: deviation,
-            margin: 1 << margin,
-            slope: SLACK * (NORMAL_ERROR * ROUNDOFF + 0.5 * 2f64.powi(-margin) / least_logarithm),
-            absolute: SLACK * right_end * deviation,
-        }
+        Self::new(deviation, margin, NORMAL_ERROR, [0.5, right_end])
     }
 
     /// 6u from the logarithm, 1u from the product.
     fn of_laplace(scale: f64) -> Self {
-        let margin = Self::margin(scale);
+        Self::new(scale, Self::margin(scale), LOGARITHM_ERROR + 1.0, [2.0, 2f64.powi(-62)])
+    }
+
+    /// For numbers within `roundings·u` of themselves that later digits move by at most `left/(K·L_K)` of themselves where U ≤ ½,
+    /// and by `right·scale` beyond.
+    fn new(scale: f64, margin: i32, roundings: f64, [left, right]: [f64; 2]) -> Self {
         let least_logarithm = f64::from(64 - margin) * std::f64::consts::LN_2;
         Self {
             scale,
             margin: 1 << margin,
-            slope: SLACK * ((LOGARITHM_ERROR + 1.0) * ROUNDOFF + 2.0 * 2f64.powi(-margin) / least_logarithm),
-            absolute: SLACK * 2f64.powi(-62) * scale,
+            slope: SLACK * (roundings * ROUNDOFF + left * 2f64.powi(-margin) / least_logarithm),
+            absolute: SLACK * right * scale,
         }
     }
 

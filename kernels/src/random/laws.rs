@@ -12,7 +12,7 @@ const PURPOSE: Purpose = Purpose(7);
 /// P(|N(0, 1)| > 4.892) = 1e-6.
 const TWO_SIDED: f64 = 4.892;
 
-fn normal_tail(t: f64) -> f64 {
+pub(super) fn normal_tail(t: f64) -> f64 {
     0.5 * libm::erfc(t / std::f64::consts::SQRT_2)
 }
 
@@ -60,8 +60,13 @@ pub(super) fn assert_chi_square(observed: &[u64], probabilities: &[f64]) {
     assert!(statistic < quantile, "chi square {statistic} with {degrees} degrees of freedom, quantile {quantile}");
 }
 
-/// A binomial count of small expectation: Poisson tails below α/2 on either side.
-fn assert_rare_count(observed: u64, expected: f64) {
+/// A binomial count of rare events: normal for a large expectation, else Poisson tails above α/2 on either side.
+fn assert_count(observed: u64, expected: f64) {
+    if expected > 500.0 {
+        let distance = (observed as f64 - expected).abs();
+        assert!(distance < TWO_SIDED * expected.sqrt(), "{observed} events where {expected} were expected");
+        return;
+    }
     let (mut term, mut below) = (libm::exp(-expected), 0.0);
     for k in 0..observed {
         below += term;
@@ -153,12 +158,7 @@ fn gaussian_tails(key: &StreamKey, length: u64) -> [u64; 16] {
 
 fn assert_gaussian_tails(counts: [u64; 16], length: u64) {
     for (i, count) in counts.into_iter().enumerate() {
-        let expected = length as f64 * 2.0 * normal_tail(4.0 + 0.25 * i as f64);
-        if expected > 500.0 {
-            assert!((count as f64 - expected).abs() < TWO_SIDED * expected.sqrt(), "{count} where {expected} expected");
-        } else {
-            assert_rare_count(count, expected);
-        }
+        assert_count(count, length as f64 * 2.0 * normal_tail(4.0 + 0.25 * i as f64));
     }
 }
 
@@ -194,12 +194,7 @@ fn laplace_tails_are_those_of_the_law() {
         }
     }
     for (threshold, count) in counts.into_iter().enumerate().skip(8) {
-        let expected = length as f64 * libm::exp(-(threshold as f64));
-        if expected > 500.0 {
-            assert!((count as f64 - expected).abs() < TWO_SIDED * expected.sqrt(), "{count} where {expected} expected");
-        } else {
-            assert_rare_count(count, expected);
-        }
+        assert_count(count, length as f64 * libm::exp(-(threshold as f64)));
     }
 }
 

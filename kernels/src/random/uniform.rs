@@ -203,7 +203,7 @@ fn below_probability(q: f64, mut next: impl FnMut() -> [u64x8; 2]) -> [u64x8; 2]
     below
 }
 
-fn assert_probability(q: f64) {
+pub(super) fn assert_probability(q: f64) {
     assert!((0.0..=1.0).contains(&q), "the sampling probability must lie in [0, 1], found {q}");
 }
 

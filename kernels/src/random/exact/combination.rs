@@ -10,11 +10,11 @@
 //! partial sums and `u·|c_0 ζ̃_t|`. So `ζ̃ − ζ = C⁻¹ρ` and `|ζ̃_t − ζ_t| ≤ κ_t·max_s |ρ_s|`, `κ_t = Σ_s |C⁻¹[t, s]|`: the plan
 //! computes κ from C, once. Adding up the errors of the ζ themselves would let the bound grow exponentially.
 
-use super::super::stream::{BLOCK_COORDINATES, Law, Purpose, ReleaseRound, StreamKey};
+use super::super::stream::{BLOCK_COORDINATES, Law, Purpose, ReleaseRound, RoundStreams, SimulationRound, StreamKey};
 use super::ball::Exact;
 use super::lanes::{Lanes, Native};
 use super::transform::{ROUNDOFF, box_muller};
-use super::words::{Batch, Round, Simulation};
+use super::words::{Batch, Round};
 use super::{
     BATCH, Enclosure, Lattice, Question, SLACK, assert_rounding_to_nearest, first_decided, for_each_batch, lanes_of,
     nearest, normals, outside, pair_words,
@@ -66,13 +66,9 @@ pub fn fill_rounded_combination<T: Lattice>(key: &StreamKey, terms: &[Term], fir
     );
     assert_rounding_to_nearest();
     match key {
-        StreamKey::Simulation(seed) => {
-            combination::<Native, Simulation, T>(seed, terms, first_block, out, 1.0);
-        }
-        StreamKey::Release(key) => {
-            combination::<Native, ReleaseRound, T>(key, terms, first_block, out, 1.0);
-        }
-    }
+        StreamKey::Simulation(seed) => combination::<Native, SimulationRound, T>(seed, terms, first_block, out, 1.0),
+        StreamKey::Release(key) => combination::<Native, ReleaseRound, T>(key, terms, first_block, out, 1.0),
+    };
 }
 
 /// [`fill_rounded_combination`] with its bound times `share`; the number of coordinates that the slow path decided.
@@ -130,15 +126,9 @@ pub fn fill_enclosed_normals(
     assert!(out.len() <= BLOCK_COORDINATES, "bounds hold for one block of coordinates");
     assert_rounding_to_nearest();
     out.fill(0.0);
-    match key {
-        StreamKey::Simulation(seed) => {
-            let round = Simulation::new(seed, purpose, Law::ExactGaussian, round);
-            accumulate::<Native, _>(&round, block, 1.0, out)
-        }
-        StreamKey::Release(key) => {
-            let round = ReleaseRound::new(key, purpose, Law::ExactGaussian, round);
-            accumulate::<Native, _>(&round, block, 1.0, out)
-        }
+    match RoundStreams::new(key, purpose, Law::ExactGaussian, round) {
+        RoundStreams::Simulation(round) => accumulate::<Native, _>(&round, block, 1.0, out),
+        RoundStreams::Release(round) => accumulate::<Native, _>(&round, block, 1.0, out),
     }
 }
 
@@ -155,7 +145,7 @@ pub fn round_enclosed<T: Lattice>(values: &[f64], bound: f64, out: &mut [T], dec
 /// `⌊W + ½⌋` of a coordinate, from the key alone; W is `form`.
 pub fn decide<F: LinearForm + ?Sized>(key: &StreamKey, form: &F, coordinate: u64) -> i64 {
     match key {
-        StreamKey::Simulation(seed) => decide_form::<Simulation, F>(seed, form, coordinate),
+        StreamKey::Simulation(seed) => decide_form::<SimulationRound, F>(seed, form, coordinate),
         StreamKey::Release(key) => decide_form::<ReleaseRound, F>(key, form, coordinate),
     }
 }

@@ -1,13 +1,13 @@
 //! Rare Bernoulli decisions as exact gaps between successes.
 
-use super::super::stream::{Law, Purpose, ReleaseRound, StreamKey};
+use super::super::stream::{Law, Purpose, RoundStreams, StreamKey};
+use super::super::uniform::assert_probability;
 use super::ball::Ball;
 use super::lanes::{Lanes, Native, Portable};
-use super::transform::{LOGARITHM_ERROR, ROUNDOFF, minus_ln};
-use super::words::{Batch, Block, Round, Simulation};
+use super::transform::{LOGARITHM_ERROR, minus_ln};
+use super::words::{Batch, Block, Round};
 use super::{
-    BATCH, BATCHES, Enclosure, Question, SLACK, assert_rounding_to_nearest, digits, first_decided, lanes_of, nearest,
-    sealed,
+    BATCH, BATCHES, Enclosure, Question, assert_rounding_to_nearest, digits, first_decided, lanes_of, nearest, sealed,
 };
 use wide::u64x8;
 
@@ -33,22 +33,13 @@ impl ExactGaps {
     /// # Panics
     /// If `q` is not in [0, 1].
     pub fn new(q: f64) -> Self {
-        assert!((0.0..=1.0).contains(&q), "the sampling probability must lie in [0, 1], found {q}");
+        assert_probability(q);
         assert_rounding_to_nearest();
         let failure = (1 << 64) - (q * 2f64.powi(64)) as u128;
         let [logarithm, ..] = minus_ln::<Portable>(u64x8::splat(failure as u64)).to_array();
         let scale = 1.0 / logarithm;
-        let margin = Enclosure::margin(scale);
-        let least_logarithm = f64::from(64 - margin) * std::f64::consts::LN_2;
-        Self {
-            failure,
-            enclosure: Enclosure {
-                scale,
-                margin: 1 << margin,
-                slope: SLACK * ((2.0 * LOGARITHM_ERROR + 3.0) * ROUNDOFF + 2f64.powi(-margin) / least_logarithm),
-                absolute: SLACK * 2f64.powi(-63) * scale,
-            },
-        }
+        let roundings = 2.0 * LOGARITHM_ERROR + 3.0;
+        Self { failure, enclosure: Enclosure::new(scale, Enclosure::margin(scale), roundings, [1.0, 2f64.powi(-63)]) }
     }
 
     /// Replaces `indices` by the subset of `0..n` whose trials succeed, ascending, from the stream (key, purpose, round).
@@ -60,13 +51,9 @@ impl ExactGaps {
             indices.extend(0..n);
         } else if self.failure >> 64 == 0 {
             assert_rounding_to_nearest();
-            match key {
-                StreamKey::Simulation(seed) => {
-                    self.fill(&Simulation::new(seed, purpose, Law::ExactGaps, round), n, indices);
-                }
-                StreamKey::Release(key) => {
-                    self.fill(&ReleaseRound::new(key, purpose, Law::ExactGaps, round), n, indices);
-                }
+            match RoundStreams::new(key, purpose, Law::ExactGaps, round) {
+                RoundStreams::Simulation(round) => self.fill(&round, n, indices),
+                RoundStreams::Release(round) => self.fill(&round, n, indices),
             }
         }
     }

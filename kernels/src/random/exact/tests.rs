@@ -1,7 +1,8 @@
 //! What the exact samplers promise, attacked. Each check takes its number of draws: the tests run a hundredth, and
 //! `exact_noise_in_full` (`make verify-exact`) all of them. Seeds are fixed, statistical tests have level α = 1e-6.
 
-use super::super::laws::assert_chi_square;
+use super::super::laws::{assert_chi_square, normal_tail};
+use super::super::stream::{ReleaseRound, SimulationRound};
 use super::super::uniform::UniformStream;
 use super::combination::{combination, decide_form, normal};
 use super::lanes::Portable;
@@ -89,7 +90,7 @@ fn exact_functions_enclose_those_of_another_library() {
 
 #[test]
 fn every_precision_decides_alike() {
-    let round = Simulation::new(&SIMULATION, PURPOSE, Law::ExactGaussian, 3);
+    let round = SimulationRound::new(SIMULATION, PURPOSE, Law::ExactGaussian, 3);
     let batch = round.batch(2);
     for place in 0..64 {
         let pair =
@@ -199,7 +200,7 @@ fn quarter(enclosure: Enclosure) -> Enclosure {
 fn the_fast_path_rounds_as_the_slow_path_does() {
     for deviation in [0.01, 0.7, 1e3, 2f64.powi(31), 2f64.powi(40), 2f64.powi(47), 2f64.powi(50)] {
         let enclosure = Enclosure::of_gaussian(deviation);
-        let [slow, different] = check_fast_against_slow::<Native, Simulation>(&SIMULATION, &enclosure, 400);
+        let [slow, different] = check_fast_against_slow::<Native, SimulationRound>(&SIMULATION, &enclosure, 400);
         assert_eq!(different, 0, "at {deviation}, {slow} decided slowly");
         let share = slow as f64 / (400.0 * 64.0);
         let stated = enclosure.margin as f64 * 2f64.powi(-63) + 5.0 * deviation * enclosure.slope;
@@ -269,8 +270,8 @@ fn results_are_the_same_on_all_instruction_sets_and_for_both_integer_types() {
     }
     for length in [0, 1, 15, 16, 127, 128, 129, 4096, 9000] {
         for deviation in [3.0, 1e7] {
-            let native = draws::<Native, Simulation>(&SIMULATION, deviation, length);
-            assert_eq!(native, draws::<Portable, Simulation>(&SIMULATION, deviation, length));
+            let native = draws::<Native, SimulationRound>(&SIMULATION, deviation, length);
+            assert_eq!(native, draws::<Portable, SimulationRound>(&SIMULATION, deviation, length));
             assert_eq!(native[0], native[1]);
             let native = draws::<Native, ReleaseRound>(&RELEASE, deviation, length);
             assert_eq!(native, draws::<Portable, ReleaseRound>(&RELEASE, deviation, length));
@@ -315,10 +316,6 @@ const LAYOUT: [[[i64; 2]; 3]; 2] = [
     [[-541_636, 17_846], [-75_262, 1_534_300], [-1_307_754, 1_191_065]],
     [[1_364_978, -1_092_882], [-830_737, -773_512], [696_959, 1_238_270]],
 ];
-
-fn normal_tail(t: f64) -> f64 {
-    0.5 * libm::erfc(t / std::f64::consts::SQRT_2)
-}
 
 /// P(⌊σz + ½⌋ = n), without cancellation in the tails.
 fn rounded_normal(deviation: f64, n: i64) -> f64 {
@@ -409,7 +406,7 @@ fn check_tail<const BITS: u32>(pairs: u64) {
     let mut out = vec![0i64; BLOCK_COORDINATES];
     let blocks = pairs.div_ceil(BLOCK_COORDINATES as u64 / 2);
     for number in 0..blocks {
-        let round = Small::<Simulation, BITS>::new(&SIMULATION, PURPOSE, Law::ExactGaussian, number);
+        let round = Small::<SimulationRound, BITS>::new(&SIMULATION, PURPOSE, Law::ExactGaussian, number);
         gaussian::<Native, _, i64>(&round, 0, &Enclosure::of_gaussian(deviation), &mut out);
         for n in out.iter().map(|n| n.abs() - first) {
             counts[if n < 0 { 8 } else { n.min(7) as usize }] += 1;
@@ -460,14 +457,14 @@ fn combinations_round_as_the_slow_path_does() {
     for deviation in [0.5, 1e6, 2f64.powi(31), 2f64.powi(40)] {
         for n in [1, 2, 8] {
             let terms = terms(n, deviation);
-            let [slow, different] = check_combinations::<Simulation>(&SIMULATION, &terms, 1000, 1.0);
+            let [slow, different] = check_combinations::<SimulationRound>(&SIMULATION, &terms, 1000, 1.0);
             assert_eq!(different, 0, "{n} terms at {deviation}, {slow} decided slowly");
             let [_, different] = check_combinations::<ReleaseRound>(&RELEASE, &terms, 200, 1.0);
             assert_eq!(different, 0, "{n} terms at {deviation}");
         }
     }
     // The bound is for errors that all point one way; random ones stay far below it.
-    let [slow, different] = check_combinations::<Simulation>(&SIMULATION, &terms(4, 2f64.powi(46)), 10_000, 0.005);
+    let [slow, different] = check_combinations::<SimulationRound>(&SIMULATION, &terms(4, 2f64.powi(46)), 10_000, 0.005);
     assert!(different > 0, "a two-hundredth of the bound was not caught, {slow} decided slowly");
 }
 
@@ -588,9 +585,9 @@ fn a_recursion_rounds_as_its_exact_value_does() {
 #[test]
 fn the_ends_of_the_uniforms_enter_combinations_exactly() {
     // Half of these pairs come from the exact arithmetic.
-    let round = Small::<Simulation, 17>::new(&SIMULATION, PURPOSE, Law::ExactGaussian, 40);
+    let round = Small::<SimulationRound, 17>::new(&SIMULATION, PURPOSE, Law::ExactGaussian, 40);
     let mut sums = [0i64; 512];
-    combination::<Native, Small<Simulation, 17>, i64>(&SIMULATION, &terms(1, 1e12), 0, &mut sums, 1.0);
+    combination::<Native, Small<SimulationRound, 17>, i64>(&SIMULATION, &terms(1, 1e12), 0, &mut sums, 1.0);
     for (coordinate, sum) in sums.into_iter().enumerate() {
         let exact = normal::<_, 5>(&round, coordinate as u64).times(1e12);
         assert_eq!(exact.nearest_integer(), Some(sum));
@@ -616,18 +613,18 @@ fn laplace_draws_round_as_the_slow_path_does() {
     }
     for scale in [0.2, 3.0, 1e6, 2f64.powi(31), 2f64.powi(40), 2f64.powi(50)] {
         let enclosure = Enclosure::of_laplace(scale);
-        assert_eq!(check::<Simulation>(&SIMULATION, &enclosure, 10), 0, "at {scale}");
+        assert_eq!(check::<SimulationRound>(&SIMULATION, &enclosure, 10), 0, "at {scale}");
         assert_eq!(check::<ReleaseRound>(&RELEASE, &enclosure, 2), 0, "at {scale}");
     }
     let sabotaged = quarter(Enclosure::of_laplace(2f64.powi(49)));
-    assert!(check::<Simulation>(&SIMULATION, &sabotaged, 30) > 0);
+    assert!(check::<SimulationRound>(&SIMULATION, &sabotaged, 30) > 0);
 }
 
 #[test]
 fn gaps_are_the_floors_that_the_slow_path_finds() {
     for q in [0.9, 0.5, 0.1, 1.0 / 120.0, 1e-5, 1e-9, 2f64.powi(-64), 1.0 - 2f64.powi(-53)] {
         let gaps = ExactGaps::new(q);
-        let round = Simulation::new(&SIMULATION, PURPOSE, Law::ExactGaps, 1);
+        let round = SimulationRound::new(SIMULATION, PURPOSE, Law::ExactGaps, 1);
         let mut block = round.open(0);
         for _ in 0..20 {
             let batch = block.next();

@@ -61,32 +61,26 @@ pub(super) trait Block {
 /// Separates later digits from blocks in the address of simulations.
 const LATER: u64 = 0x004c_4154_4552;
 
-pub(super) struct Simulation {
-    blocks: SimulationRound,
-    later: SimulationRound,
-}
-
 pub(super) struct SimulationBlock {
     index: u64,
     lanes: XoshiroLanes,
 }
 
-impl Round for Simulation {
+impl Round for SimulationRound {
     type Block = SimulationBlock;
     type Key = u64;
 
     fn new(seed: &u64, purpose: Purpose, law: Law, round: u64) -> Self {
-        let blocks = SimulationRound::new(*seed, purpose, law, round);
-        Self { blocks, later: blocks.absorb(LATER) }
+        SimulationRound::new(*seed, purpose, law, round)
     }
 
     #[inline]
     fn open(&self, block: u64) -> SimulationBlock {
-        SimulationBlock { index: block * BATCHES, lanes: self.blocks.lanes(block) }
+        SimulationBlock { index: block * BATCHES, lanes: self.lanes(block) }
     }
 
     fn later(&self, number: u64, first: &mut [u64], second: &mut [u64]) {
-        let mut lanes = self.later.lanes(number);
+        let mut lanes = self.absorb(LATER).lanes(number);
         for (first, second) in first.iter_mut().zip(second) {
             let [low, high] = lanes.next().map(u64x8::to_array);
             (*first, *second) = (low[0], high[0]);
@@ -258,7 +252,7 @@ mod tests {
             all.dedup();
             assert_eq!(all.len(), 62 + 128);
         }
-        check::<Simulation>(&5);
+        check::<SimulationRound>(&5);
         check::<ReleaseRound>(&[5; 32]);
     }
 }
