@@ -4,7 +4,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use rounds_kernels::features::{Norm, Rows, Selection, SparseRows, Targets};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
@@ -60,6 +61,17 @@ fn model(columns: usize, outputs: usize) -> LinearModel {
     LinearModel { features: columns, outputs, bias: true, loss }
 }
 
+/// Sums of clipped gradients at small parameters, in floating-point operations.
+fn sums(group: &mut BenchmarkGroup<'_, WallTime>, name: String, model: &LinearModel, batch: &Batch<'_>, clip: Clip) {
+    let parameters = vec![0.01; model.parameters()];
+    let mut sum = vec![0.0; model.parameters()];
+    let mut workspace = Workspace::new(model);
+    group.throughput(Throughput::Elements((4 * batch.selection.len() * model.parameters()) as u64));
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| accumulate_gradients(model, batch, &parameters, clip, &mut sum, &mut workspace));
+    });
+}
+
 /// Independent chains of fused multiply-adds in registers: what the processor can do at most.
 fn peak(criterion: &mut Criterion) {
     const CHAINS: usize = 16;
@@ -86,19 +98,12 @@ fn gradients(criterion: &mut Criterion) {
     for rows in [128, 4_000, 60_000] {
         let data = Data::new(rows, 784);
         for outputs in [1, 10] {
-            let model = model(784, outputs);
-            let parameters = vec![0.01; model.parameters()];
-            let mut sum = vec![0.0; model.parameters()];
-            let mut workspace = Workspace::new(&model);
             let mut group = criterion.benchmark_group(format!("gradient/{outputs} outputs, 784 features"));
-            group.throughput(Throughput::Elements((4 * rows * model.parameters()) as u64));
             for bytes in [false, true] {
                 let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
                 let batch = data.batch(bytes, outputs, &norms);
                 let name = format!("{rows} rows of {}, flops", if bytes { "u8" } else { "f32" });
-                group.bench_function(name, |bencher| {
-                    bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
-                });
+                sums(&mut group, name, &model(784, outputs), &batch, CLIP);
             }
             group.finish();
         }
@@ -146,22 +151,15 @@ fn few_features(criterion: &mut Criterion) {
 /// Rows of a batch in any order, as samplers give them.
 fn scattered(criterion: &mut Criterion) {
     let data = Data::new(60_000, 784);
-    let model = model(784, 10);
-    let parameters = vec![0.01; model.parameters()];
-    let mut sum = vec![0.0; model.parameters()];
-    let mut workspace = Workspace::new(&model);
     let mut group = criterion.benchmark_group("gradient of scattered rows/10 outputs, 784 features");
     for rows in [64_u32, 500, 8_000] {
         // A step that is no divisor of 60,000 meets rows far apart.
         let indices: Vec<u32> = (0..rows).map(|place| place * 7_919 % 60_000).collect();
-        group.throughput(Throughput::Elements(u64::from(rows) * 4 * model.parameters() as u64));
         for bytes in [false, true] {
             let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
             let batch = Batch { selection: Selection::Indices(&indices), ..data.batch(bytes, 10, &norms) };
             let name = format!("{rows} rows of {}, flops", if bytes { "u8" } else { "f32" });
-            group.bench_function(name, |bencher| {
-                bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
-            });
+            sums(&mut group, name, &model(784, 10), &batch, CLIP);
         }
     }
     group.finish();
@@ -286,20 +284,14 @@ fn losses(criterion: &mut Criterion) {
     let ones = ones.map(|loss| (loss.to_string(), LinearModel { loss, ..model(128, 1) }));
     let many = [2, 10, 26, 100].map(|classes| (format!("softmax of {classes}"), model(128, classes)));
     for (name, model) in ones.chain(many) {
-        let parameters = vec![0.01; model.parameters()];
-        let mut sum = vec![0.0; model.parameters()];
-        let mut workspace = Workspace::new(&model);
         let classes: Vec<u32> = (0..rows).map(|row| (row % model.outputs) as u32).collect();
-        group.throughput(Throughput::Elements((4 * rows * model.parameters()) as u64));
         for (norm, norms) in [Norm::L1, Norm::L2].into_iter().zip(&norms) {
             let clip = Clip::Bounded { norm, clip_norm: 1.0 };
             let mut batch = data.batch(false, model.outputs, norms);
             if model.outputs > 1 {
                 batch.targets = Targets::Classes(&classes);
             }
-            group.bench_function(format!("{name}, clipped in {norm:?}, flops"), |bencher| {
-                bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut workspace));
-            });
+            sums(&mut group, format!("{name}, clipped in {norm:?}, flops"), &model, &batch, clip);
         }
     }
     group.finish();

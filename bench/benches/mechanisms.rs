@@ -122,6 +122,17 @@ fn exact(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The sum of all values, in 64 lanes.
+fn lanes_of(values: &[f32]) -> [f32; 64] {
+    let mut lanes = [0f32; 64];
+    for part in values.chunks_exact(64) {
+        for (lane, value) in lanes.iter_mut().zip(part) {
+            *lane += value;
+        }
+    }
+    lanes
+}
+
 /// The parts of a round, for the ratios that mechanisms are held to.
 fn references(criterion: &mut Criterion) {
     const DIMENSION: usize = 7_850;
@@ -134,25 +145,11 @@ fn references(criterion: &mut Criterion) {
     group.bench_function("reading 32 vectors from memory", |bencher| {
         bencher.iter(|| {
             start = if start + 2 * set > pool.len() { 0 } else { start + set };
-            let mut lanes = [0f32; 64];
-            for part in pool[start..start + set].chunks_exact(64) {
-                for (lane, value) in lanes.iter_mut().zip(part) {
-                    *lane += value;
-                }
-            }
-            black_box(lanes)
+            black_box(lanes_of(&pool[start..start + set]))
         });
     });
     group.bench_function("reading 32 vectors from cache", |bencher| {
-        bencher.iter(|| {
-            let mut lanes = [0f32; 64];
-            for part in black_box(&pool[..set]).chunks_exact(64) {
-                for (lane, value) in lanes.iter_mut().zip(part) {
-                    *lane += value;
-                }
-            }
-            black_box(lanes)
-        });
+        bencher.iter(|| black_box(lanes_of(black_box(&pool[..set]))));
     });
     let mut draws = vec![0f32; DIMENSION];
     let mut round = 0;
@@ -167,9 +164,8 @@ fn references(criterion: &mut Criterion) {
     let (a, b, mut c) = (vec![0.5f32; size * size], vec![0.5f32; size * size], vec![0f32; size * size]);
     group.throughput(Throughput::Elements(2 * (size as u64).pow(3)));
     group.bench_function("matrix product of 1024", |bencher| {
-        let shape = Shape { m: size, k: size, n: size, a_stride: size, b_stride: size, c_stride: size };
         bencher.iter(|| {
-            multiply_add_f32(shape, &a, &b, &mut c);
+            multiply_add_f32(Shape::packed(size, size, size), &a, &b, &mut c);
             black_box(c[0])
         });
     });
