@@ -37,33 +37,16 @@ impl Shape {
     }
 }
 
+/// `C ← αA·B + βC`, as `matrixmultiply` has it: m, k, n, α, A with the distances of its rows and columns, B likewise, β and C.
+type Gemm<T> =
+    unsafe fn(usize, usize, usize, T, *const T, isize, isize, *const T, isize, isize, T, *mut T, isize, isize);
+
 /// `C ← A·B + C` in f32: A m × k, B k × n, C m × n. Depends on its inputs alone, bit for bit.
 ///
 /// # Panics
 /// If a slice is too short for the shape, or rows overlap.
 pub fn multiply_add_f32(shape: Shape, a: &[f32], b: &[f32], c: &mut [f32]) {
-    shape.check(a.len(), b.len(), c.len());
-    let Shape { m, k, n, a_stride, b_stride, c_stride } = shape;
-    // SAFETY: `check` proved that every element addressed by these extents and strides lies inside its slice, and that
-    // rows of C do not overlap; C is borrowed exclusively, so it aliases neither A nor B.
-    unsafe {
-        matrixmultiply::sgemm(
-            m,
-            k,
-            n,
-            1.0,
-            a.as_ptr(),
-            a_stride as isize,
-            1,
-            b.as_ptr(),
-            b_stride as isize,
-            1,
-            1.0,
-            c.as_mut_ptr(),
-            c_stride as isize,
-            1,
-        );
-    }
+    multiply_add(matrixmultiply::sgemm, 1.0, shape, a, b, c);
 }
 
 /// [`multiply_add_f32`] in f64.
@@ -71,27 +54,17 @@ pub fn multiply_add_f32(shape: Shape, a: &[f32], b: &[f32], c: &mut [f32]) {
 /// # Panics
 /// If a slice is too short for the shape, or rows overlap.
 pub fn multiply_add_f64(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
+    multiply_add(matrixmultiply::dgemm, 1.0, shape, a, b, c);
+}
+
+fn multiply_add<T: Copy>(gemm: Gemm<T>, one: T, shape: Shape, a: &[T], b: &[T], c: &mut [T]) {
     shape.check(a.len(), b.len(), c.len());
     let Shape { m, k, n, a_stride, b_stride, c_stride } = shape;
-    // SAFETY: as in `multiply_add_f32`.
-    unsafe {
-        matrixmultiply::dgemm(
-            m,
-            k,
-            n,
-            1.0,
-            a.as_ptr(),
-            a_stride as isize,
-            1,
-            b.as_ptr(),
-            b_stride as isize,
-            1,
-            1.0,
-            c.as_mut_ptr(),
-            c_stride as isize,
-            1,
-        );
-    }
+    let [a_stride, b_stride, c_stride] = [a_stride, b_stride, c_stride].map(|stride| stride as isize);
+    let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+    // SAFETY: `check` proved that every element addressed by these extents and strides lies inside its slice, and that
+    // rows of C do not overlap; C is borrowed exclusively, so it aliases neither A nor B.
+    unsafe { gemm(m, k, n, one, a, a_stride, 1, b, b_stride, 1, one, c, c_stride, 1) };
 }
 
 #[cfg(test)]

@@ -8,21 +8,14 @@
 /// `avx2`, `avx`, `sse4.2`, `sse2`, `neon` or `scalar`. `wide` picks its instructions at compile time, tiles are looked for
 /// when the process runs.
 pub fn level() -> &'static str {
-    if crate::linear::has_integer_tiles() {
-        "avx512+amx"
-    } else if cfg!(target_feature = "avx512f") {
-        "avx512"
-    } else if cfg!(all(target_feature = "avx2", target_feature = "fma")) {
-        "avx2"
-    } else if cfg!(target_feature = "avx") {
-        "avx"
-    } else if cfg!(target_feature = "sse4.2") {
-        "sse4.2"
-    } else if cfg!(target_feature = "sse2") {
-        "sse2"
-    } else if cfg!(target_feature = "neon") {
-        "neon"
-    } else {
-        "scalar"
-    }
+    let levels = [
+        (crate::linear::has_integer_tiles(), "avx512+amx"),
+        (cfg!(target_feature = "avx512f"), "avx512"),
+        (cfg!(all(target_feature = "avx2", target_feature = "fma")), "avx2"),
+        (cfg!(target_feature = "avx"), "avx"),
+        (cfg!(target_feature = "sse4.2"), "sse4.2"),
+        (cfg!(target_feature = "sse2"), "sse2"),
+        (cfg!(target_feature = "neon"), "neon"),
+    ];
+    levels.into_iter().find(|&(has, _)| has).map_or("scalar", |(_, level)| level)
 }

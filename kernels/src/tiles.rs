@@ -416,8 +416,8 @@ mod tests {
             eprintln!("skipped: no byte tiles here");
             return;
         }
-        for (tiles, features) in [(1, 64), (2, 64), (2, 200), (1, 784), (2, 784)] {
-            let groups = features_in_groups(features);
+        for (tiles, features) in [(1, 64_usize), (2, 64), (2, 200), (1, 784), (2, 784)] {
+            let groups = features.div_ceil(64);
             let rows = bytes(32 * features, 7);
             let weights = bytes(groups * tiles * TILE_BYTES, 11);
             let mut sums = vec![0; 32 * 16 * tiles];
@@ -451,10 +451,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    fn features_in_groups(features: usize) -> usize {
-        features.div_ceil(64)
     }
 
     #[test]
