@@ -1,5 +1,4 @@
-//! Operations on vectors of one block of memory, sixteen lanes at a time, each next to its plain scalar reference
-//! ([`reference`]).
+//! Operations on vectors of one block of memory, sixteen lanes at a time; tests compare each with its plain scalar version.
 //!
 //! Vectors are f32; scalars that come out of them (products, norms) are computed in f64, where a product of two f32 is
 //! exact. The order of every sum is fixed by the length alone, so the same inputs give the same bits. All slices of a
@@ -7,7 +6,6 @@
 
 pub(crate) mod exponential;
 pub(crate) mod lanes;
-pub mod reference;
 
 pub use exponential::{EXP_GREATEST, EXP_LEAST, exp};
 
@@ -216,10 +214,50 @@ pub fn is_finite(x: &[f32]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn values(seed: u64, length: usize) -> Vec<f32> {
+    /// The plain scalar versions.
+    mod reference {
+        use crate::features::Norm;
+
+        pub(super) fn dot(x: &[f32], y: &[f32]) -> f64 {
+            x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
+        }
+
+        pub(super) fn norm(x: &[f32], norm: Norm) -> f64 {
+            match norm {
+                Norm::L1 => x.iter().map(|&x| f64::from(x).abs()).sum(),
+                Norm::L2 => dot(x, x).sqrt(),
+            }
+        }
+
+        pub(super) fn distance(x: &[f32], y: &[f32]) -> f64 {
+            x.iter().zip(y).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum::<f64>().sqrt()
+        }
+
+        pub(super) fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
+            y.iter_mut().zip(x).for_each(|(y, &x)| *y = a.mul_add(x, *y));
+        }
+
+        pub(super) fn scale(a: f32, x: &mut [f32]) {
+            x.iter_mut().for_each(|x| *x *= a);
+        }
+
+        pub(super) fn project_onto_ball(center: &[f32], radius: f64, x: &mut [f32]) -> bool {
+            let length = distance(x, center);
+            if length <= radius {
+                return false;
+            }
+            for (x, &c) in x.iter_mut().zip(center) {
+                *x = (f64::from(c) + (f64::from(*x) - f64::from(c)) * (radius / length)) as f32;
+            }
+            true
+        }
+    }
+
+    /// Deterministic values in [−1, 1).
+    pub(crate) fn values(seed: u64, length: usize) -> Vec<f32> {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         (0..length)
             .map(|_| {
@@ -321,7 +359,7 @@ mod tests {
             }
             let (mut point, mut expected) = (x.to_vec(), x.to_vec());
             let moved = project_onto_ball(Some(center), 0.25, &mut point);
-            assert_eq!(moved, reference::project_onto_ball(Some(center), 0.25, &mut expected));
+            assert_eq!(moved, reference::project_onto_ball(center, 0.25, &mut expected));
             for (found, expected) in point.iter().zip(&expected) {
                 assert!((found - expected).abs() < 1e-6);
             }
