@@ -148,7 +148,7 @@ pub fn fill_rounded_laplace<T: Lattice>(
     match RoundStreams::new(key, purpose, Law::ExactLaplace, round) {
         RoundStreams::Simulation(round) => laplace::<Native, _, T>(&round, first_block, &enclosure, out),
         RoundStreams::Release(round) => laplace::<Native, _, T>(&round, first_block, &enclosure, out),
-    };
+    }
 }
 
 fn check<T: Lattice>(scale: f64) {
@@ -370,10 +370,9 @@ fn normals_of<const N: usize>(uniform: Ball<N>, angle: Ball<N>, octant: u64) -> 
     Some(if octant >> 62 & 1 == 1 { [sine, cosine] } else { [cosine, sine] })
 }
 
-/// [`fill_rounded_laplace`] from any digits; the number of draws that the slow path decided.
+/// [`fill_rounded_laplace`] from any digits.
 #[inline(always)]
-fn laplace<V: Lanes, R: Round, T: Lattice>(round: &R, first_block: u64, enclosure: &Enclosure, out: &mut [T]) -> usize {
-    let mut slow = 0;
+fn laplace<V: Lanes, R: Round, T: Lattice>(round: &R, first_block: u64, enclosure: &Enclosure, out: &mut [T]) {
     for_each_batch(round, first_block, out, |batch, out: &mut [T; BATCH]| {
         let mut undecided = [0; 16];
         let (outs, _) = out.as_chunks_mut::<16>();
@@ -391,10 +390,9 @@ fn laplace<V: Lanes, R: Round, T: Lattice>(round: &R, first_block: u64, enclosur
             *undecided = [x.1, y.1];
         }
         if undecided != [0; 16] {
-            slow += decide_laplace(round, &batch, undecided, enclosure.scale, out);
+            decide_laplace(round, &batch, undecided, enclosure.scale, out);
         }
     });
-    slow
 }
 
 #[cold]
@@ -405,8 +403,7 @@ fn decide_laplace<R: Round, T: Lattice>(
     undecided: [u8; 16],
     scale: f64,
     out: &mut [T; BATCH],
-) -> usize {
-    let mut slow = 0;
+) {
     for place in lanes_of(undecided) {
         let draw = LaplaceDraw {
             round,
@@ -415,9 +412,7 @@ fn decide_laplace<R: Round, T: Lattice>(
             scale,
         };
         out[place] = T::from_i64(first_decided(&draw));
-        slow += 1;
     }
-    slow
 }
 
 struct LaplaceDraw<'a, R> {

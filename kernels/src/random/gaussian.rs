@@ -2,7 +2,7 @@
 
 use super::blocks::for_each_group;
 use super::elementary::{minus_two_ln, minus_two_ln_f64, sin_cos_half_pi, sin_cos_half_pi_f64, split_to_f64, to_f32};
-use super::stream::{Law, Purpose, ReleaseBlock, ReleaseRound, RoundStreams, SimulationRound, StreamKey};
+use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, SimulationRound, StreamKey};
 use super::xoshiro::XoshiroLanes;
 use crate::vector::lanes::to_f64;
 use bytemuck::cast;
@@ -29,9 +29,12 @@ pub fn add_gaussian_blocks(
             let normals: [f64x8; 4] = cast(normals.map(to_f64));
             normals.into_iter().zip(sums.as_chunks_mut().0).for_each(|(z, sum)| add(z, sum));
         }),
-        RoundStreams::Release(streams) => release(&streams, first_block, sum, |normals, sums| {
-            normals.into_iter().zip(sums.as_chunks_mut().0).for_each(|(z, sum)| add(z, sum));
-        }),
+        RoundStreams::Release(streams) => {
+            let write = |normals: [f64x8; 2], sums: &mut [f64; 16]| {
+                normals.into_iter().zip(sums.as_chunks_mut().0).for_each(|(z, sum)| add(z, sum));
+            };
+            for_each_group(first_block, sum, |block| streams.block(block), averaged_normals, write);
+        }
     }
 }
 
@@ -60,19 +63,15 @@ pub fn fill_gaussian_blocks(
         }
         RoundStreams::Release(streams) => {
             let factor = f64::from(standard_deviation);
-            release(&streams, first_block, out, |normals, out| {
-                for (z, out) in flatten(normals).into_iter().zip(out) {
+            let write = |normals, out: &mut [f32; 16]| {
+                let normals: [f64; 16] = cast::<[f64x8; 2], _>(normals);
+                for (z, out) in normals.into_iter().zip(out) {
                     *out = (factor * z) as f32;
                 }
-            });
+            };
+            for_each_group(first_block, out, |block| streams.block(block), averaged_normals, write);
         }
     }
-}
-
-/// The sixteen normals of a release group in order.
-fn flatten(normals: [f64x8; 2]) -> [f64; 16] {
-    let [cosines, sines] = normals;
-    cast([cosines.to_array(), sines.to_array()])
 }
 
 /// Hands the normals of the simulation streams to `write`: thirty-two a time, cosines before sines.
@@ -111,17 +110,6 @@ fn box_muller(words: [u32x16; 2]) -> [f32x16; 2] {
     let (sine, cosine) = sin_cos_half_pi(w);
     let cosine: f32x16 = cast(cast::<f32x16, u32x16>(cosine) ^ (first << 31_u32));
     [radius * cosine, radius * sine]
-}
-
-/// Hands the normals of the release streams to `write`, in f64, sixteen a time.
-#[inline(always)]
-fn release<T: Copy + Default>(
-    streams: &ReleaseRound,
-    first_block: u64,
-    out: &mut [T],
-    write: impl Fn([f64x8; 2], &mut [T; 16]),
-) {
-    for_each_group(first_block, out, |block| streams.block(block), averaged_normals, write);
 }
 
 /// Two vectors of iid N(0, 1), each `(z₁ + z₂ + z₃ + z₄)/2` of four independent Box–Muller transforms, the first of the

@@ -63,8 +63,7 @@ impl ExactGaps {
         for number in 0.. {
             let mut block = round.open(number);
             for _ in 0..BATCHES {
-                let (gaps, _) = self.gaps::<Native, R>(round, &block.next());
-                for gap in gaps {
+                for gap in self.gaps::<Native, R>(round, &block.next()) {
                     next = next.saturating_add(gap.cast_unsigned());
                     if next >= u64::from(n) {
                         return;
@@ -76,9 +75,9 @@ impl ExactGaps {
         }
     }
 
-    /// The gaps of a batch, 2⁴⁰ for all above, and how many of them the slow path decided.
+    /// The gaps of a batch, 2⁴⁰ for all above.
     #[inline(always)]
-    pub(super) fn gaps<V: Lanes, R: Round>(&self, round: &R, batch: &Batch) -> ([i64; BATCH], usize) {
+    pub(super) fn gaps<V: Lanes, R: Round>(&self, round: &R, batch: &Batch) -> [i64; BATCH] {
         let mut gaps = [0; BATCH];
         let mut undecided = [0; 16];
         let (pairs, _) = batch.words.as_chunks::<2>();
@@ -94,14 +93,12 @@ impl ExactGaps {
             sealed::Lattice::write(rounded.map(|(shifted, _)| shifted.to_bits()), out);
             *undecided = rounded.map(|(_, undecided)| undecided);
         }
-        let mut slow = 0;
         if undecided != [0; 16] {
             for place in lanes_of(undecided) {
                 gaps[place] = self.decide(round, batch, place);
-                slow += 1;
             }
         }
-        (gaps, slow)
+        gaps
     }
 
     #[cold]

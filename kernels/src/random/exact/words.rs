@@ -150,27 +150,11 @@ impl Block for ReleaseBatches {
 fn chacha20(key: &[u32; 8], first: u64) -> [u32x16; 16] {
     const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
     let splat = u32x16::splat;
-    let [c0, c1, c2, c3] = CONSTANTS.map(splat);
-    let [k0, k1, k2, k3, k4, k5, k6, k7] = key.map(splat);
     let counter = splat(first as u32) | u32x16::new(std::array::from_fn(|lane| lane as u32));
-    let start = [
-        c0,
-        c1,
-        c2,
-        c3,
-        k0,
-        k1,
-        k2,
-        k3,
-        k4,
-        k5,
-        k6,
-        k7,
-        counter,
-        splat((first >> 32) as u32),
-        u32x16::ZERO,
-        u32x16::ZERO,
-    ];
+    let mut start = [u32x16::ZERO; 16];
+    start[..4].copy_from_slice(&CONSTANTS.map(splat));
+    start[4..12].copy_from_slice(&key.map(splat));
+    (start[12], start[13]) = (counter, splat((first >> 32) as u32));
     let mut x = start;
     for _ in 0..10 {
         // Columns, then diagonals.
