@@ -18,6 +18,17 @@ pub struct F32Rows<'a> {
     pub planes: Option<U8Rows<'a>>,
 }
 
+impl<'a> F32Rows<'a> {
+    /// The features of a row.
+    ///
+    /// # Panics
+    /// A row that does not exist.
+    #[inline]
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        &self.values[row * self.columns..][..self.columns]
+    }
+}
+
 /// Dense rows of bytes, row-major; feature = `scale · byte`. Exact for image data, in a quarter of the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct U8Rows<'a> {
@@ -60,6 +71,18 @@ pub struct SparseRows<'a> {
     pub columns: usize,
 }
 
+impl<'a> SparseRows<'a> {
+    /// The columns and values of a row's entries.
+    ///
+    /// # Panics
+    /// A row that does not exist.
+    #[inline]
+    pub fn row(&self, row: usize) -> (&'a [u32], &'a [f32]) {
+        let entries = self.offsets[row]..self.offsets[row + 1];
+        (&self.indices[entries.clone()], &self.values[entries])
+    }
+}
+
 /// Rows in one of the formats the kernels read.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
@@ -97,6 +120,21 @@ impl<'a> Rows<'a> {
             Rows::F32(rows) => rows.values.len().checked_div(rows.columns).unwrap_or(0),
             Rows::U8(rows) => rows.values.len().checked_div(rows.stride).unwrap_or(0),
             Rows::Sparse(rows) => rows.offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Writes a row as f32, one value a column.
+    pub(crate) fn widen(&self, row: usize, out: &mut [f32]) {
+        match self {
+            Rows::F32(dense) => out.copy_from_slice(dense.row(row)),
+            Rows::U8(bytes) => {
+                out.iter_mut().zip(bytes.row(row)).for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
+            }
+            Rows::Sparse(sparse) => {
+                out.fill(0.0);
+                let (columns, values) = sparse.row(row);
+                columns.iter().zip(values).for_each(|(&column, value)| out[column as usize] += value);
+            }
         }
     }
 

@@ -38,6 +38,7 @@ use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, TargetKind};
 
 pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, row_norms};
+pub use driver::{accumulate_packed, evaluate};
 pub use integer::{PackedQuery, Planes};
 pub use lattice::{FeatureGrid, SumLattice};
 pub use peak::{integer_operations, integer_peak_loop};
@@ -64,7 +65,12 @@ pub struct LinearModel {
 impl LinearModel {
     /// Number of parameters, `K·(features + bias)`.
     pub fn parameters(&self) -> usize {
-        self.outputs * (self.features + usize::from(self.bias))
+        self.outputs * self.width()
+    }
+
+    /// Parameters an output.
+    fn width(&self) -> usize {
+        self.features + usize::from(self.bias)
     }
 }
 
@@ -256,26 +262,6 @@ pub fn pack(
     packed.pack(model, &Query::new(points, lattice.clip()), *lattice)
 }
 
-/// [`accumulate_on_lattice`] of a query that [`pack`] packed, with integer instructions; a unit of the lattice adds `worth`, 1
-/// for integers.
-///
-/// # Errors
-/// As [`accumulate_gradients`].
-///
-/// # Panics
-/// As [`accumulate_gradients`], without a packed query, and on rows of another format.
-pub fn accumulate_packed(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    packed: &PackedQuery,
-    (sum, worth): (&mut [f64], f64),
-    workspace: &mut Workspace,
-) -> Result<Tally, NonFiniteGradient> {
-    assert_eq!(sum.len(), model.parameters(), "length of the sum (left) and parameters of the model (right)");
-    check_batch(model, batch);
-    driver::accumulate_packed(model, batch, packed, (sum, worth), workspace)
-}
-
 /// A sum to compute: `Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`.
 struct Query<'a> {
     current: Point<'a>,
@@ -291,9 +277,15 @@ impl<'a> Query<'a> {
         Query { current, previous: previous.filter(|point| point.coefficient != 0.0), clip, lattice: None }
     }
 
+    /// a, and b if the second point is read.
+    fn coefficients(&self) -> (f32, Option<f32>) {
+        (self.current.coefficient, self.previous.map(|point| point.coefficient))
+    }
+
     /// |a| + |b|.
     fn weight(&self) -> f32 {
-        self.current.coefficient.abs() + self.previous.map_or(0.0, |point| point.coefficient.abs())
+        let (a, b) = self.coefficients();
+        a.abs() + b.map_or(0.0, f32::abs)
     }
 }
 
@@ -339,22 +331,4 @@ fn norms_for<'a>(clip: Clip, batch: &Batch<'a>) -> Option<&'a [f32]> {
     assert_eq!(norms.norm, norm, "norms of the rows (left) and of the clip (right)");
     assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
     Some(&norms.values)
-}
-
-/// Loss and accuracy of a batch at `parameters`, null rows left out. Softmax predicts the first class of largest margin; the logistic and
-/// hinge losses predict +1 where the margin is at least 0.
-///
-/// # Errors
-/// As [`accumulate_gradients`].
-///
-/// # Panics
-/// As [`accumulate_gradients`].
-pub fn evaluate(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    parameters: &[f32],
-    workspace: &mut Workspace,
-) -> Result<Evaluation, NonFiniteGradient> {
-    check(model, batch, parameters);
-    driver::evaluate(model, batch, parameters, workspace)
 }

@@ -124,9 +124,9 @@ pub fn row_norms(rows: Rows<'_>, bias: bool, norm: Norm) -> Result<RowNorms, Non
         if value.is_finite() { Ok(value) } else { Err(NonFiniteGradient { row }) }
     };
     let values = match rows {
-        Rows::F32(dense) => (0..rows.len())
-            .map(|row| finish(row, sum_of_powers(&dense.values[row * dense.columns..][..dense.columns], norm)))
-            .collect::<Result<_, _>>()?,
+        Rows::F32(dense) => {
+            (0..rows.len()).map(|row| finish(row, sum_of_powers(dense.row(row), norm))).collect::<Result<_, _>>()?
+        }
         Rows::U8(bytes) => {
             let scale = f64::from(bytes.scale);
             (0..rows.len())
@@ -144,13 +144,12 @@ pub fn row_norms(rows: Rows<'_>, bias: bool, norm: Norm) -> Result<RowNorms, Non
         }
         Rows::Sparse(sparse) => (0..rows.len())
             .map(|row| {
-                let entries = sparse.offsets[row]..sparse.offsets[row + 1];
-                let indices = &sparse.indices[entries.clone()];
+                let (indices, values) = sparse.row(row);
                 assert!(
                     indices.is_sorted_by(|a, b| a < b),
                     "row {row}: indices must ascend strictly, or a feature stored twice escapes the norm"
                 );
-                finish(row, sum_of_powers(&sparse.values[entries], norm))
+                finish(row, sum_of_powers(values, norm))
             })
             .collect::<Result<_, _>>()?,
     };

@@ -7,6 +7,7 @@
 use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
 use super::{BLOCK_ROWS, LinearModel};
 use crate::features::Rows;
+use crate::memory::CACHE_LINE;
 use crate::vector::lanes::{self, LANES, add_to_f64, load, store, sum_each_of_four, widen};
 use std::ops::Range;
 use wide::f32x16;
@@ -71,12 +72,12 @@ impl<'a> Prefetch<'a> {
     /// Prefetches `bytes` bytes of each of `rows` within about `steps` steps. A step prefetches at most one cache line:
     /// what does not fit into the steps is left to the hardware.
     pub(super) fn rows(rows: &'a [*const u8], bytes: usize, vectors: usize, steps: usize) -> Self {
-        let vector_bytes = bytes.div_ceil(vectors.max(1)).next_multiple_of(LANES).min(LINE);
-        let stride = [vector_bytes, 2 * vector_bytes, LINE]
+        let vector_bytes = bytes.div_ceil(vectors.max(1)).next_multiple_of(LANES).min(CACHE_LINE);
+        let stride = [vector_bytes, 2 * vector_bytes, CACHE_LINE]
             .into_iter()
             .find(|stride| rows.len() * bytes.div_ceil((*stride).max(1)) <= steps)
-            .unwrap_or(LINE)
-            .min(LINE);
+            .unwrap_or(CACHE_LINE)
+            .min(CACHE_LINE);
         Prefetch {
             rows: if bytes == 0 { &[] } else { rows },
             stride,
@@ -130,9 +131,6 @@ fn vectors_together(outputs: usize) -> usize {
         Some(_) => 2,
     }
 }
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// `margins[k·128 + i] = scale · Σ_j W_kj a_ij + bias_k` for the rows i of a block, `rows` starting at a multiple of
 /// [`ROW_GROUP`]. A few rows meet all weights before the next ones do, while both are in first-level cache.
@@ -467,27 +465,19 @@ pub(super) fn margins_of_few(
     buffer: &mut [f32],
     margins: &mut [f32],
 ) {
-    let width = model.features + usize::from(model.bias);
+    let width = model.width();
     for (row, &id) in ids.iter().enumerate() {
-        let features = as_f32(rows, id, buffer);
+        let features = match rows {
+            Rows::F32(dense) => dense.row(id),
+            _ => {
+                rows.widen(id, buffer);
+                &*buffer
+            }
+        };
         for output in 0..model.outputs {
             let (weights, bias) = parameters[output * width..][..width].split_at(model.features);
             margins[output * BLOCK_ROWS + row] = dot(features, weights) + bias.first().copied().unwrap_or(0.0);
         }
-    }
-}
-
-/// A dense row as f32: itself, or widened into `buffer`.
-fn as_f32<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32]) -> &'a [f32] {
-    match rows {
-        Rows::F32(dense) => &dense.values[row * dense.columns..(row + 1) * dense.columns],
-        Rows::U8(dense) => {
-            for (value, &byte) in buffer.iter_mut().zip(dense.row(row)) {
-                *value = f32::from(byte) * dense.scale;
-            }
-            buffer
-        }
-        Rows::Sparse(_) => unreachable!("sparse rows are never widened"),
     }
 }
 

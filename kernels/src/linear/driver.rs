@@ -10,7 +10,7 @@ use super::source::Source;
 use super::workspace::{BlockSizes, Workspace};
 use super::{
     BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, PackedQuery, Query, SumLattice, Tally, check,
-    integer, lattice, narrow, norms_for, reference, sparse,
+    check_batch, integer, lattice, narrow, norms_for, reference, sparse,
 };
 use crate::features::{Norm, Rows, Selection, SparseRows, Targets, U8Rows};
 use std::ops::Range;
@@ -75,10 +75,15 @@ impl<'b, 'a> Pass<'b, 'a> {
             Kernel::Integers(_) => BLOCK_ROWS,
             _ => source.part(blocks),
         };
-        let sides = usize::from(current.is_some()) + usize::from(previous.is_some());
+        let mut pass = Pass { model, batch, current, previous, norms, targets, source, kernel, part, steps: 0 };
         let of_sides = |sides| dense::steps(model.outputs, source.layout, part, sides);
-        let steps = of_sides(sides) - if sums { 0 } else { of_sides(0) };
-        Pass { model, batch, current, previous, norms, targets, source, kernel, part, steps }
+        pass.steps = of_sides(pass.sides()) - if sums { 0 } else { of_sides(0) };
+        pass
+    }
+
+    /// Points at which margins are computed: there are previous parameters only beside current ones.
+    fn sides(&self) -> usize {
+        usize::from(self.current.is_some()) + usize::from(self.previous.is_some())
     }
 
     /// The ranges of positions of the parts from `start` to `end`.
@@ -124,11 +129,10 @@ impl<'b, 'a> Pass<'b, 'a> {
         }
         let pointers = match self.kernel {
             Kernel::Sparse(rows) => {
-                if let Some(parameters) = self.current {
-                    sparse::margins(rows, ids, model, parameters, margins);
-                }
-                if let Some(parameters) = self.previous {
-                    sparse::margins(rows, ids, model, parameters, others);
+                for (parameters, margins) in [(self.current, margins), (self.previous, others)] {
+                    if let Some(parameters) = parameters {
+                        sparse::margins(rows, ids, model, parameters, margins);
+                    }
                 }
                 nowhere
             }
@@ -141,17 +145,10 @@ impl<'b, 'a> Pass<'b, 'a> {
                 }
                 nowhere
             }
-            Kernel::Dense => match (self.current, self.previous) {
-                (None, _) => self.source.margins(ids, scratch, [], cold, &mut prefetch),
-                (Some(_), None) => {
-                    let sides = [(&*packed, &mut margins[..])];
-                    self.source.margins(ids, scratch, sides, cold, &mut prefetch)
-                }
-                (Some(_), Some(_)) => {
-                    let sides = [(&*packed, &mut margins[..]), (&*packed_previous, &mut others[..])];
-                    self.source.margins(ids, scratch, sides, cold, &mut prefetch)
-                }
-            },
+            Kernel::Dense => {
+                let mut sides = [(&*packed, &mut margins[..]), (&*packed_previous, &mut others[..])];
+                self.source.margins(ids, scratch, &mut sides[..self.sides()], cold, &mut prefetch)
+            }
             Kernel::Few => {
                 if let Some(parameters) = self.current {
                     dense::margins_of_few(self.batch.rows, ids, model, parameters, buffer, margins);
@@ -182,7 +179,7 @@ pub(super) fn sum_blocks<E>(
     mut coefficients: impl FnMut(&Range<usize>, &mut BlockRows, &mut [f32], &mut [f32]) -> Result<(), E>,
 ) -> Result<(), E> {
     let (model, source, layout) = (pass.model, &pass.source, pass.source.layout);
-    let (outputs, width) = (model.outputs, model.features + usize::from(model.bias));
+    let (outputs, width) = (model.outputs, model.width());
     let (total, block_size) = (pass.batch.selection.len(), workspace.blocks.block);
     for block in (first..total).step_by(block_size) {
         let block_end = (block + block_size).min(total);
@@ -206,7 +203,7 @@ pub(super) fn sum_blocks<E>(
                 }
             }
             if let Kernel::Sparse(rows) = pass.kernel {
-                let factor = lattice.map_or(1.0, SumLattice::inverse_feature_step);
+                let factor = lattice.map_or(1.0, |lattice| 1.0 / lattice.scale);
                 sparse::add_gradient(rows, &block_rows.ids[..count], model, (values, factor), sum);
                 continue;
             }
@@ -309,14 +306,23 @@ pub(super) fn accumulate(
     Ok(tally)
 }
 
-/// [`super::accumulate_packed`].
-pub(super) fn accumulate_packed(
+/// [`super::accumulate_on_lattice`] of a query that [`super::pack`] packed, with integer instructions; a unit of the lattice adds `worth`, 1
+/// for integers.
+///
+/// # Errors
+/// As [`super::accumulate_gradients`].
+///
+/// # Panics
+/// As [`super::accumulate_gradients`], without a packed query, and on rows of another format.
+pub fn accumulate_packed(
     model: &LinearModel,
     batch: &Batch<'_>,
     packed: &PackedQuery,
-    sum: (&mut [f64], f64),
+    (sum, worth): (&mut [f64], f64),
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
+    assert_eq!(sum.len(), model.parameters(), "length of the sum (left) and parameters of the model (right)");
+    check_batch(model, batch);
     let Workspace { integer: Some(integer), residuals, others, block_rows, .. } = workspace else {
         panic!("a packed query needs a workspace with integers");
     };
@@ -324,16 +330,24 @@ pub(super) fn accumulate_packed(
         panic!("a packed query needs rows of bytes or planes");
     };
     let facts = (batch, rows, norms_for(packed.lattice().clip(), batch));
-    integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), sum)
+    integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), (sum, worth))
 }
 
-/// [`super::evaluate`].
-pub(super) fn evaluate(
+/// Loss and accuracy of a batch at `parameters`, null rows left out. Softmax predicts the first class of largest margin; the logistic and
+/// hinge losses predict +1 where the margin is at least 0.
+///
+/// # Errors
+/// As [`super::accumulate_gradients`].
+///
+/// # Panics
+/// As [`super::accumulate_gradients`].
+pub fn evaluate(
     model: &LinearModel,
     batch: &Batch<'_>,
     parameters: &[f32],
     workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
+    check(model, batch, parameters);
     let in_integers = if let Rows::U8(bytes) = batch.rows
         && batch.selection.len() >= integer::LEAST_ROWS
         && let (Some(_), Some(packed)) = (&workspace.integer, &mut workspace.packed)
@@ -380,14 +394,7 @@ pub(super) fn coefficients(
     tally: &mut Tally,
 ) -> Result<(), NonFiniteGradient> {
     let outputs = model.outputs;
-    residuals::residuals(model.loss, outputs, count, block_rows, margins)?;
-    if let Some(point) = &query.previous {
-        residuals::residuals(model.loss, outputs, count, block_rows, others)?;
-        let (a, b) = (query.current.coefficient, point.coefficient);
-        residuals::combine(a, margins, b, others, outputs, count);
-    } else {
-        residuals::scale(query.current.coefficient, margins, outputs, count);
-    }
+    residuals::combined(query.coefficients(), (model.loss, outputs), count, block_rows, margins, others)?;
     if let Some(lattice) = &query.lattice {
         tally.rows += count;
         tally.clipped += lattice.round(&block_rows.norms, &mut margins[..outputs * BLOCK_ROWS], count);

@@ -243,8 +243,8 @@ impl Weights {
 
     /// Packs row-major `[outputs, features + bias]` parameters. Returns whether their size lets them be written in digits.
     fn pack(&mut self, model: &LinearModel, parameters: &[f32], lattice: &SumLattice) -> bool {
-        let (scale, bias) = (lattice.feature_step(), lattice.bias);
-        let (features, width) = (model.features, model.features + usize::from(model.bias));
+        let (scale, bias) = (lattice.scale, lattice.bias);
+        let (features, width) = (model.features, model.width());
         let groups = features.div_ceil(GROUP);
         let mut lines = &mut self.lines[..];
         for (first, outputs) in split(model.outputs, OUTPUTS) {
@@ -317,7 +317,7 @@ impl PackedQuery {
     pub(super) fn pack(&mut self, model: &LinearModel, query: &Query<'_>, lattice: SumLattice) -> bool {
         self.check(model);
         self.lattice = None;
-        self.coefficients = (query.current.coefficient, query.previous.map(|point| point.coefficient));
+        self.coefficients = query.coefficients();
         let points = [Some(query.current), query.previous];
         for (weights, point) in self.weights.iter_mut().zip(points) {
             if let Some(point) = point
@@ -568,7 +568,7 @@ impl DigitSums {
         if self.summed == 0 {
             return;
         }
-        let (features, width) = (model.features, model.features + usize::from(model.bias));
+        let (features, width) = (model.features, model.width());
         let columns = self.columns;
         let digits: &[[i32; DIGITS * LANES]] = integers_of(&mut self.sums).as_chunks().0;
         for line in 0..columns.lines() {
@@ -744,7 +744,7 @@ pub(super) fn accumulate(
     let (selection, outputs) = (&batch.selection, model.outputs);
     let (margins, others) = (&mut margins[..outputs * BLOCK_ROWS], &mut others[..outputs * BLOCK_ROWS]);
     let mut tally = Tally::default();
-    let (a, b) = query.coefficients;
+    let points = 1 + usize::from(query.coefficients.1.is_some());
     let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
     let mut session = products.session();
     let together = session.samples();
@@ -761,18 +761,10 @@ pub(super) fn accumulate(
             block_rows.gather(selection, at, Some(batch.targets), norms, outputs);
             let block = (&addresses, start - first..start - first + count);
             let [current, previous] = &query.weights;
-            let mut sides = [(current, &mut *margins), (previous, &mut *others)];
-            let sides = &mut sides[..if b.is_some() { 2 } else { 1 }];
+            let sides = &mut [(current, &mut *margins), (previous, &mut *others)][..points];
             margins_of_block(&mut session, query.shape, sides, block, integers_of(sums_of_rows));
-            let found = residuals::residuals(model.loss, outputs, count, block_rows, margins).and_then(|()| {
-                let Some(b) = b else {
-                    residuals::scale(a, margins, outputs, count);
-                    return Ok(());
-                };
-                residuals::residuals(model.loss, outputs, count, block_rows, others)?;
-                residuals::combine(a, margins, b, others, outputs, count);
-                Ok(())
-            });
+            let facts = (model.loss, outputs);
+            let found = residuals::combined(query.coefficients, facts, count, block_rows, margins, others);
             if let Err(error) = found {
                 sums.clear();
                 return Err(error);

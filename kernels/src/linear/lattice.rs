@@ -70,7 +70,7 @@ pub struct SumLattice {
     /// The greatest |ρ|: `Q/h` rounded up, Q the public bound of a coefficient.
     greatest: f32,
     /// s.
-    scale: f64,
+    pub(super) scale: f64,
     /// Features are those of [`FeatureGrid::fixed_point`].
     pub(super) fixed_point: bool,
     /// ν, 0 without a bias.
@@ -133,16 +133,6 @@ impl SumLattice {
         self.clip.0
     }
 
-    /// s of the features.
-    pub(super) fn feature_step(&self) -> f64 {
-        self.scale
-    }
-
-    /// 1/s.
-    pub(super) fn inverse_feature_step(&self) -> f64 {
-        1.0 / self.scale
-    }
-
     /// `Σ_i ρ_i·ν` of the first `count` integers.
     pub(super) fn bias_of(&self, integers: &[f32], count: usize) -> f64 {
         integers[..count].iter().map(|&integer| f64::from(integer)).sum::<f64>() * self.bias
@@ -173,6 +163,13 @@ impl SumLattice {
         // A zero row has an infinite limit (NaN if Ĉ is 0 too); `min` takes the number.
         limits.min(f64x8::splat(SURELY_KEPT)).floor()
     }
+
+    /// Clips the residuals `values[k·128 + i]` of `count` rows with these norms and rounds them to integers ρ, which are left in
+    /// their place, zeros behind them up to a whole vector. Returns the number of rows that were longer.
+    pub(super) fn round(&self, norms: &[f32; BLOCK_ROWS], values: &mut [f32], count: usize) -> usize {
+        residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
+        (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
+    }
 }
 
 /// The power of two of which numbers up to `greatest` are at most [`GREATEST`] times; `None` above 2^most and for NaN.
@@ -188,15 +185,6 @@ pub(super) fn step_of(greatest: f32, most: i32) -> Option<f32> {
 /// `2^exponent`, for normal numbers.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
-}
-
-impl SumLattice {
-    /// Clips the residuals `values[k·128 + i]` of `count` rows with these norms and rounds them to integers ρ, which are left in
-    /// their place, zeros behind them up to a whole vector. Returns the number of rows that were longer.
-    pub(super) fn round(&self, norms: &[f32; BLOCK_ROWS], values: &mut [f32], count: usize) -> usize {
-        residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
-        (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
-    }
 }
 
 /// [`SumLattice::round`] of the sixteen rows from `start` on.
@@ -286,7 +274,7 @@ pub(super) unsafe fn add_gradient(
     let outputs = sum.len() / width;
     assert!(rows <= BLOCK_ROWS && integers.len() >= outputs * BLOCK_ROWS && features <= width);
     // Bytes are read as the integers that they are.
-    let factor = if source.holds_integers() { 1.0 } else { lattice.inverse_feature_step() };
+    let factor = if source.holds_integers() { 1.0 } else { 1.0 / lattice.scale };
     let place = Place { pointers, rows, layout: source.layout, factor, features, width };
     for (first, tile) in split(outputs, 4) {
         let (integers, sum) = (&integers[first * BLOCK_ROWS..], &mut sum[first * width..]);

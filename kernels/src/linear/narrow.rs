@@ -61,6 +61,19 @@ pub(super) fn accumulate_front(
         Clip::Unbounded => None,
         Clip::Bounded { norm, clip_norm } => Some(ClipRule::new(norm, clip_norm, 1)),
     };
+    let mut add = |run: &Run<'_>| {
+        let rule = rule.as_ref();
+        with_margin_loss!(
+            model.loss,
+            loss => match layout.vectors {
+                1 => accumulate::<_, 1>(loss, model, run, rule, layout, weights, sum),
+                2 => accumulate::<_, 2>(loss, model, run, rule, layout, weights, sum),
+                3 => accumulate::<_, 3>(loss, model, run, rule, layout, weights, sum),
+                _ => accumulate::<_, MOST_VECTORS>(loss, model, run, rule, layout, weights, sum),
+            },
+            softmax => Tally::default(),
+        )
+    };
     match &batch.selection {
         Selection::Range(range) => {
             let run = Run {
@@ -69,7 +82,7 @@ pub(super) fn accumulate_front(
                 targets: &targets[range.clone()],
                 norms: norms.map(|norms| &norms[range.clone()]),
             };
-            by_loss(model, &run, rule.as_ref(), layout, weights, sum)
+            add(&run)
         }
         // Blocks of rows from anywhere, copied together: the sum has the same bits as on rows that follow each other.
         Selection::Indices(indices) => {
@@ -106,7 +119,7 @@ pub(super) fn accumulate_front(
                     targets: &own_targets[..block.len()],
                     norms: norms.map(|_| &own_norms[..block.len()]),
                 };
-                let of_block = by_loss(model, &run, rule.as_ref(), layout, weights, sum);
+                let of_block = add(&run);
                 tally.rows += of_block.rows;
                 tally.clipped += of_block.clipped;
                 if of_block.rows < block.len() {
@@ -127,38 +140,7 @@ fn copy(row: &[f32], to: &mut [f32]) {
     }
 }
 
-fn by_loss(
-    model: &LinearModel,
-    run: &Run<'_>,
-    rule: Option<&ClipRule>,
-    layout: Layout,
-    weights: &PackedWeights,
-    sum: &mut [f64],
-) -> Tally {
-    with_margin_loss!(
-        model.loss,
-        loss => by_vectors(loss, model, run, rule, layout, weights, sum),
-        softmax => Tally::default(),
-    )
-}
-
-fn by_vectors<L: MarginLoss>(
-    loss: L,
-    model: &LinearModel,
-    run: &Run<'_>,
-    rule: Option<&ClipRule>,
-    layout: Layout,
-    weights: &PackedWeights,
-    sum: &mut [f64],
-) -> Tally {
-    match layout.vectors {
-        1 => accumulate::<L, 1>(loss, model, run, rule, layout, weights, sum),
-        2 => accumulate::<L, 2>(loss, model, run, rule, layout, weights, sum),
-        3 => accumulate::<L, 3>(loss, model, run, rule, layout, weights, sum),
-        _ => accumulate::<L, MOST_VECTORS>(loss, model, run, rule, layout, weights, sum),
-    }
-}
-
+/// [`accumulate_front`] of a run, with V vectors a row.
 fn accumulate<L: MarginLoss, const V: usize>(
     loss: L,
     model: &LinearModel,
@@ -289,52 +271,4 @@ unsafe fn gradient<const V: usize>(
         }
     }
     std::array::from_fn(|v| (sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Workspace, accumulate_gradients, row_norms};
-    use super::*;
-    use crate::features::Norm;
-    use crate::loss::Loss;
-
-    fn values(count: usize, seed: u64) -> Vec<f32> {
-        let mut state = seed;
-        (0..count)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
-            })
-            .collect()
-    }
-
-    #[test]
-    fn rows_that_are_not_finite_are_named_and_long_ones_are_clipped_exactly() {
-        let model = LinearModel { features: 20, outputs: 1, bias: false, loss: Loss::Logistic };
-        let targets = [1.0; 200];
-        let run = |change: f32, clip: Clip| {
-            let mut matrix = values(200 * 20, 1);
-            matrix[150 * 20 + 19] = change;
-            let data = Rows::f32(&matrix, 20);
-            let norms = row_norms(data, false, Norm::L2).ok();
-            let batch = Batch {
-                rows: data,
-                targets: Targets::Values(&targets),
-                norms: norms.as_ref(),
-                selection: Selection::Range(3..200),
-            };
-            let mut sum = vec![0.0; 20];
-            let parameters = [-0.1; 20];
-            let tally = accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut Workspace::new(&model));
-            (tally, sum)
-        };
-        for wrong in [f32::NAN, f32::INFINITY] {
-            assert_eq!(run(wrong, Clip::Unbounded).0.unwrap_err().row, 150);
-        }
-        let clip = Clip::l2(0.5);
-        let (tally, sum) = run(1e30, clip);
-        let tally = tally.unwrap();
-        assert_eq!(tally.rows, 197);
-        assert!(tally.clipped > 0 && sum.iter().all(|value| value.abs() <= 197.0 * 0.5));
-    }
 }

@@ -69,8 +69,8 @@ impl PackedWeights {
 
     /// Packs row-major `[outputs, features + bias]` parameters.
     pub(super) fn pack(&mut self, model: &LinearModel, layout: Layout, parameters: &[f32]) {
+        let width = model.width();
         if model.bias {
-            let width = model.features + 1;
             for (bias, weights) in self.biases.iter_mut().zip(parameters.chunks_exact(width)) {
                 *bias = weights[model.features];
             }
@@ -78,7 +78,6 @@ impl PackedWeights {
         if layout.vectors == 0 {
             return;
         }
-        let width = model.features + usize::from(model.bias);
         for (first, outputs) in tiles(model.outputs) {
             let tile = &mut self.vectors[first * layout.vectors..(first + outputs) * layout.vectors];
             for output in 0..outputs {

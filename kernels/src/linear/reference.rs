@@ -1,22 +1,19 @@
 //! The plain scalar versions: f64, every per-example gradient materialised, no closed form. What the fast kernels are
 //! tested against; nothing else should call them.
 
-use super::{Batch, Clip, Evaluation, LinearModel, Point, RowNorms};
+use super::{Batch, Clip, Evaluation, LinearModel, Point};
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Target, TargetKind};
 
 /// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
 pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
     let mut features: Vec<f64> = match rows {
-        Rows::F32(dense) => {
-            dense.values[row * dense.columns..(row + 1) * dense.columns].iter().map(|&v| f64::from(v)).collect()
-        }
+        Rows::F32(dense) => dense.row(row).iter().map(|&v| f64::from(v)).collect(),
         Rows::U8(bytes) => bytes.row(row).iter().map(|&v| f64::from(v) * f64::from(bytes.scale)).collect(),
         Rows::Sparse(sparse) => {
             let mut dense = vec![0.0; sparse.columns];
-            for entry in sparse.offsets[row]..sparse.offsets[row + 1] {
-                dense[sparse.indices[entry] as usize] += f64::from(sparse.values[entry]);
-            }
+            let (columns, values) = sparse.row(row);
+            columns.iter().zip(values).for_each(|(&column, &value)| dense[column as usize] += f64::from(value));
             dense
         }
     };
@@ -123,10 +120,4 @@ pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) ->
         });
     }
     evaluation
-}
-
-/// Norms of all rows without any care for rounding.
-pub fn row_norms(rows: Rows<'_>, bias: bool, kind: Norm) -> RowNorms {
-    let values = (0..rows.len()).map(|index| norm(&row(rows, index, bias), kind) as f32).collect();
-    RowNorms { norm: kind, values }
 }

@@ -7,8 +7,9 @@
 
 use wide::f32x16;
 
+use super::packing::split;
 use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient};
-use crate::features::{Rows, Targets};
+use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, TargetKind, with_margin_loss};
 
 /// Runs in a vector.
@@ -64,7 +65,7 @@ impl ReplicaWorkspace {
         let stride = self.vectors * RUNS_PER_VECTOR;
         assert_eq!(parameters.len(), self.features * stride, "parameters are not [features, padded runs]");
         let mut packed = self.parameters.iter_mut();
-        for (first, count) in chunks(self.vectors) {
+        for (first, count) in split(self.vectors, MOST_VECTORS) {
             for feature in parameters.chunks_exact(stride) {
                 for vector in first..first + count {
                     let lanes = feature[vector * RUNS_PER_VECTOR..].first_chunk().expect("runs are whole vectors");
@@ -73,15 +74,6 @@ impl ReplicaWorkspace {
             }
         }
     }
-}
-
-/// (first vector, vectors) of the chunks that are processed together: as equal as they can be, at most [`MOST_VECTORS`].
-fn chunks(vectors: usize) -> impl Iterator<Item = (usize, usize)> {
-    let parts = vectors.div_ceil(MOST_VECTORS).max(1);
-    (0..parts).map(move |part| {
-        let start = vectors * part / parts;
-        (start, vectors * (part + 1) / parts - start)
-    })
 }
 
 /// `sums[j, r] += Σ_i φ′(a_i·x_r; y_i)·a_ij`, unclipped, for every run r: f32 inside blocks of at most 128 rows, f64 across
@@ -99,11 +91,29 @@ pub fn accumulate_replica_gradients(
     sums: &mut [f64],
     workspace: &mut ReplicaWorkspace,
 ) -> Result<(), NonFiniteGradient> {
-    with_margin_loss!(
-        model.loss,
-        loss => gradients(loss, model, batch, parameters, sums, workspace),
-        softmax => panic!("replicas need a loss of one margin"),
-    )
+    workspace.pack(parameters);
+    let ReplicaWorkspace { features, vectors, parameters, residuals, rows, targets } = workspace;
+    let (features, stride) = (*features, *vectors * RUNS_PER_VECTOR);
+    assert_eq!(sums.len(), features * stride, "sums are not [features, padded runs]");
+    for_each_block(model, batch, rows, targets, |block| {
+        for (first, count) in split(*vectors, MOST_VECTORS) {
+            let weights = &parameters[first * features..][..count * features];
+            let place = Place { sums: &mut *sums, stride, first: first * RUNS_PER_VECTOR };
+            with_margin_loss!(
+                model.loss,
+                loss => match count {
+                    1 => chunk_gradient::<_, 1, 16, 5>(loss, features, block, weights, residuals, place),
+                    2 => chunk_gradient::<_, 2, 10, 4>(loss, features, block, weights, residuals, place),
+                    3 => chunk_gradient::<_, 3, 8, 4>(loss, features, block, weights, residuals, place),
+                    4 => chunk_gradient::<_, 4, 5, 4>(loss, features, block, weights, residuals, place),
+                    _ => chunk_gradient::<_, 5, 4, 4>(loss, features, block, weights, residuals, place),
+                },
+                softmax => panic!("replicas need a loss of one margin"),
+            );
+        }
+    });
+    // Every NaN or infinite margin makes a residual and with it a sum so, or belongs to a row without features.
+    check_finite(model, batch, sums)
 }
 
 /// `losses[r] += Σ_i φ(a_i·x_r; y_i)` over the rows but null ones, for every run r (padding included), as [`accumulate_replica_gradients`].
@@ -120,28 +130,28 @@ pub fn accumulate_replica_losses(
     losses: &mut [f64],
     workspace: &mut ReplicaWorkspace,
 ) -> Result<(), NonFiniteGradient> {
-    with_margin_loss!(
-        model.loss,
-        loss => evaluate(loss, model, batch, parameters, losses, workspace),
-        softmax => panic!("replicas need a loss of one margin"),
-    )
-}
-
-/// Row `index` as f32.
-fn load_row(rows: &Rows<'_>, index: usize, out: &mut [f32]) {
-    match rows {
-        Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
-        Rows::U8(bytes) => {
-            let values = bytes.row(index);
-            out.iter_mut().zip(values).for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
+    workspace.pack(parameters);
+    let ReplicaWorkspace { features, vectors, parameters, rows, targets, .. } = workspace;
+    let features = *features;
+    assert_eq!(losses.len(), *vectors * RUNS_PER_VECTOR, "losses are not one a padded run");
+    for_each_block(model, batch, rows, targets, |block| {
+        for (first, count) in split(*vectors, MOST_VECTORS) {
+            let weights = &parameters[first * features..][..count * features];
+            let losses = &mut losses[first * RUNS_PER_VECTOR..][..count * RUNS_PER_VECTOR];
+            with_margin_loss!(
+                model.loss,
+                loss => match count {
+                    1 => chunk_losses::<_, 1, 16>(loss, features, block, weights, losses),
+                    2 => chunk_losses::<_, 2, 10>(loss, features, block, weights, losses),
+                    3 => chunk_losses::<_, 3, 8>(loss, features, block, weights, losses),
+                    4 => chunk_losses::<_, 4, 5>(loss, features, block, weights, losses),
+                    _ => chunk_losses::<_, 5, 4>(loss, features, block, weights, losses),
+                },
+                softmax => panic!("replicas need a loss of one margin"),
+            );
         }
-        Rows::Sparse(sparse) => {
-            out.fill(0.0);
-            for entry in sparse.offsets[index]..sparse.offsets[index + 1] {
-                out[sparse.indices[entry] as usize] += sparse.values[entry];
-            }
-        }
-    }
+    });
+    check_finite(model, batch, losses)
 }
 
 /// The rows and targets of one block, contiguous.
@@ -151,77 +161,48 @@ struct Block<'a> {
     targets: &'a [f32],
 }
 
-/// Calls `work` for every block of the batch with its first position.
+/// Calls `work` for every block of the batch.
 fn for_each_block(
     model: &LinearModel,
     batch: &Batch<'_>,
     rows: &mut [f32],
     targets: &mut [f32],
-    mut work: impl FnMut(usize, &Block<'_>) -> Result<(), NonFiniteGradient>,
-) -> Result<(), NonFiniteGradient> {
+    mut work: impl FnMut(&Block<'_>),
+) {
     let Targets::Values(values) = batch.targets else { panic!("replicas need real targets") };
     let features = model.features;
     assert_eq!(batch.rows.columns(), features, "the rows' columns are not the model's features");
     let total = batch.selection.len();
     for start in (0..total).step_by(BLOCK_ROWS) {
         let count = BLOCK_ROWS.min(total - start);
-        let block = if let (Rows::F32(dense), crate::features::Selection::Range(range)) =
-            (&batch.rows, &batch.selection)
-        {
+        let block = if let (Rows::F32(dense), Selection::Range(range)) = (&batch.rows, &batch.selection) {
             let first = range.start + start;
             Block { rows: &dense.values[first * features..][..count * features], targets: &values[first..][..count] }
         } else {
             for position in 0..count {
                 let row = batch.selection.row(start + position);
-                load_row(&batch.rows, row, &mut rows[position * features..][..features]);
+                batch.rows.widen(row, &mut rows[position * features..][..features]);
                 targets[position] = values[row];
             }
             Block { rows: &rows[..count * features], targets: &targets[..count] }
         };
-        work(start, &block)?;
+        work(&block);
     }
-    Ok(())
 }
 
-fn gradients<L: MarginLoss>(
-    loss: L,
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    parameters: &[f32],
-    sums: &mut [f64],
-    workspace: &mut ReplicaWorkspace,
-) -> Result<(), NonFiniteGradient> {
-    workspace.pack(parameters);
-    let ReplicaWorkspace { features, vectors, parameters, residuals, rows, targets } = workspace;
-    let (features, vectors) = (*features, *vectors);
-    assert_eq!(sums.len(), features * vectors * RUNS_PER_VECTOR, "sums are not [features, padded runs]");
-    for_each_block(model, batch, rows, targets, |_, block| {
-        for (first, count) in chunks(vectors) {
-            let weights = &parameters[first * features..][..count * features];
-            let place = Place { sums: &mut *sums, stride: vectors * RUNS_PER_VECTOR, first: first * RUNS_PER_VECTOR };
-            match count {
-                1 => chunk_gradient::<L, 1, 16, 5>(loss, features, block, weights, residuals, place),
-                2 => chunk_gradient::<L, 2, 10, 4>(loss, features, block, weights, residuals, place),
-                3 => chunk_gradient::<L, 3, 8, 4>(loss, features, block, weights, residuals, place),
-                4 => chunk_gradient::<L, 4, 5, 4>(loss, features, block, weights, residuals, place),
-                _ => chunk_gradient::<L, 5, 4, 4>(loss, features, block, weights, residuals, place),
-            }
-        }
-        Ok(())
-    })?;
-    // Every NaN or infinite margin makes a residual and with it a sum so, or belongs to a row without features.
-    if sums.iter().all(|sum| sum.is_finite()) { Ok(()) } else { Err(first_non_finite(model, batch)) }
-}
-
-/// The first row with a NaN or infinite feature or target, else the first row: then parameters have diverged.
-fn first_non_finite(model: &LinearModel, batch: &Batch<'_>) -> NonFiniteGradient {
+/// Where a sum is not finite, an error that names the first row with a NaN or infinite feature, else the first row: then parameters have
+/// diverged.
+fn check_finite(model: &LinearModel, batch: &Batch<'_>, sums: &[f64]) -> Result<(), NonFiniteGradient> {
+    if sums.iter().all(|sum| sum.is_finite()) {
+        return Ok(());
+    }
     let mut features = vec![0.0; model.features];
     let rows = (0..batch.selection.len()).map(|position| batch.selection.row(position));
     let culprit = rows.clone().find(|&row| {
-        load_row(&batch.rows, row, &mut features);
+        batch.rows.widen(row, &mut features);
         !features.iter().all(|value| value.is_finite())
     });
-    NonFiniteGradient { row: culprit.or_else(|| rows.clone().next()).unwrap_or(0) }
+    Err(NonFiniteGradient { row: culprit.or_else(|| rows.clone().next()).unwrap_or(0) })
 }
 
 /// The destination of the gradient of a chunk of runs.
@@ -243,20 +224,10 @@ fn chunk_gradient<L: MarginLoss, const V: usize, const R: usize, const J: usize>
     let (weights, _) = weights.as_chunks::<V>();
     let (residuals, _) = residuals.as_chunks_mut::<V>();
     let residuals = &mut residuals[..block.targets.len()];
-    let mut tiles = block.rows.chunks_exact(features * R);
-    let mut targets = block.targets.chunks_exact(R);
-    let mut places = residuals.chunks_exact_mut(R);
-    for ((rows, targets), places) in (&mut tiles).zip(&mut targets).zip(&mut places) {
-        let margins = tile_margins::<V, R>(rows, features, weights);
-        for ((margins, &target), place) in margins.iter().zip(targets).zip(places) {
-            *place = residuals_of_row(loss, margins, target);
-        }
-    }
-    let rest = tiles.remainder().chunks_exact(features).zip(targets.remainder()).zip(places.into_remainder());
-    for ((row, &target), place) in rest {
-        let [margins] = tile_margins::<V, 1>(row, features, weights);
-        *place = residuals_of_row(loss, &margins, target);
-    }
+    let mut places = residuals.iter_mut();
+    for_each_row::<V, R>(features, block, weights, |margins, target| {
+        *places.next().expect("a place a row") = residuals_of_row(loss, margins, target);
+    });
     let Place { sums, stride, first } = place;
     let mut feature = 0;
     while feature < features {
@@ -269,6 +240,27 @@ fn chunk_gradient<L: MarginLoss, const V: usize, const R: usize, const J: usize>
             gradient_tile::<V, 1>(block.rows, features, feature, residuals, target, stride, first);
             feature += 1;
         }
+    }
+}
+
+/// Calls `work(margins, target)` for each row of a block in turn; register tiles of R rows.
+#[inline(always)]
+fn for_each_row<const V: usize, const R: usize>(
+    features: usize,
+    block: &Block<'_>,
+    weights: &[[f32x16; V]],
+    mut work: impl FnMut(&[f32x16; V], f32),
+) {
+    let mut tiles = block.rows.chunks_exact(features * R);
+    let mut targets = block.targets.chunks_exact(R);
+    for (rows, targets) in (&mut tiles).zip(&mut targets) {
+        for (margins, &target) in tile_margins::<V, R>(rows, features, weights).iter().zip(targets) {
+            work(margins, target);
+        }
+    }
+    for (row, &target) in tiles.remainder().chunks_exact(features).zip(targets.remainder()) {
+        let [margins] = tile_margins::<V, 1>(row, features, weights);
+        work(&margins, target);
     }
 }
 
@@ -332,35 +324,6 @@ fn gradient_tile<const V: usize, const J: usize>(
     }
 }
 
-fn evaluate<L: MarginLoss>(
-    loss: L,
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    parameters: &[f32],
-    losses: &mut [f64],
-    workspace: &mut ReplicaWorkspace,
-) -> Result<(), NonFiniteGradient> {
-    workspace.pack(parameters);
-    let ReplicaWorkspace { features, vectors, parameters, rows, targets, .. } = workspace;
-    let (features, vectors) = (*features, *vectors);
-    assert_eq!(losses.len(), vectors * RUNS_PER_VECTOR, "losses are not one a padded run");
-    for_each_block(model, batch, rows, targets, |_, block| {
-        for (first, count) in chunks(vectors) {
-            let weights = &parameters[first * features..][..count * features];
-            let losses = &mut losses[first * RUNS_PER_VECTOR..][..count * RUNS_PER_VECTOR];
-            match count {
-                1 => chunk_losses::<L, 1, 16>(loss, features, block, weights, losses),
-                2 => chunk_losses::<L, 2, 10>(loss, features, block, weights, losses),
-                3 => chunk_losses::<L, 3, 8>(loss, features, block, weights, losses),
-                4 => chunk_losses::<L, 4, 5>(loss, features, block, weights, losses),
-                _ => chunk_losses::<L, 5, 4>(loss, features, block, weights, losses),
-            }
-        }
-        Ok(())
-    })?;
-    if losses.iter().all(|loss| loss.is_finite()) { Ok(()) } else { Err(first_non_finite(model, batch)) }
-}
-
 fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
     loss: L,
     features: usize,
@@ -370,25 +333,14 @@ fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
 ) {
     let (weights, _) = weights.as_chunks::<V>();
     let mut totals = [f32x16::ZERO; V];
-    let mut add = |margins: &[f32x16; V], target: f32| {
+    for_each_row::<V, R>(features, block, weights, |margins, target| {
         if target.is_nan() {
             return;
         }
         for (total, &margin) in totals.iter_mut().zip(margins) {
             *total += loss.value_lanes(margin, f32x16::splat(target));
         }
-    };
-    let mut tiles = block.rows.chunks_exact(features * R);
-    let mut targets = block.targets.chunks_exact(R);
-    for (rows, targets) in (&mut tiles).zip(&mut targets) {
-        for (margins, &target) in tile_margins::<V, R>(rows, features, weights).iter().zip(targets) {
-            add(margins, target);
-        }
-    }
-    for (row, &target) in tiles.remainder().chunks_exact(features).zip(targets.remainder()) {
-        let [margins] = tile_margins::<V, 1>(row, features, weights);
-        add(&margins, target);
-    }
+    });
     for (total, losses) in totals.iter().zip(losses.chunks_exact_mut(RUNS_PER_VECTOR)) {
         for (loss, &value) in losses.iter_mut().zip(total.as_array()) {
             *loss += f64::from(value);
@@ -400,20 +352,10 @@ fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::features::{NULL_TARGET, Selection};
+    use crate::features::NULL_TARGET;
     use crate::linear::{Clip, Point};
     use crate::loss::Loss;
-
-    /// Deterministic values in [−1, 1).
-    fn values(count: usize, seed: u64) -> Vec<f32> {
-        let mut state = seed;
-        (0..count)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
-            })
-            .collect()
-    }
+    use crate::vector::tests::values;
 
     fn model(features: usize, loss: Loss) -> LinearModel {
         LinearModel { features, outputs: 1, bias: false, loss }
@@ -421,11 +363,11 @@ mod tests {
 
     fn check(rows: usize, features: usize, runs: usize, loss: Loss, indices: Option<&[u32]>) {
         let model = model(features, loss);
-        let matrix = values(rows * features, 1);
-        let mut targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
+        let matrix = values(1, rows * features);
+        let mut targets: Vec<f32> = values(2, rows).iter().map(|value| value.signum()).collect();
         targets.iter_mut().skip(3).step_by(7).for_each(|target| *target = NULL_TARGET);
         let padded = ReplicaWorkspace::padded_runs(runs);
-        let parameters: Vec<f32> = values(features * padded, 3).iter().map(|value| 3.0 * value).collect();
+        let parameters: Vec<f32> = values(3, features * padded).iter().map(|value| 3.0 * value).collect();
         let batch = Batch {
             rows: Rows::f32(&matrix, features),
             targets: Targets::Values(&targets),
@@ -474,7 +416,7 @@ mod tests {
     #[test]
     fn a_feature_that_is_no_number_names_its_row() {
         let model = model(3, Loss::Logistic);
-        let mut matrix = values(30, 1);
+        let mut matrix = values(1, 30);
         matrix[4 * 3 + 1] = f32::NAN;
         let targets = [1.0; 10];
         let batch = Batch {

@@ -209,8 +209,30 @@ pub(super) fn residuals(
     Ok(())
 }
 
+/// `margins ← a·∂φ/∂u − b·∂φ/∂u′` at the margins u of the first `rows` rows and the `others` u′, or without b `a·∂φ/∂u`.
+///
+/// # Errors
+/// As [`residuals`].
+pub(super) fn combined(
+    (a, b): (f32, Option<f32>),
+    (loss, outputs): (Loss, usize),
+    rows: usize,
+    block_rows: &BlockRows,
+    margins: &mut [f32],
+    others: &mut [f32],
+) -> Result<(), NonFiniteGradient> {
+    residuals(loss, outputs, rows, block_rows, margins)?;
+    if let Some(b) = b {
+        residuals(loss, outputs, rows, block_rows, others)?;
+        combine(a, margins, b, others, outputs, rows);
+    } else {
+        scale(a, margins, outputs, rows);
+    }
+    Ok(())
+}
+
 /// `residuals ← a·residuals − b·others` on the first `rows` rows.
-pub(super) fn combine(a: f32, residuals: &mut [f32], b: f32, others: &[f32], outputs: usize, rows: usize) {
+fn combine(a: f32, residuals: &mut [f32], b: f32, others: &[f32], outputs: usize, rows: usize) {
     for output in 0..outputs {
         for start in (0..rows).step_by(LANES) {
             let place = output * BLOCK_ROWS + start;

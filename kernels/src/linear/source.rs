@@ -9,13 +9,7 @@ use crate::vector::lanes::{self, LANES};
 use std::ops::Range;
 use wide::f32x16;
 
-/// The layout in which the dense kernels read rows of this format: in place where sixteen features can be loaded anywhere in a row,
-/// else through scratch memory.
-fn layout_of(rows: Rows<'_>, model: &LinearModel) -> Layout {
-    if reads_in_place(rows, model) { Layout::in_place(model.features) } else { Layout::padded(model.features) }
-}
-
-/// True if the kernels read rows in place. With one output bytes are widened whenever they are read, which is
+/// True if the kernels read rows in place: sixteen features can be loaded anywhere in a row. With one output bytes are widened whenever they are read, which is
 /// cheaper than to store and load them four times as wide; with more, every tile of outputs would widen them again.
 fn reads_in_place(rows: Rows<'_>, model: &LinearModel) -> bool {
     match rows {
@@ -37,19 +31,16 @@ pub(super) struct Source<'a> {
 
 impl<'a> Source<'a> {
     pub(super) fn new(rows: Rows<'a>, model: &LinearModel) -> Self {
+        let in_place = reads_in_place(rows, model);
         Source {
             rows,
-            in_place: reads_in_place(rows, model),
-            layout: layout_of(rows, model),
+            in_place,
+            layout: if in_place { Layout::in_place(model.features) } else { Layout::padded(model.features) },
             scale: match rows {
                 Rows::U8(bytes) => bytes.scale,
                 _ => 1.0,
             },
         }
-    }
-
-    pub(super) fn is_dense(&self) -> bool {
-        !matches!(self.rows, Rows::Sparse(_))
     }
 
     /// True if rows are too short and too far apart for the hardware's own prefetching.
@@ -104,18 +95,18 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The addresses of the rows at `positions` of a selection, for [`Prefetch`].
+    /// The addresses of the dense rows at `positions` of a selection, for [`Prefetch`].
     pub(super) fn starts<'b>(
         &self,
         selection: &Selection<'_>,
         positions: Range<usize>,
         starts: &'b mut [*const u8; BLOCK_ROWS],
     ) -> &'b [*const u8] {
-        let count = if self.is_dense() { positions.len() } else { 0 };
-        for (start, position) in starts[..count].iter_mut().zip(positions) {
-            *start = address(self.rows, selection.row(position));
+        let starts = &mut starts[..positions.len()];
+        for (start, position) in starts.iter_mut().zip(positions) {
+            *start = row_start(self.rows, selection.row(position));
         }
-        &starts[..count]
+        starts
     }
 
     /// Points `pointers[group]` to the rows `ids[group]`, copied to `scratch` where the format or the layout requires
@@ -125,29 +116,21 @@ impl<'a> Source<'a> {
         let Some(last) = group.clone().last() else {
             return;
         };
-        match self.rows {
-            Rows::F32(_) | Rows::U8(_) if self.in_place => {
-                for (pointer, &id) in pointers[group.clone()].iter_mut().zip(&ids[group.clone()]) {
-                    *pointer = row_start(self.rows, id);
-                }
+        if self.in_place {
+            for (pointer, &id) in pointers[group.clone()].iter_mut().zip(&ids[group.clone()]) {
+                *pointer = row_start(self.rows, id);
             }
-            Rows::F32(_) | Rows::U8(_) if stride > 0 => {
-                let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
-                for row in group.clone() {
-                    let (id, out) = (ids[row], &mut scratch[row * stride..][..stride]);
-                    match self.rows {
-                        Rows::U8(bytes) => {
-                            dense::widen_padded(bytes.row(id), out);
-                        }
-                        Rows::F32(values) => {
-                            dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
-                        }
-                        Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
-                    }
-                    pointers[row] = out.as_ptr().cast();
+        } else if stride > 0 {
+            let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
+            for row in group.clone() {
+                let (id, out) = (ids[row], &mut scratch[row * stride..][..stride]);
+                match self.rows {
+                    Rows::U8(bytes) => dense::widen_padded(bytes.row(id), out),
+                    Rows::F32(values) => dense::copy_padded(values.row(id), out),
+                    Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
                 }
+                pointers[row] = out.as_ptr().cast();
             }
-            _ => {}
         }
         let last = pointers[last];
         pointers[group.end..group.end.next_multiple_of(ROW_GROUP)].fill(last);
@@ -156,7 +139,7 @@ impl<'a> Source<'a> {
     /// Prefetches dense rows anywhere in memory.
     pub(super) fn prefetch(&self, ids: &[usize]) {
         for &id in ids {
-            let start = address(self.rows, id);
+            let start = row_start(self.rows, id);
             for line in (0..self.row_bytes()).step_by(64) {
                 lanes::prefetch(start.wrapping_add(line));
             }
@@ -166,11 +149,11 @@ impl<'a> Source<'a> {
     /// Margins of the rows `ids` at each side's weights, group by group: copied rows are still in first-level cache when
     /// they are multiplied. Rows that were not prefetched before (`cold`) are prefetched one group ahead. Returns the
     /// addresses of the rows.
-    pub(super) fn margins<const S: usize>(
+    pub(super) fn margins(
         &self,
         ids: &[usize],
         scratch: &mut [f32x16],
-        mut sides: [(&PackedWeights, &mut [f32]); S],
+        sides: &mut [(&PackedWeights, &mut [f32])],
         cold: bool,
         prefetch: &mut Prefetch<'_>,
     ) -> RowPointers {
@@ -181,7 +164,7 @@ impl<'a> Source<'a> {
                 self.prefetch(&ids[group.end..(group.end + ROW_GROUP).min(ids.len())]);
             }
             self.place(ids, group.clone(), scratch, &mut pointers);
-            for (weights, out) in &mut sides {
+            for (weights, out) in &mut *sides {
                 let (rows, layout, scale) = (group.clone(), self.layout, self.scale);
                 // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were
                 // packed with it.
@@ -198,22 +181,13 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The address of a row, for prefetching.
-fn address(rows: Rows<'_>, row: usize) -> *const u8 {
-    match rows {
-        Rows::F32(dense) => dense.values.as_ptr().wrapping_add(row * dense.columns).cast(),
-        Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.stride),
-        Rows::Sparse(sparse) => sparse.values.as_ptr().wrapping_add(sparse.offsets[row]).cast(),
-    }
-}
-
-/// The address of a dense row that is read whole.
+/// The address of a dense row.
 ///
 /// # Panics
 /// If the row is not inside of the matrix.
 fn row_start(rows: Rows<'_>, row: usize) -> *const u8 {
     match rows {
-        Rows::F32(dense) => dense.values[row * dense.columns..][..dense.columns].as_ptr().cast(),
+        Rows::F32(dense) => dense.row(row).as_ptr().cast(),
         Rows::U8(bytes) => bytes.row(row).as_ptr(),
         Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
     }

@@ -14,14 +14,14 @@ pub(super) fn margins(
     parameters: &[f32],
     margins: &mut [f32],
 ) {
-    let width = model.features + usize::from(model.bias);
+    let width = model.width();
     for output in 0..model.outputs {
         let weights = &parameters[output * width..(output + 1) * width];
         let (weights, bias) = weights.split_at(model.features);
         let bias = bias.first().copied().unwrap_or(0.0);
         for (margin, &id) in margins[output * BLOCK_ROWS..].iter_mut().zip(ids) {
-            let entries = rows.offsets[id]..rows.offsets[id + 1];
-            *margin = dot(&rows.indices[entries.clone()], &rows.values[entries], weights) + bias;
+            let (columns, values) = rows.row(id);
+            *margin = dot(columns, values, weights) + bias;
         }
     }
 }
@@ -50,13 +50,13 @@ pub(super) fn add_gradient(
     (coefficients, factor): (&[f32], f64),
     sum: &mut [f64],
 ) {
-    let width = model.features + usize::from(model.bias);
+    let width = model.width();
     for output in 0..model.outputs {
         let sum = &mut sum[output * width..][..model.features];
         for (&q, &id) in coefficients[output * BLOCK_ROWS..].iter().zip(ids) {
-            let entries = rows.offsets[id]..rows.offsets[id + 1];
             let q = f64::from(q) * factor;
-            for (&index, &value) in rows.indices[entries.clone()].iter().zip(&rows.values[entries]) {
+            let (columns, values) = rows.row(id);
+            for (&index, &value) in columns.iter().zip(values) {
                 sum[index as usize] += q * f64::from(value);
             }
         }
