@@ -221,13 +221,9 @@ impl Sampler {
 
     /// Makes `order` the permutation of `epoch`.
     fn shuffle(&mut self, epoch: u64) {
-        let mut stream = UniformStream::new(&self.key, ORDER, epoch, 0);
         self.order.clear();
         self.order.extend(0..self.rows as u32);
-        for position in (1..self.rows).rev() {
-            let other = stream.below(position as u64 + 1) as usize;
-            self.order.swap(position, other);
-        }
+        UniformStream::new(&self.key, ORDER, epoch, 0).shuffle(&mut self.order);
         self.epoch = epoch;
     }
 }
