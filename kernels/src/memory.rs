@@ -17,7 +17,8 @@ const LEAST_HUGE_BYTES: usize = 4 << 20;
 
 /// A growable array of plain values whose first one lies at the begin of a cache line.
 ///
-/// Values of a size that divides a line, which no value then crosses; another size does not compile.
+/// Values of a size that divides a line, which no value then crosses; another size does not compile. What needs more bytes than can be
+/// addressed panics, here and in [`ByteRows`].
 pub struct Buffer<T> {
     /// The values' bytes from `start` on; what lies behind them is unspecified.
     memory: Vec<u8>,
@@ -27,15 +28,7 @@ pub struct Buffer<T> {
 }
 
 impl<T: Pod> Buffer<T> {
-    /// No values.
-    pub fn new() -> Self {
-        Self::zeroed(0)
-    }
-
     /// `len` zeros, in memory that the system has not backed with pages yet if it is much.
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn zeroed(len: usize) -> Self {
         Self { len, ..Self::with_space_for(len) }
     }
@@ -72,9 +65,6 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Reserves memory for `more` values, and no more.
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn reserve_exact(&mut self, more: usize) {
         let len = self.len_with(more);
         if len > self.capacity() {
@@ -86,17 +76,11 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Appends `values`. Memory grows to twice its size where it is full.
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn extend_from_slice(&mut self, values: &[T]) {
         self.appended(values.len()).copy_from_slice(values);
     }
 
     /// Appends `count` zeros, as [`Self::extend_from_slice`] appends values.
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn extend_zeros(&mut self, count: usize) {
         self.appended(count).fill(T::zeroed());
     }
@@ -139,12 +123,6 @@ impl<T: Pod> DerefMut for Buffer<T> {
     }
 }
 
-impl<T: Pod> Default for Buffer<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T: Pod> Clone for Buffer<T> {
     fn clone(&self) -> Self {
         Self::from(&**self)
@@ -165,12 +143,6 @@ impl<T: Pod> From<Vec<T>> for Buffer<T> {
     }
 }
 
-impl<T: Pod + PartialEq, const N: usize> PartialEq<[T; N]> for Buffer<T> {
-    fn eq(&self, other: &[T; N]) -> bool {
-        **self == *other
-    }
-}
-
 impl<T: Pod + PartialEq> PartialEq for Buffer<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
@@ -180,24 +152,6 @@ impl<T: Pod + PartialEq> PartialEq for Buffer<T> {
 impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a, T: Pod> IntoIterator for &'a Buffer<T> {
-    type Item = &'a T;
-    type IntoIter = std::slice::Iter<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<'a, T: Pod> IntoIterator for &'a mut Buffer<T> {
-    type Item = &'a mut T;
-    type IntoIter = std::slice::IterMut<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter_mut()
     }
 }
 
@@ -222,9 +176,6 @@ impl ByteRows {
     }
 
     /// `rows` rows of zeros, as [`Buffer::zeroed`].
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn zeroed(rows: usize, columns: usize) -> Self {
         let stride = stride_of(columns);
         Self { values: Buffer::zeroed(bytes_of(rows, stride)), columns, stride, incomplete: 0 }
@@ -256,9 +207,6 @@ impl ByteRows {
     }
 
     /// Reserves memory for the rows of `more` bytes, and no more.
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn reserve_exact(&mut self, more: usize) {
         if self.columns > 0 {
             let rows = self.incomplete.saturating_add(more).div_ceil(self.columns);
@@ -267,9 +215,6 @@ impl ByteRows {
     }
 
     /// Appends bytes: they fill the incomplete row first, then rows of their own.
-    ///
-    /// # Panics
-    /// More bytes than can be addressed.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         if self.stride == self.columns {
             if self.columns > 0 {
@@ -424,7 +369,7 @@ mod tests {
             assert_eq!(buffer[len], 7.0);
         }
         assert!(Buffer::<u8>::zeroed(5_000_000).iter().all(|&byte| byte == 0));
-        assert!(Buffer::<u8>::new().is_empty());
+        assert!(Buffer::<u8>::zeroed(0).is_empty());
     }
 
     #[test]
@@ -482,10 +427,10 @@ mod tests {
         assert_eq!((rows.len(), rows.stored()), (5, 784 * 5));
         let mut values = Buffer::from(vec![1.0_f32; 3]);
         values.extend_zeros(2);
-        assert_eq!(values, [1.0, 1.0, 1.0, 0.0, 0.0]);
+        assert_eq!(*values, [1.0, 1.0, 1.0, 0.0, 0.0]);
         values.truncate(1);
         values.extend_zeros(2);
-        assert_eq!(values, [1.0, 0.0, 0.0]);
+        assert_eq!(*values, [1.0, 0.0, 0.0]);
     }
 
     #[test]
