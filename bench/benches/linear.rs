@@ -126,8 +126,8 @@ fn differences(criterion: &mut Criterion) {
     });
     group.bench_function("difference", |bencher| {
         let current = Point { coefficient: 3.0, parameters: &parameters };
-        let previous = Point { coefficient: 2.0, parameters: &previous };
-        bencher.iter(|| accumulate_differences(&model, &batch, current, previous, CLIP, &mut sum, &mut workspace));
+        let points = (current, Some(Point { coefficient: 2.0, parameters: &previous }));
+        bencher.iter(|| accumulate_differences(&model, &batch, points, CLIP, &mut sum, &mut workspace));
     });
     group.finish();
 }

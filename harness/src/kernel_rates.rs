@@ -154,8 +154,8 @@ fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], 
             let previous = vec![0.02; model.parameters()];
             let point = |coefficient, parameters| Point { coefficient, parameters };
             let difference = seconds(|| {
-                let (current, before) = (point(3.0, &parameters[..]), point(2.0, &previous[..]));
-                accumulate_differences(&model, &batch, current, before, CLIP, &mut sum, &mut workspace)
+                let points = (point(3.0, &parameters[..]), Some(point(2.0, &previous[..])));
+                accumulate_differences(&model, &batch, points, CLIP, &mut sum, &mut workspace)
                     .expect("finite gradients");
             });
             rate("clipped differences", 1.5 * flops, difference);

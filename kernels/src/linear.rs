@@ -199,12 +199,11 @@ pub fn accumulate_gradients(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let query = Query::new((Point::at(parameters), None), clip);
-    driver::accumulate(model, batch, &query, sum, workspace)
+    accumulate_differences(model, batch, (Point::at(parameters), None), clip, sum, workspace)
 }
 
-/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once. With b = 0 the second
-/// point is not read.
+/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once; without a second point, or with b = 0,
+/// `Σ_i clip(a·∇f(x; d_i))`.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
@@ -214,14 +213,12 @@ pub fn accumulate_gradients(
 pub fn accumulate_differences(
     model: &LinearModel,
     batch: &Batch<'_>,
-    current: Point<'_>,
-    previous: Point<'_>,
+    points: (Point<'_>, Option<Point<'_>>),
     clip: Clip,
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let query = Query::new((current, Some(previous)), clip);
-    driver::accumulate(model, batch, &query, sum, workspace)
+    driver::accumulate(model, batch, &Query::new(points, clip), sum, workspace)
 }
 
 /// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, or without a second point `Σ_i clip(a·∇f(x; d_i))`, in units of `lattice` and with

@@ -390,14 +390,8 @@ impl<'a> Oracle<'a> {
             (_, _, Some(lattice)) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
                 linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
             }),
-            _ => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| match previous {
-                None if current.coefficient == 1.0 => {
-                    linear::accumulate_gradients(model, rows, current.parameters, clip, sum, workspace)
-                }
-                previous => {
-                    let previous = previous.unwrap_or(Point { coefficient: 0.0, ..current });
-                    linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
-                }
+            _ => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
+                linear::accumulate_differences(model, rows, points, clip, sum, workspace)
             }),
         };
         self.packed = packed;

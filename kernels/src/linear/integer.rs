@@ -826,13 +826,16 @@ mod tests {
             }
         }
 
-        /// Both formats.
-        fn all(rows: usize, features: usize, outputs: usize, bias: bool) -> [Self; 2] {
+        /// Both formats; none where there are no integer kernels.
+        fn all(rows: usize, features: usize, outputs: usize, bias: bool) -> Vec<Self> {
+            if !super::super::has_integer_kernels() {
+                return Vec::new();
+            }
             let of_bytes = || Self::new(rows, features, outputs, bias);
             // Odd multiples spread over both planes.
             let value = |byte: u8| (i32::from(byte) * 1_027 % 32_769 - 16_384) as f32 / 16_384.0;
             let planes = of_bytes().with_values(|byte| if byte == 0 { 0.0 } else { value(byte) });
-            [of_bytes(), planes]
+            vec![of_bytes(), planes]
         }
 
         /// The same problem with fixed-point rows.
@@ -917,9 +920,6 @@ mod tests {
 
     #[test]
     fn every_instruction_set_gives_the_same_integers() {
-        if !super::super::has_integer_kernels() {
-            return;
-        }
         for (rows, features, outputs, bias) in [
             (1, 64, 2, true),
             (33, 65, 3, false),
@@ -948,11 +948,8 @@ mod tests {
     /// At parameters of which f32 margins are exact, f64 sums of f32 rows on the same lattice are those of the planes.
     #[test]
     fn sums_over_planes_are_those_over_the_rows() {
-        if !super::super::has_integer_kernels() {
-            return;
-        }
         for (rows, features, outputs, bias) in [(40, 64, 2, true), (133, 127, 11, false), (300, 784, 10, true)] {
-            let [_, mut example] = Example::all(rows, features, outputs, bias);
+            let Some(mut example) = Example::all(rows, features, outputs, bias).pop() else { return };
             let width = features + usize::from(bias);
             for parameters in [&mut example.parameters, &mut example.earlier] {
                 for (place, weight) in parameters.iter_mut().enumerate() {
@@ -981,10 +978,7 @@ mod tests {
     /// Recorded on AVX-512; the test passes on builds and processors with other sets only if they give the same bits.
     #[test]
     fn sums_have_the_recorded_bits_on_every_build() {
-        if !super::super::has_integer_kernels() {
-            return;
-        }
-        let digests = Example::all(300, 784, 10, true).map(|example| {
+        let digests = Example::all(300, 784, 10, true).into_iter().map(|example| {
             CLIPS.map(|clip| {
                 [false, true].map(|difference| {
                     let (sum, unit, _) =
@@ -993,6 +987,7 @@ mod tests {
                 })
             })
         });
+        let digests: Vec<_> = digests.collect();
         let expected = [
             [
                 [0x985c_2154_e9a1_b5e5, 0x73f4_0439_4c19_9ea1],
@@ -1007,14 +1002,11 @@ mod tests {
                 [0x4a64_7129_9fa9_aa8a, 0x738b_41ac_ea43_7fee],
             ],
         ];
-        assert_eq!(digests, expected, "{digests:#x?}");
+        assert!(digests.is_empty() || digests == expected, "{digests:#x?}");
     }
 
     #[test]
     fn sums_depend_on_no_order_and_no_split() {
-        if !super::super::has_integer_kernels() {
-            return;
-        }
         let rows = 400;
         let examples = Example::all(rows, 100, 4, true);
         let backwards: Vec<u32> = (0..rows as u32).rev().collect();
@@ -1032,9 +1024,6 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_the_reference_but_for_the_grid() {
-        if !super::super::has_integer_kernels() {
-            return;
-        }
         for (rows, features, outputs, bias) in [(40, 64, 2, true), (300, 130, 11, false), (600, 784, 10, true)] {
             let examples = Example::all(rows, features, outputs, bias);
             let cases = CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]);
@@ -1061,9 +1050,6 @@ mod tests {
 
     #[test]
     fn other_entry_points_give_the_packed_sum_times_its_unit() {
-        if !super::super::has_integer_kernels() {
-            return;
-        }
         for (example, difference) in
             Example::all(150, 90, 3, true).iter().flat_map(|example| [(example, false), (example, true)])
         {
@@ -1071,13 +1057,11 @@ mod tests {
             let batch = example.batch(norms.as_ref(), Selection::Range(0..150));
             let (expected, unit, tally) =
                 example.integers(Selection::Range(0..150), Clip::l2(1.0), difference, Instructions::fastest());
-            let (current, previous) = example.points(difference);
-            let previous = previous.unwrap_or(Point { coefficient: 0.0, ..current });
+            let points = example.points(difference);
             let mut sum = vec![0.0; expected.len()];
             let mut workspace = Workspace::new(&example.model);
             let clip = Clip::l2(1.0);
-            let found =
-                accumulate_differences(&example.model, &batch, current, previous, clip, &mut sum, &mut workspace);
+            let found = accumulate_differences(&example.model, &batch, points, clip, &mut sum, &mut workspace);
             assert_eq!(found, Ok(tally));
             assert_eq!(sum, expected.iter().map(|value| value * unit).collect::<Vec<_>>());
         }
