@@ -19,7 +19,6 @@ fn vectors(criterion: &mut Criterion) {
         let x: Vec<f32> = (0..length).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
         let mut y = x.clone();
         let mut out = x.clone();
-        let mut sum = vec![0.0; length];
         group.throughput(Throughput::Elements(length as u64));
         let id = |name| BenchmarkId::new(name, length);
         group.bench_function(id("dot"), |bencher| bencher.iter(|| vector::dot(black_box(&x), &y)));
@@ -44,9 +43,6 @@ fn vectors(criterion: &mut Criterion) {
                 out[0] = 1e6;
                 vector::project_onto_ball(Some(&x), 1.0, black_box(&mut out))
             });
-        });
-        group.bench_function(id("add to f64"), |bencher| {
-            bencher.iter(|| vector::add_to_f64(black_box(&x), &mut sum));
         });
         group.bench_function(id("is finite"), |bencher| {
             bencher.iter(|| vector::is_finite(black_box(&x)));

@@ -178,22 +178,6 @@ pub fn project_onto_ball(center: Option<&[f32]>, radius: f64, x: &mut [f32]) -> 
     true
 }
 
-/// `sum ← sum + x` in f64.
-///
-/// # Panics
-/// Different lengths.
-pub fn add_to_f64(x: &[f32], sum: &mut [f64]) {
-    assert_eq!(x.len(), sum.len(), "lengths of the two vectors");
-    let ((x_whole, x_rest), (sum_whole, sum_rest)) = (x.as_chunks::<LANES>(), sum.as_chunks_mut::<LANES>());
-    for (x, sum) in x_whole.iter().zip(sum_whole) {
-        // SAFETY: sixteen f64.
-        unsafe { lanes::add_to_f64(sum.as_mut_ptr(), f32x16::new(*x)) };
-    }
-    for (&x, sum) in x_rest.iter().zip(sum_rest) {
-        *sum += f64::from(x);
-    }
-}
-
 /// Prefetches the memory of `x` in order to write to it. A vector that several cores have read is in all their caches,
 /// and the first write to each of its lines waits until the others release it. Prefetched lines arrive in parallel.
 pub fn prefetch_for_writing(x: &[f32]) {
@@ -316,19 +300,6 @@ pub(crate) mod tests {
             scale(-1.7, &mut found);
             reference::scale(-1.7, &mut expected);
             assert_eq!(found, expected);
-        });
-    }
-
-    #[test]
-    fn f64_sums_agree_with_the_reference() {
-        each_shape(|x, y| {
-            let mut sum: Vec<f64> = y.iter().map(|&v| f64::from(v) * 3.3).collect();
-            let mut expected = sum.clone();
-            add_to_f64(x, &mut sum);
-            for (expected, &x) in expected.iter_mut().zip(x) {
-                *expected += f64::from(x);
-            }
-            assert_eq!(sum, expected);
         });
     }
 

@@ -428,9 +428,8 @@ pub(super) fn add_partial(partial: &[f32x16], layout: Layout, sum: &mut [f64]) {
 #[inline(always)]
 fn add_vector(sum: &mut [f64], vector: usize, lanes: f32x16, layout: Layout) {
     let place = &mut sum[vector * LANES..];
-    if let Some(place) = place.first_chunk_mut::<LANES>() {
-        // SAFETY: sixteen f64.
-        unsafe { add_to_f64(place.as_mut_ptr(), lanes) };
+    if let Some(place) = place.first_chunk_mut() {
+        add_to_f64(place, lanes);
     } else {
         let lanes = lanes.to_array();
         place.iter_mut().zip(&lanes[layout.stale..]).for_each(|(value, lane)| *value += f64::from(*lane));

@@ -4,7 +4,7 @@ use super::convolution::gauss_hermite;
 use super::{MarginLoss, TargetKind, without_negligible};
 use crate::vector::exp;
 use crate::vector::exponential::exp_within;
-use crate::vector::lanes::reciprocal;
+use crate::vector::lanes::{polynomial, reciprocal};
 use wide::f32x16;
 
 #[derive(Clone, Copy)]
@@ -34,10 +34,7 @@ impl MarginLoss for Logistic {
         // ln(1 + t) = 2·artanh(t/(2 + t)), and the argument is at most 1/3.
         let s = decay * reciprocal(f32x16::splat(2.0) + decay);
         let square = s * s;
-        let mut series = f32x16::splat(1.0 / 13.0);
-        for odd in [11.0, 9.0, 7.0, 5.0, 3.0] {
-            series = series.mul_add(square, f32x16::splat(1.0 / odd));
-        }
+        let series = polynomial(square, [3.0, 5.0, 7.0, 9.0, 11.0, 13.0].map(|odd| 1.0 / odd));
         let logarithm = (s + s) * square.mul_add(series, f32x16::ONE);
         (-z).fast_max(f32x16::ZERO) + logarithm
     }

@@ -3,20 +3,11 @@
 //! Minimax polynomials (Remez, relative error), each with the error and the range that the tests enforce. Divisions and
 //! square roots are the correctly rounded instructions, never `wide`'s estimates.
 
+use crate::vector::lanes::polynomial;
 use bytemuck::cast;
 use wide::{f32x16, f64x8, i32x16, i64x8, u32x16, u64x8};
 
-/// `Σ_i coefficients[i]·xⁱ`.
-#[inline(always)]
-fn polynomial<const N: usize>(x: f32x16, coefficients: [f32; N]) -> f32x16 {
-    let mut value = f32x16::splat(coefficients[N - 1]);
-    for &c in coefficients[..N - 1].iter().rev() {
-        value = value.mul_add(x, f32x16::splat(c));
-    }
-    value
-}
-
-/// `Σ_i coefficients[i]·xⁱ` in f64.
+/// [`polynomial`] in f64.
 #[inline(always)]
 fn polynomial_f64<const N: usize>(x: f64x8, coefficients: [f64; N]) -> f64x8 {
     let mut value = f64x8::splat(coefficients[N - 1]);

@@ -1,5 +1,6 @@
 //! e^x on sixteen lanes.
 
+use super::lanes::polynomial;
 use bytemuck::cast;
 use wide::{f32x16, i32x16};
 
@@ -38,11 +39,7 @@ fn exp_in_range(x: f32x16) -> f32x16 {
     // ln 2 = 0.693115234375 (12 bits, so that n times it is exact) + 3.1946…e-5.
     let r = n.mul_neg_add(f32x16::splat(0.693_115_234_375), x);
     let r = n.mul_neg_add(f32x16::splat(3.194_618_3e-5), r);
-    let q = f32x16::splat(1.392_621_3e-3);
-    let q = q.mul_add(r, f32x16::splat(8.363_203e-3));
-    let q = q.mul_add(r, f32x16::splat(4.166_655_6e-2));
-    let q = q.mul_add(r, f32x16::splat(1.666_657_6e-1));
-    let q = q.mul_add(r, f32x16::splat(0.5));
+    let q = polynomial(r, [0.5, 1.666_657_6e-1, 4.166_655_6e-2, 8.363_203e-3, 1.392_621_3e-3]);
     let p = (r * r).mul_add(q, r) + f32x16::ONE;
     let power = (cast::<f32x16, i32x16>(shifted) << 23) + cast::<f32x16, i32x16>(f32x16::ONE);
     p * cast::<i32x16, f32x16>(power)

@@ -57,30 +57,54 @@ pub(crate) fn reciprocal(x: f32x16) -> f32x16 {
     }
 }
 
-/// `[Σ a, Σ b, Σ c, Σ d]`, each a fixed tree over the sixteen lanes.
+/// `Σ_i coefficients[i]·xⁱ`.
 #[inline(always)]
-pub(crate) fn sum_each_of_four([a, b, c, d]: [f32x16; 4]) -> f32x4 {
-    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
-    {
-        let (a, b, c, d): (arch::__m512, arch::__m512, arch::__m512, arch::__m512) =
-            (a.into(), b.into(), c.into(), d.into());
+pub(crate) fn polynomial<const N: usize>(x: f32x16, coefficients: [f32; N]) -> f32x16 {
+    let mut value = f32x16::splat(coefficients[N - 1]);
+    for &c in coefficients[..N - 1].iter().rev() {
+        value = value.mul_add(x, f32x16::splat(c));
+    }
+    value
+}
+
+/// Sums of quarters of four vectors: lane i of each quarter belongs to the i-th of them.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+#[inline(always)]
+fn quarters([a, b, c, d]: [f32x16; 4]) -> arch::__m512 {
+    let pairs = |x: f32x16, y: f32x16| {
+        let (x, y): (arch::__m512, arch::__m512) = (x.into(), y.into());
         // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
         unsafe {
-            let pairs = |x, y| arch::_mm512_add_ps(arch::_mm512_unpacklo_ps(x, y), arch::_mm512_unpackhi_ps(x, y));
-            let (ab, cd) = (arch::_mm512_castps_pd(pairs(a, b)), arch::_mm512_castps_pd(pairs(c, d)));
-            let quads = arch::_mm512_add_ps(
-                arch::_mm512_castpd_ps(arch::_mm512_unpacklo_pd(ab, cd)),
-                arch::_mm512_castpd_ps(arch::_mm512_unpackhi_pd(ab, cd)),
-            );
-            // Lane i of each quarter now belongs to the i-th argument: add the quarters, upper half onto lower half.
-            let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(quads)));
-            let half = arch::_mm256_add_ps(arch::_mm512_castps512_ps256(quads), high);
+            arch::_mm512_castps_pd(arch::_mm512_add_ps(arch::_mm512_unpacklo_ps(x, y), arch::_mm512_unpackhi_ps(x, y)))
+        }
+    };
+    let (ab, cd) = (pairs(a, b), pairs(c, d));
+    // SAFETY: as above.
+    unsafe {
+        arch::_mm512_add_ps(
+            arch::_mm512_castpd_ps(arch::_mm512_unpacklo_pd(ab, cd)),
+            arch::_mm512_castpd_ps(arch::_mm512_unpackhi_pd(ab, cd)),
+        )
+    }
+}
+
+/// `[Σ a, Σ b, Σ c, Σ d]`, each a fixed tree over the sixteen lanes.
+#[inline(always)]
+pub(crate) fn sum_each_of_four(vectors: [f32x16; 4]) -> f32x4 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        let quarters = quarters(vectors);
+        // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
+        unsafe {
+            // The upper half onto the lower half.
+            let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(quarters)));
+            let half = arch::_mm256_add_ps(arch::_mm512_castps512_ps256(quarters), high);
             arch::_mm_add_ps(arch::_mm256_castps256_ps128(half), arch::_mm256_extractf128_ps::<1>(half)).into()
         }
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
     {
-        sum_each_of_four_portable([a, b, c, d])
+        sum_each_of_four_portable(vectors)
     }
 }
 
@@ -101,19 +125,9 @@ pub(crate) fn sum_each_of_four_portable(vectors: [f32x16; 4]) -> f32x4 {
 pub(crate) fn sum_each_of_sixteen(vectors: [f32x16; 16]) -> f32x16 {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
     {
-        let vectors: [arch::__m512; 16] = vectors.map(Into::into);
+        let of_four = |first: usize| quarters(std::array::from_fn(|v| vectors[first + v]));
         // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
         unsafe {
-            let pairs = |x, y| arch::_mm512_add_ps(arch::_mm512_unpacklo_ps(x, y), arch::_mm512_unpackhi_ps(x, y));
-            // Lane i of each quarter belongs to the i-th of four vectors.
-            let quads = |first: usize| {
-                let ab = arch::_mm512_castps_pd(pairs(vectors[first], vectors[first + 1]));
-                let cd = arch::_mm512_castps_pd(pairs(vectors[first + 2], vectors[first + 3]));
-                arch::_mm512_add_ps(
-                    arch::_mm512_castpd_ps(arch::_mm512_unpacklo_pd(ab, cd)),
-                    arch::_mm512_castpd_ps(arch::_mm512_unpackhi_pd(ab, cd)),
-                )
-            };
             // Quarters 0 + 2 and 1 + 3 of two, side by side.
             let halves = |x, y| {
                 arch::_mm512_add_ps(
@@ -121,7 +135,7 @@ pub(crate) fn sum_each_of_sixteen(vectors: [f32x16; 16]) -> f32x16 {
                     arch::_mm512_shuffle_f32x4::<0b11_10_11_10>(x, y),
                 )
             };
-            let (low, high) = (halves(quads(0), quads(4)), halves(quads(8), quads(12)));
+            let (low, high) = (halves(of_four(0), of_four(4)), halves(of_four(8), of_four(12)));
             arch::_mm512_add_ps(
                 arch::_mm512_shuffle_f32x4::<0b10_00_10_00>(low, high),
                 arch::_mm512_shuffle_f32x4::<0b11_01_11_01>(low, high),
@@ -189,17 +203,10 @@ pub(crate) fn low_bytes(lanes: i32x16) -> [u8; LANES] {
 }
 
 /// `sums[i] += lanes[i]` in f64, i in 0..16.
-///
-/// # Safety
-/// Sixteen f64 must be readable and writable at `sums`.
 #[inline(always)]
-pub(crate) unsafe fn add_to_f64(sums: *mut f64, lanes: f32x16) {
-    for (half, lanes) in to_f64(lanes).into_iter().enumerate() {
-        // SAFETY: the caller guarantees sixteen f64; f64x8 is eight of them in order.
-        unsafe {
-            let sums = sums.add(8 * half).cast::<f64x8>();
-            sums.write_unaligned(sums.read_unaligned() + lanes);
-        }
+pub(crate) fn add_to_f64(sums: &mut [f64; LANES], lanes: f32x16) {
+    for (sums, lanes) in sums.as_chunks_mut().0.iter_mut().zip(to_f64(lanes)) {
+        *sums = (f64x8::new(*sums) + lanes).to_array();
     }
 }
 
