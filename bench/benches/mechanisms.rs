@@ -6,7 +6,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{
-    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+    BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
+    measurement::WallTime,
 };
 use rounds_algorithms::factorization::WorkloadSpecification;
 use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise, StrategyMemory};
@@ -27,12 +28,24 @@ fn planned(kind: NoiseKind, rounds: usize, dimension: usize, memory: &StrategyMe
         .expect("a plan of the bench")
 }
 
-/// All rounds of a mechanism.
-fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, unit: Option<f64>, sum: &mut [f64]) {
-    for round in 0..rounds as u64 {
-        mechanism.add_increment(round, sum, unit, &Engine::Sequential).expect("rounds in order");
-    }
-    black_box(&sum[0]);
+/// All rounds of a mechanism that is made outside of the time; throughput in coordinates.
+fn runs(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    id: BenchmarkId,
+    mut make: impl FnMut() -> Box<dyn NoiseMechanism>,
+    (rounds, dimension): (usize, usize),
+    unit: Option<f64>,
+) {
+    let mut sum = vec![0.0; dimension];
+    let mut run = |mut mechanism: Box<dyn NoiseMechanism>| {
+        sum.fill(0.0);
+        for round in 0..rounds as u64 {
+            mechanism.add_increment(round, &mut sum, unit, &Engine::Sequential).expect("rounds in order");
+        }
+        black_box(&sum[0]);
+    };
+    group.throughput(Throughput::Elements((rounds * dimension) as u64));
+    group.bench_function(id, |bencher| bencher.iter_batched(&mut make, &mut run, BatchSize::PerIteration));
 }
 
 fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
@@ -45,27 +58,16 @@ fn against_dimension(criterion: &mut Criterion) {
     let memory = StrategyMemory::default();
     for kind in kinds() {
         for dimension in [785, 7_850, 78_500] {
-            let mut sum = vec![0.0; dimension];
-            group.throughput(Throughput::Elements(256 * dimension as u64));
-            group.bench_function(BenchmarkId::new(kind.to_string(), dimension), |bencher| {
-                bencher.iter_batched(
-                    || planned(kind, 256, dimension, &memory).stream(StreamKey::Simulation(1), 1.0),
-                    |mut mechanism| run(&mut *mechanism, 256, None, &mut sum),
-                    criterion::BatchSize::PerIteration,
-                );
-            });
+            let make = || planned(kind, 256, dimension, &memory).stream(StreamKey::Simulation(1), 1.0);
+            runs(&mut group, BenchmarkId::new(kind.to_string(), dimension), make, (256, dimension), None);
         }
     }
     for dimension in [785, 7_850, 78_500] {
-        let mut sum = vec![0.0; dimension];
-        group.throughput(Throughput::Elements(256 * dimension as u64));
-        group.bench_function(BenchmarkId::new("laplace", dimension), |bencher| {
-            bencher.iter_batched(
-                || ScheduledNoise::new(StreamKey::Simulation(1), NoiseLevels::Laplace { scales: vec![1.0; 256] }),
-                |mut mechanism| run(&mut mechanism, 256, None, &mut sum),
-                criterion::BatchSize::PerIteration,
-            );
-        });
+        let make = || -> Box<dyn NoiseMechanism> {
+            let levels = NoiseLevels::Laplace { scales: vec![1.0; 256] };
+            Box::new(ScheduledNoise::new(StreamKey::Simulation(1), levels))
+        };
+        runs(&mut group, BenchmarkId::new("laplace", dimension), make, (256, dimension), None);
     }
     group.finish();
 }
@@ -74,7 +76,6 @@ fn against_rounds(criterion: &mut Criterion) {
     const DIMENSION: usize = 7_850;
     let mut group = criterion.benchmark_group("mechanism/rounds, d = 7850");
     settings(&mut group);
-    let mut sum = vec![0.0; DIMENSION];
     for kind in kinds() {
         for rounds in [128, 512, 2_048] {
             // What a factorisation costs is measured elsewhere; closed forms stand for the dense ones here.
@@ -82,14 +83,8 @@ fn against_rounds(criterion: &mut Criterion) {
                 continue;
             }
             let memory = StrategyMemory::default();
-            group.throughput(Throughput::Elements((rounds * DIMENSION) as u64));
-            group.bench_function(BenchmarkId::new(kind.to_string(), rounds), |bencher| {
-                bencher.iter_batched(
-                    || planned(kind, rounds, DIMENSION, &memory).stream(StreamKey::Simulation(1), 1.0),
-                    |mut mechanism| run(&mut *mechanism, rounds, None, &mut sum),
-                    criterion::BatchSize::PerIteration,
-                );
-            });
+            let make = || planned(kind, rounds, DIMENSION, &memory).stream(StreamKey::Simulation(1), 1.0);
+            runs(&mut group, BenchmarkId::new(kind.to_string(), rounds), make, (rounds, DIMENSION), None);
         }
     }
     group.finish();
@@ -100,22 +95,13 @@ fn exact(criterion: &mut Criterion) {
     const DIMENSION: usize = 7_850;
     let mut group = criterion.benchmark_group("mechanism/exact, d = 7850, T = 256");
     settings(&mut group);
-    group.throughput(Throughput::Elements((256 * DIMENSION) as u64));
     let memory = StrategyMemory::default();
-    let mut sum = vec![0.0; DIMENSION];
     for kind in kinds() {
         for (name, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
             for (lattice, unit) in [("none", None), ("2^20", Some(2f64.powi(-20))), ("2^31", Some(2f64.powi(-31)))] {
-                group.bench_function(format!("{kind}/{name}/{lattice}"), |bencher| {
-                    bencher.iter_batched(
-                        || planned(kind, 256, DIMENSION, &memory).stream(key.clone(), 1.0),
-                        |mut mechanism| {
-                            sum.fill(0.0);
-                            run(&mut *mechanism, 256, unit, &mut sum);
-                        },
-                        criterion::BatchSize::PerIteration,
-                    );
-                });
+                let make = || planned(kind, 256, DIMENSION, &memory).stream(key.clone(), 1.0);
+                let id = BenchmarkId::new(format!("{kind}/{name}"), lattice);
+                runs(&mut group, id, make, (256, DIMENSION), unit);
             }
         }
     }
