@@ -43,11 +43,6 @@ pub struct U8Rows<'a> {
 }
 
 impl<'a> U8Rows<'a> {
-    /// Rows that follow each other without gaps: `rows × columns` bytes.
-    pub fn tight(values: &'a [u8], columns: usize, scale: f32) -> Self {
-        U8Rows { values, columns, stride: columns, scale }
-    }
-
     /// The bytes of a row.
     ///
     /// # Panics
@@ -111,7 +106,7 @@ impl<'a> Rows<'a> {
 
     /// Dense rows of bytes without gaps: `rows × columns` bytes, row-major.
     pub fn bytes(values: &'a [u8], columns: usize, scale: f32) -> Self {
-        Rows::U8(U8Rows::tight(values, columns, scale))
+        Rows::U8(U8Rows { values, columns, stride: columns, scale })
     }
 
     /// Number of rows.

@@ -165,7 +165,8 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
 /// Vectors of sums, of unsigned bytes and of signed digits in quads.
 ///
 /// # Safety
-/// Implementations may need instructions that only callers with these features enabled have.
+/// `Sums` is `SUMS` integers of 32 bits and nothing else. Implementations may need instructions that only callers with these features
+/// enabled have.
 unsafe trait Quads: Copy {
     /// Sums of a vector.
     const SUMS: usize;
@@ -175,9 +176,6 @@ unsafe trait Quads: Copy {
     type Bytes: Copy;
     type Digits: Copy;
 
-    unsafe fn load(sums: *const i32) -> Self::Sums;
-    unsafe fn store(sums: *mut i32, lanes: Self::Sums);
-    unsafe fn zero() -> Self::Sums;
     unsafe fn bytes(pointer: *const u8) -> Self::Bytes;
     /// One quad in all lanes.
     unsafe fn bytes_of_quad(pointer: *const u8) -> Self::Bytes;
@@ -211,7 +209,7 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
     for first in (0..tiles * LANES / V::SUMS).step_by(WIDTH) {
         // SAFETY: the caller's promises.
         unsafe {
-            let mut lanes = [[V::zero(); WIDTH]; ROWS];
+            let mut lanes: [[V::Sums; WIDTH]; ROWS] = std::mem::zeroed();
             for group in 0..groups {
                 // The last group begins inside the one before: its digits there are 0 and need no multiplication.
                 let last = group + 1 == groups;
@@ -238,7 +236,8 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
             }
             for (row, lanes) in lanes.into_iter().enumerate() {
                 for (column, lanes) in lanes.into_iter().enumerate() {
-                    V::store(sums.add(row * tiles * LANES + (first + column) * V::SUMS), lanes);
+                    let place = sums.add(row * tiles * LANES + (first + column) * V::SUMS);
+                    place.cast::<V::Sums>().write_unaligned(lanes);
                 }
             }
         }
@@ -273,8 +272,8 @@ unsafe fn columns_of<V: Quads, const COUNT: usize>((digits, step): (*const u8, u
     for first in (0..LANES).step_by(V::SUMS) {
         // SAFETY: the caller's promises.
         unsafe {
-            let place = |row: usize| sums.add(row * LANES + first);
-            let start = |row: usize| if quads.add { V::load(place(row)) } else { V::zero() };
+            let place = |row: usize| sums.add(row * LANES + first).cast::<V::Sums>();
+            let start = |row: usize| if quads.add { place(row).read_unaligned() } else { std::mem::zeroed() };
             let mut lanes: [V::Sums; COUNT] = std::array::from_fn(start);
             for first_quad in (0..quads.count).step_by(LANES) {
                 let digits = digits.add(first_quad / LANES * step);
@@ -286,7 +285,7 @@ unsafe fn columns_of<V: Quads, const COUNT: usize>((digits, step): (*const u8, u
                 }
             }
             for (row, lanes) in lanes.into_iter().enumerate() {
-                V::store(place(row), lanes);
+                place(row).write_unaligned(lanes);
             }
         }
     }
@@ -329,20 +328,6 @@ unsafe impl Quads for Plain {
     type Bytes = [u8; 4];
     type Digits = [i8; 4];
 
-    #[inline(always)]
-    unsafe fn load(sums: *const i32) -> i32 {
-        // SAFETY: the caller's promise.
-        unsafe { sums.read() }
-    }
-    #[inline(always)]
-    unsafe fn store(sums: *mut i32, lanes: i32) {
-        // SAFETY: the caller's promise.
-        unsafe { sums.write(lanes) }
-    }
-    #[inline(always)]
-    unsafe fn zero() -> i32 {
-        0
-    }
     #[inline(always)]
     unsafe fn bytes(pointer: *const u8) -> [u8; 4] {
         // SAFETY: the caller's promise.
@@ -409,21 +394,6 @@ mod x86 {
         type Bytes = [arch::__m256i; 2];
         type Digits = [arch::__m256i; 2];
 
-        #[inline(always)]
-        unsafe fn load(sums: *const i32) -> arch::__m256i {
-            // SAFETY: the caller's promise, as in all of these.
-            unsafe { arch::_mm256_loadu_si256(sums.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(sums: *mut i32, lanes: arch::__m256i) {
-            // SAFETY: as above.
-            unsafe { arch::_mm256_storeu_si256(sums.cast(), lanes) }
-        }
-        #[inline(always)]
-        unsafe fn zero() -> arch::__m256i {
-            // SAFETY: as above.
-            unsafe { arch::_mm256_setzero_si256() }
-        }
         #[inline(always)]
         unsafe fn bytes(pointer: *const u8) -> [arch::__m256i; 2] {
             // SAFETY: as above.
@@ -501,21 +471,6 @@ mod x86 {
         type Bytes = arch::__m512i;
         type Digits = arch::__m512i;
 
-        #[inline(always)]
-        unsafe fn load(sums: *const i32) -> arch::__m512i {
-            // SAFETY: the caller's promise, as in all of these.
-            unsafe { arch::_mm512_loadu_si512(sums.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(sums: *mut i32, lanes: arch::__m512i) {
-            // SAFETY: as above.
-            unsafe { arch::_mm512_storeu_si512(sums.cast(), lanes) }
-        }
-        #[inline(always)]
-        unsafe fn zero() -> arch::__m512i {
-            // SAFETY: as above.
-            unsafe { arch::_mm512_setzero_si512() }
-        }
         #[inline(always)]
         unsafe fn bytes(pointer: *const u8) -> arch::__m512i {
             // SAFETY: as above.
