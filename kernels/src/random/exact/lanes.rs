@@ -3,16 +3,33 @@
 //! Every operation is the IEEE 754 one, rounded to nearest, and nothing is contracted, so that all implementations give
 //! the same bits. `mul_add` rounds once, on every processor: `wide`'s does not where the build lacks FMA.
 
+use bytemuck::{Pod, Zeroable, cast};
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 use wide::u64x8;
 
-pub(super) trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
-    fn splat(value: f64) -> Self;
-    fn from_array(values: [f64; 8]) -> Self;
-    fn to_array(self) -> [f64; 8];
+pub(super) trait Lanes: Pod + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        cast([value; 8])
+    }
+
+    #[inline(always)]
+    fn from_array(values: [f64; 8]) -> Self {
+        cast(values)
+    }
+
+    #[inline(always)]
+    fn to_array(self) -> [f64; 8] {
+        cast(self)
+    }
+
     /// The bits of the eight values.
-    fn to_bits(self) -> u64x8;
+    #[inline(always)]
+    fn to_bits(self) -> u64x8 {
+        cast(self)
+    }
+
     /// `self·factor + addend`, rounded once.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     fn sqrt(self) -> Self;
@@ -36,7 +53,13 @@ pub(super) trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Out
 
 /// Eight f64 one after the other: the reference, and what compilers vectorise where AVX-512 is missing.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub(super) struct Portable([f64; 8]);
+
+// SAFETY: eight f64 and nothing else.
+unsafe impl Zeroable for Portable {}
+// SAFETY: as above.
+unsafe impl Pod for Portable {}
 
 impl Portable {
     #[inline(always)]
@@ -76,26 +99,6 @@ fn mask(bit: impl Fn(usize) -> bool) -> u8 {
 
 impl Lanes for Portable {
     #[inline(always)]
-    fn splat(value: f64) -> Self {
-        Self([value; 8])
-    }
-
-    #[inline(always)]
-    fn from_array(values: [f64; 8]) -> Self {
-        Self(values)
-    }
-
-    #[inline(always)]
-    fn to_array(self) -> [f64; 8] {
-        self.0
-    }
-
-    #[inline(always)]
-    fn to_bits(self) -> u64x8 {
-        u64x8::new(self.0.map(f64::to_bits))
-    }
-
-    #[inline(always)]
     fn mul_add(self, factor: Self, addend: Self) -> Self {
         Self(from_fn(|lane| self.0[lane].mul_add(factor.0[lane], addend.0[lane])))
     }
@@ -134,8 +137,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn negate_where(self, words: u64x8) -> Self {
-        let bits = self.to_bits() ^ words & u64x8::splat(1 << 63);
-        Self(bits.to_array().map(f64::from_bits))
+        cast(self.to_bits() ^ words & u64x8::splat(1 << 63))
     }
 
     #[inline(always)]
@@ -179,26 +181,6 @@ mod avx512 {
     }
 
     impl Lanes for f64x8 {
-        #[inline(always)]
-        fn splat(value: f64) -> Self {
-            f64x8::splat(value)
-        }
-
-        #[inline(always)]
-        fn from_array(values: [f64; 8]) -> Self {
-            f64x8::new(values)
-        }
-
-        #[inline(always)]
-        fn to_array(self) -> [f64; 8] {
-            f64x8::to_array(self)
-        }
-
-        #[inline(always)]
-        fn to_bits(self) -> u64x8 {
-            bytemuck::cast(self)
-        }
-
         #[inline(always)]
         fn mul_add(self, factor: Self, addend: Self) -> Self {
             instruction!(_mm512_fmadd_pd(self.into(), factor.into(), addend.into())).into()
