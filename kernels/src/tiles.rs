@@ -72,9 +72,9 @@ impl Shapes {
     /// A stand-in for builds without tiles.
     pub(crate) fn configure(&self) -> Configured {
         assert!(available(), "this processor has no byte tiles");
-        // SAFETY: the unit exists and is permitted; the operand is 64 bytes that name palette 1 and at most 16 rows.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) self.0.as_ptr(), options(nostack, readonly)) };
-        Configured(PhantomData)
+        let mut configured = Configured(PhantomData);
+        configured.reshape(self);
+        configured
     }
 }
 
@@ -86,7 +86,8 @@ impl Configured {
     /// Other shapes from now on.
     #[expect(clippy::unused_self, reason = "whoever has it may reshape")]
     pub(crate) fn reshape(&mut self, shapes: &Shapes) {
-        // SAFETY: as in `configure`, which made this value.
+        // SAFETY: `configure`, which made this value, found that the unit exists and is permitted; the operand is 64 bytes that name
+        // palette 1 and at most 16 rows.
         unsafe { asm!("ldtilecfg [{}]", in(reg) shapes.0.as_ptr(), options(nostack, readonly)) };
     }
 }

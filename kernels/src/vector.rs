@@ -10,7 +10,7 @@ pub(crate) mod lanes;
 pub use exponential::{EXP_GREATEST, EXP_LEAST, exp};
 
 use crate::features::Norm;
-use lanes::{LANES, to_f32, to_f64};
+use lanes::{LANES, padded, to_f32, to_f64};
 use wide::{f32x16, f64x8};
 
 /// `Σ_i term(x_i, y_i)` in f64: eight lanes, four chains.
@@ -33,8 +33,7 @@ fn sum_of_terms(x: &[f32], y: &[f32], term: impl Fn(f64x8, f64x8, f64x8) -> f64x
         add(*x, *y, 0);
     }
     if !x_rest.is_empty() {
-        let padded = |rest: &[f32]| std::array::from_fn(|lane| rest.get(lane).copied().unwrap_or(0.0));
-        add(padded(x_rest), padded(y_rest), 2);
+        add(padded(x_rest).to_array(), padded(y_rest).to_array(), 2);
     }
     ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add()
 }
@@ -85,7 +84,6 @@ fn map(out: &mut [f32], x: &[f32], term: impl Fn(f32x16, f32x16) -> f32x16) {
         *out = term(f32x16::new(*out), f32x16::new(*x)).to_array();
     }
     if !x_rest.is_empty() {
-        let padded = |rest: &[f32]| f32x16::new(std::array::from_fn(|lane| rest.get(lane).copied().unwrap_or(0.0)));
         let lanes = term(padded(out_rest), padded(x_rest)).to_array();
         out_rest.copy_from_slice(&lanes[..x_rest.len()]);
     }

@@ -8,7 +8,7 @@ use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
 use super::{BLOCK_ROWS, LinearModel};
 use crate::features::Rows;
 use crate::memory::CACHE_LINE;
-use crate::vector::lanes::{self, LANES, add_to_f64, load, store, sum_each_of_four, widen};
+use crate::vector::lanes::{self, LANES, add_to_f64, load, sum_each_of_four, widen};
 use std::ops::Range;
 use wide::f32x16;
 
@@ -448,8 +448,8 @@ pub(super) fn widen_padded(bytes: &[u8], out: &mut [f32]) {
     let (whole, rest) = bytes.as_chunks::<LANES>();
     let (head, tail) = out.split_at_mut(whole.len() * LANES);
     for (bytes, out) in whole.iter().zip(head.as_chunks_mut::<LANES>().0) {
-        // SAFETY: both are sixteen long.
-        unsafe { store(out.as_mut_ptr(), widen(bytes.as_ptr())) };
+        // SAFETY: sixteen bytes.
+        *out = unsafe { widen(bytes.as_ptr()) }.to_array();
     }
     tail.fill(0.0);
     tail.iter_mut().zip(rest).for_each(|(out, &byte)| *out = f32::from(byte));

@@ -18,7 +18,7 @@ use super::workspace::Workspace;
 use super::{BLOCK_ROWS, Batch, Clip, FeatureGrid, LinearModel, NonFiniteGradient, SumLattice, check};
 use crate::features::{Norm, Rows, Targets, U8Rows};
 use crate::vector::exp;
-use crate::vector::lanes::{LANES, put};
+use crate::vector::lanes::{LANES, padded, put};
 
 /// Rows below which packing the weights for the kernels of blocks costs more than they save.
 const FEW_ROWS: usize = 16;
@@ -242,19 +242,19 @@ impl RecordedBlock<'_> {
     ) -> Result<(), f32> {
         let rows = self.positions.len();
         for start in (0..rows).step_by(LANES) {
-            let norms = lanes(self.norms, start);
+            let norms = padded(&self.norms[start..]);
             let inverse =
                 norms.simd_gt(f32x16::ZERO).select(f32x16::ONE / (norms * f32x16::splat(shifts.radius)), f32x16::ZERO);
             let (mut exponent, mut explained) = (f32x16::ZERO, f32x16::ZERO);
             for (output, margins) in self.margins.chunks_exact(BLOCK_ROWS).enumerate() {
-                let u = lanes(margins, start) * inverse;
-                let g = lanes(shifts.normals.of(output, self.positions.clone()), start);
+                let u = padded(&margins[start..]) * inverse;
+                let g = padded(&shifts.normals.of(output, self.positions.clone())[start..]);
                 exponent = u.mul_add(u.mul_neg_add(f32x16::splat(0.5), g), exponent);
                 explained = u.mul_add(u, explained);
             }
             if let Some(remainder) = remainder {
                 let left = (f32x16::splat(remainder.squared_offset) - explained).fast_max(f32x16::ZERO);
-                let z = lanes(&remainder.normals[self.positions.clone()], start);
+                let z = padded(&remainder.normals[self.positions.clone()][start..]);
                 exponent = left.sqrt().mul_add(z, left.mul_neg_add(f32x16::splat(0.5), exponent));
             }
             if !exponent.simd_lt(f32x16::splat(MOST_EXPONENT)).all() {
@@ -338,7 +338,10 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
             Ok::<(), E>(())
         })?;
     }
-    finite(batch, sum)
+    if batch.selection.is_empty() || sum.iter().all(|value| value.is_finite()) {
+        return Ok(());
+    }
+    Err(NonFiniteGradient { row: batch.selection.row(0) }.into())
 }
 
 /// The weights of a part's rows from its margins, 0 beyond the rows.
@@ -391,16 +394,6 @@ fn reweighted_in_integers<E: From<NonFiniteGradient>>(
     Ok(())
 }
 
-/// An error that names the batch's first row if the sum is not finite.
-fn finite<E: From<NonFiniteGradient>>(batch: &Batch<'_>, sum: &[f64]) -> Result<(), E> {
-    if batch.selection.is_empty() || sum.iter().all(|value| value.is_finite()) {
-        Ok(())
-    } else {
-        let row = batch.selection.row(0);
-        Err(NonFiniteGradient { row }.into())
-    }
-}
-
 /// The L2 norms of all rows.
 fn l2_norms<'a>(batch: &Batch<'a>) -> &'a [f32] {
     let norms = batch.norms.expect("shifts and weights need the L2 norms of the rows (linear::row_norms)");
@@ -409,25 +402,13 @@ fn l2_norms<'a>(batch: &Batch<'a>) -> &'a [f32] {
     &norms.values
 }
 
-/// Sixteen values from `start` on, zeros beyond the last.
-#[inline(always)]
-fn lanes(values: &[f32], start: usize) -> f32x16 {
-    let rest = &values[start..];
-    if let Some(whole) = rest.first_chunk::<LANES>() {
-        return f32x16::new(*whole);
-    }
-    let mut padded = [0.0; LANES];
-    padded[..rest.len()].copy_from_slice(rest);
-    f32x16::new(padded)
-}
-
 /// `margins[k·128 + i] += ρ·‖a_i‖·g_ki` for the rows at `positions`.
 fn shift(shifts: Shifts<'_>, positions: &Range<usize>, norms: &[f32; BLOCK_ROWS], margins: &mut [f32]) {
     for (output, margins) in margins.chunks_exact_mut(BLOCK_ROWS).enumerate() {
         let normals = shifts.normals.of(output, positions.clone());
         for start in (0..positions.len()).step_by(LANES) {
-            let deviation = lanes(norms, start) * f32x16::splat(shifts.radius);
-            let shifted = deviation.mul_add(lanes(normals, start), lanes(margins, start));
+            let deviation = padded(&norms[start..]) * f32x16::splat(shifts.radius);
+            let shifted = deviation.mul_add(padded(&normals[start..]), padded(&margins[start..]));
             put(margins, start, shifted);
         }
     }
@@ -444,7 +425,7 @@ fn coefficients(
     for (output, values) in values.chunks_exact_mut(BLOCK_ROWS).enumerate() {
         let recorded = residuals.of(output, positions.clone());
         for start in (0..positions.len()).step_by(LANES) {
-            let coefficient = lanes(weights, start) * lanes(recorded, start);
+            let coefficient = padded(&weights[start..]) * padded(&recorded[start..]);
             poison = coefficient.mul_add(f32x16::ZERO, poison);
             put(values, start, coefficient);
         }

@@ -297,13 +297,10 @@ fn no_two_addresses_share_a_stream() {
                 for block in values {
                     addresses += 1;
                     seen.insert(UniformStream::new(&key, Purpose(purpose), round, block).next_u64().to_string());
-                    for law in ["gaussian", "laplace"] {
+                    for add in [add_gaussian_blocks, add_laplace_blocks] {
                         addresses += 1;
                         let mut first = [0.0; 2];
-                        match law {
-                            "gaussian" => add_gaussian_blocks(&key, Purpose(purpose), round, block, 1.0, &mut first),
-                            _ => add_laplace_blocks(&key, Purpose(purpose), round, block, 1.0, &mut first),
-                        }
+                        add(&key, Purpose(purpose), round, block, 1.0, &mut first);
                         seen.insert(format!("{first:?}"));
                     }
                 }

@@ -19,20 +19,21 @@ pub(crate) unsafe fn load(pointer: *const f32) -> f32x16 {
     unsafe { pointer.cast::<f32x16>().read_unaligned() }
 }
 
-/// Writes the sixteen lanes to `pointer`, whatever its alignment.
-///
-/// # Safety
-/// Sixteen f32 must be writable at `pointer`.
-#[inline(always)]
-pub(crate) unsafe fn store(pointer: *mut f32, lanes: f32x16) {
-    // SAFETY: f32x16 is sixteen f32 in order; the caller guarantees the memory.
-    unsafe { pointer.cast::<f32x16>().write_unaligned(lanes) }
-}
-
 /// The sixteen values from `start` on.
 #[inline(always)]
 pub(crate) fn vector(values: &[f32], start: usize) -> f32x16 {
     f32x16::new(*values[start..].first_chunk().expect("sixteen values from the start on"))
+}
+
+/// The first sixteen values, zeros where there are fewer.
+#[inline(always)]
+pub(crate) fn padded(values: &[f32]) -> f32x16 {
+    if let Some(whole) = values.first_chunk() {
+        return f32x16::new(*whole);
+    }
+    let mut padded = [0.0; LANES];
+    padded[..values.len()].copy_from_slice(values);
+    f32x16::new(padded)
 }
 
 /// Writes the sixteen lanes to the values from `start` on.

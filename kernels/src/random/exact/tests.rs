@@ -317,16 +317,9 @@ const LAYOUT: [[[i64; 2]; 3]; 2] = [
     [[1_364_978, -1_092_882], [-830_737, -773_512], [696_959, 1_238_270]],
 ];
 
-/// P(⌊σz + ½⌋ = n), without cancellation in the tails.
-fn rounded_normal(deviation: f64, n: i64) -> f64 {
+/// P(⌊X + ½⌋ = n) of a symmetric X with P(X > x) = tail(x), without cancellation in the tails.
+fn rounded(n: i64, tail: impl Fn(f64) -> f64) -> f64 {
     let n = n.unsigned_abs() as f64;
-    let tail = |x: f64| normal_tail(x / deviation);
-    if n == 0.0 { 1.0 - 2.0 * tail(0.5) } else { tail(n - 0.5) - tail(n + 0.5) }
-}
-
-fn rounded_laplace(scale: f64, n: i64) -> f64 {
-    let n = n.unsigned_abs() as f64;
-    let tail = |x: f64| 0.5 * libm::exp(-x / scale);
     if n == 0.0 { 1.0 - 2.0 * tail(0.5) } else { tail(n - 0.5) - tail(n + 0.5) }
 }
 
@@ -347,11 +340,11 @@ fn check_law(count: u64, probability: impl Fn(i64) -> f64, fill: impl Fn(u64, &m
 fn check_laws(count: u64) {
     for (seed, scale) in [(1, 0.7), (2, 3.0)] {
         for key in [StreamKey::Simulation(seed), StreamKey::Release([seed as u8; 32])] {
-            let normal = |n| rounded_normal(scale, n);
+            let normal = |n| rounded(n, |x| normal_tail(x / scale));
             check_law(count, normal, |round, out| {
                 fill_rounded_gaussian(&key, PURPOSE, round, 0, scale, out);
             });
-            let laplace = |n| rounded_laplace(scale, n);
+            let laplace = |n| rounded(n, |x| 0.5 * libm::exp(-x / scale));
             check_law(count, laplace, |round, out| {
                 fill_rounded_laplace(&key, PURPOSE, round, 0, scale, out);
             });
