@@ -5,49 +5,20 @@ use super::{Accountant, Adjacency, Mechanism, Sampling};
 /// Why a privacy question has no answer. The messages name the value, what was expected, and the way out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum PrivacyError {
     /// A number outside its range (NaN and infinities included).
     #[error("{quantity} must be {expected}, found {found}: {remedy}")]
-    OutOfRange {
-        /// Name of the quantity.
-        quantity: &'static str,
-        /// The value that was given.
-        found: f64,
-        /// The range it must lie in.
-        expected: &'static str,
-        /// The way out.
-        remedy: &'static str,
-    },
+    OutOfRange { quantity: &'static str, found: f64, expected: &'static str, remedy: &'static str },
     /// The sampler and the adjacency do not go together: no theorem covers the pair.
     #[error("{sampling} sampling cannot be accounted under {adjacency} adjacency: {reason}")]
-    RefusedSampling {
-        /// The sampler.
-        sampling: Sampling,
-        /// The requested adjacency.
-        adjacency: Adjacency,
-        /// Why no theorem covers the pair, and what does.
-        reason: &'static str,
-    },
+    RefusedSampling { sampling: Sampling, adjacency: Adjacency, reason: &'static str },
     /// The mechanism is described with a sampler that its analysis does not know.
     #[error("a {mechanism} mechanism cannot be described with {sampling} sampling: {reason}")]
-    RefusedMechanism {
-        /// The kind of mechanism.
-        mechanism: &'static str,
-        /// Its sampler.
-        sampling: Sampling,
-        /// Why, and what to use.
-        reason: &'static str,
-    },
+    RefusedMechanism { mechanism: &'static str, sampling: Sampling, reason: &'static str },
     /// The accountant has no theorem for the mechanism.
     #[error("the {accountant} accountant does not cover a {mechanism} mechanism: {reason}")]
-    RefusedAccountant {
-        /// The requested accountant.
-        accountant: Accountant,
-        /// The kind of mechanism.
-        mechanism: &'static str,
-        /// Why, and what to use.
-        reason: &'static str,
-    },
+    RefusedAccountant { accountant: Accountant, mechanism: &'static str, reason: &'static str },
     /// A composition of nothing.
     #[error("a composition needs at least one mechanism, found none: list the steps that touch the data")]
     EmptyComposition,
@@ -56,45 +27,18 @@ pub enum PrivacyError {
         "no noise multiplier between {lowest:e} and {highest:e} gives epsilon <= {epsilon} at delta = {delta}: the \
          closest epsilon is {closest}; raise epsilon or delta, or take fewer steps"
     )]
-    Unreachable {
-        /// The target.
-        epsilon: f64,
-        /// The target.
-        delta: f64,
-        /// Smallest noise multiplier tried.
-        lowest: f64,
-        /// Largest noise multiplier tried.
-        highest: f64,
-        /// The epsilon found closest to the target.
-        closest: f64,
-    },
+    Unreachable { epsilon: f64, delta: f64, lowest: f64, highest: f64, closest: f64 },
     /// The discretisation of the privacy loss needs more cells than are allowed.
     #[error(
         "a discretisation of {interval:e} needs {cells:e} cells, more than {limit}: choose one of at least {smallest:e}"
     )]
-    TooFineDiscretization {
-        /// The requested grid spacing.
-        interval: f64,
-        /// The cells it needs.
-        cells: f64,
-        /// The most that are allowed.
-        limit: usize,
-        /// The finest spacing that fits.
-        smallest: f64,
-    },
+    TooFineDiscretization { interval: f64, cells: f64, limit: usize, smallest: f64 },
     /// The numerical error is as large as the requested delta.
     #[error(
         "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise delta or take \
          the rdp accountant"
     )]
-    Resolution {
-        /// The accountant.
-        accountant: Accountant,
-        /// The requested delta.
-        delta: f64,
-        /// The smallest delta it can tell from zero.
-        resolution: f64,
-    },
+    Resolution { accountant: Accountant, delta: f64, resolution: f64 },
 }
 
 /// `value` where it is valid, or an error that names `quantity`.

@@ -210,25 +210,14 @@ pub enum DomainSource {
 /// A domain that is no domain.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum DomainError {
     /// Bounds out of order.
     #[error("bounds [{lo}, {hi}]: two finite numbers are needed, the lower one first")]
-    Bounds {
-        /// The lower end.
-        lo: f64,
-        /// The upper end.
-        hi: f64,
-    },
+    Bounds { lo: f64, hi: f64 },
     /// Anything else.
     #[error("{what}: {found}; {expected}")]
-    Declaration {
-        /// The part of the declaration.
-        what: String,
-        /// The declaration.
-        found: String,
-        /// The requirement.
-        expected: &'static str,
-    },
+    Declaration { what: String, found: String, expected: &'static str },
 }
 
 /// The declared domain of a data set.

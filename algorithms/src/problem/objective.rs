@@ -47,32 +47,19 @@ impl Deref for Problem {
 /// A data set and a loss that do not fit together.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum ProblemError {
     /// Softmax needs classes, the other losses real targets.
     #[error(
         "{loss} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set"
     )]
-    Targets {
-        /// The loss.
-        loss: Loss,
-        /// The data set.
-        dataset: String,
-        /// What the loss needs.
-        needed: &'static str,
-        /// What there is.
-        found: &'static str,
-    },
+    Targets { loss: Loss, dataset: String, needed: &'static str, found: &'static str },
     /// A single class, which leaves nothing to tell apart.
     #[error(
         "all rows of data set '{dataset}' have one class, and {loss} loss tells at least two apart: give rows of another class, \
          or declare all classes (--classes A,B)"
     )]
-    OneClass {
-        /// The loss.
-        loss: Loss,
-        /// The data set.
-        dataset: String,
-    },
+    OneClass { loss: Loss, dataset: String },
     /// A regularisation that is negative or not finite.
     #[error("a regularisation of {0} is not a finite number of at least 0")]
     Regularization(f64),

@@ -14,6 +14,7 @@ pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};
 /// Constants outside the domain of a theorem.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum TheoryError {
     /// Strong convexity that is missing.
     #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser")]
@@ -22,41 +23,19 @@ pub enum TheoryError {
     #[error(
         "strong convexity mu = {mu} exceeds smoothness L = {smoothness}: no function has such constants; check both"
     )]
-    Constants {
-        /// μ.
-        mu: f64,
-        /// L.
-        smoothness: f64,
-    },
+    Constants { mu: f64, smoothness: f64 },
     /// A step size that is not in (0, 1/L].
     #[error("step size {step_size} is not in (0, 1/L] = (0, {limit}]: choose one of at most {limit}")]
-    StepSize {
-        /// α.
-        step_size: f64,
-        /// 1/L.
-        limit: f64,
-    },
-    /// A round that would get none of the budget.
+    StepSize { step_size: f64, limit: f64 },
+    /// A round, counted from 1, that would get none of the budget.
     #[error(
         "round {round} of {rounds} would get none of the privacy budget (its noise would be infinite): take fewer \
          rounds, a smaller step size, or the uniform allocation"
     )]
-    StarvedRound {
-        /// The round, 1-based.
-        round: usize,
-        /// Number of rounds.
-        rounds: usize,
-    },
+    StarvedRound { round: usize, rounds: usize },
     /// A quantity outside its range.
     #[error("{quantity} is {found}: expected {expected}")]
-    OutOfRange {
-        /// Name of the quantity.
-        quantity: &'static str,
-        /// Its value.
-        found: f64,
-        /// The range expected.
-        expected: &'static str,
-    },
+    OutOfRange { quantity: &'static str, found: f64, expected: &'static str },
 }
 
 /// A value that satisfies `valid`, or an error that names it.
