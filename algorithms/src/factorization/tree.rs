@@ -212,6 +212,7 @@ impl SubtreeTable {
 mod tests {
     use super::super::tests::{separated, separated_sets};
     use super::*;
+    use crate::privacy::tree_squared_sensitivity;
 
     #[test]
     fn the_plain_tree_completes_one_node_a_round() {
@@ -244,10 +245,12 @@ mod tests {
 
     #[test]
     fn one_participation_meets_the_floor_of_the_logarithm_and_one() {
-        for rounds in 1..200_usize {
+        for rounds in (1..200_usize).chain([511, 512, 513, 1600]) {
             for variant in [TreeVariant::Plain, TreeVariant::HonakerOnline] {
                 let found = tree_sensitivity(variant, rounds, &Participation::Single).unwrap();
-                assert!((found.value.powi(2) - f64::from(rounds.ilog2() + 1)).abs() < 1e-12);
+                let expected = f64::from(rounds.ilog2() + 1);
+                assert!((found.value.powi(2) - expected).abs() < 1e-12);
+                assert_eq!(tree_squared_sensitivity(rounds), expected, "what accountants read");
             }
         }
     }

@@ -23,13 +23,14 @@ pub mod rdp;
 mod sampling;
 mod search;
 mod statement;
-pub mod tree;
 pub mod zcdp;
 
 pub use accountant::{Accountant, calibrate};
 pub use adjacency::Adjacency;
 pub use error::PrivacyError;
 pub use mechanism::Mechanism;
+#[cfg(test)]
+pub(crate) use mechanism::tree_squared_sensitivity;
 pub(crate) use normal::gauss_legendre;
 pub use normal::normal_quantile;
 pub use sampling::Sampling;
