@@ -6,11 +6,12 @@ use super::error::{FactorizationError, check_length};
 use super::participation::{Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 use super::toeplitz::inverse_coefficients;
 use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
-use super::workload::{
-    Workload, check_lower_triangular, matrix_of, matrix_of_map, squared_row_errors, squared_row_norms_of_columns,
-};
+use super::workload::{Workload, check_lower_triangular, columns_of, matrix_of, squared_row_norms_of_columns};
 use crate::vectors::dot_reversed;
 use rounds_numerics::dense;
+
+/// Writes the column of an index.
+type ColumnWriter<'a> = Box<dyn Fn(usize, &mut [f64]) + Sync + 'a>;
 
 /// C of a factorisation A = B·C.
 #[derive(Clone, Debug)]
@@ -114,7 +115,11 @@ impl Strategy {
             Self::Identity { .. } => Mat::identity(rounds, rounds),
             Self::Dense(matrix) => matrix.clone(),
             Self::Banded(banded) => Mat::from_fn(rounds, rounds, |row, column| banded.get(row, column)),
-            Self::Toeplitz { .. } | Self::Blt { .. } => toeplitz(&self.toeplitz_coefficients().unwrap_or_default()),
+            Self::Toeplitz { .. } | Self::Blt { .. } => {
+                let coefficients = self.toeplitz_coefficients().unwrap_or_default();
+                let entry = |row: usize, column| row.checked_sub(column).map_or(0.0, |lag| coefficients[lag]);
+                Mat::from_fn(rounds, rounds, entry)
+            }
             Self::Tree { variant, .. } => {
                 let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
                 Mat::from_fn(nodes.len(), rounds, |row, column| {
@@ -126,7 +131,7 @@ impl Strategy {
     }
 
     /// c_0 … c_{T−1} of the Toeplitz forms.
-    pub fn toeplitz_coefficients(&self) -> Option<Vec<f64>> {
+    fn toeplitz_coefficients(&self) -> Option<Vec<f64>> {
         match self {
             Self::Identity { rounds } => {
                 let mut coefficients = vec![0.0; *rounds];
@@ -160,29 +165,26 @@ impl Strategy {
         }
     }
 
-    /// ‖B_t‖² for every round, B = A·C⁻¹ (for trees A·S⁻¹ times the estimator's weights).
+    /// ‖B_t‖² for every round, B = A·C⁻¹ (for trees A·S⁻¹ times the estimator's weights): of Toeplitz C and A running sums
+    /// of b_s², b = A·d.
     ///
     /// # Errors
     /// `InverseOverflow`, `Singular`.
     pub(crate) fn squared_row_errors(&self, workload: &Workload) -> Result<Vec<f64>, FactorizationError> {
-        let rounds = self.rounds();
-        let errors = match self {
-            Self::Dense(matrix) => squared_row_errors(workload, matrix.as_ref()),
-            Self::Identity { .. } | Self::Toeplitz { .. } | Self::Blt { .. } => {
-                let inverse = inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?;
-                toeplitz_row_errors(workload, &inverse)
+        let (columns, write) = self.noise_columns()?;
+        let is_toeplitz = matches!(self, Self::Identity { .. } | Self::Toeplitz { .. } | Self::Blt { .. });
+        let errors = if is_toeplitz && workload.is_toeplitz() {
+            let mut values = vec![0.0; self.rounds()];
+            write(0, &mut values);
+            workload.apply_in_place(&mut values);
+            let mut sum = 0.0;
+            for value in &mut values {
+                sum += *value * *value;
+                *value = sum;
             }
-            Self::Banded(banded) => squared_row_norms_of_columns(workload, rounds, |column, values| {
-                values.fill(0.0);
-                values[column] = 1.0;
-                banded.solve_in_place(values);
-            }),
-            Self::Tree { variant, .. } => {
-                let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
-                squared_row_norms_of_columns(workload, nodes.len(), |column, values| {
-                    increment_noise_column(*variant, nodes[column], values);
-                })
-            }
+            values
+        } else {
+            squared_row_norms_of_columns(workload, columns, write)
         };
         match errors.iter().position(|error| !error.is_finite()) {
             Some(row) => Err(FactorizationError::InverseOverflow { row }),
@@ -195,17 +197,11 @@ impl Strategy {
     /// # Errors
     /// `InverseOverflow`, `Singular`.
     pub fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
-        let rounds = self.rounds();
-        if let Self::Tree { variant, .. } = self {
-            let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
-            return Ok(matrix_of(rounds, nodes.len(), |column, values| {
-                increment_noise_column(*variant, nodes[column], values);
-                workload.apply_in_place(values);
-            }));
-        }
-        let inverse = self.inverse_matrix()?;
-        Ok(matrix_of(rounds, rounds, |column, values| {
-            values.iter_mut().zip(inverse.col(column).iter()).for_each(|(value, &entry)| *value = entry);
+        let noise = self.noise_matrix()?;
+        let columns = noise.ncols();
+        let write = columns_of(noise);
+        Ok(matrix_of(self.rounds(), columns, |column, values| {
+            write(column, values);
             workload.apply_in_place(values);
         }))
     }
@@ -215,23 +211,61 @@ impl Strategy {
     /// # Errors
     /// `InverseOverflow`, `Singular`, `Unsupported`.
     pub fn inverse_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
+        if matches!(self, Self::Tree { .. }) {
+            return Err(FactorizationError::Unsupported {
+                what: "the inverse of a tree's node matrix".to_owned(),
+                reason: "it has one row a node; stream it by its recursion instead".to_owned(),
+            });
+        }
+        self.noise_matrix()
+    }
+
+    /// C⁻¹, or for trees the weight of every node in the noise of every round.
+    fn noise_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
+        let (columns, write) = self.noise_columns()?;
+        let noise = matrix_of(self.rounds(), columns, write);
+        let overflow = noise.col_iter().find_map(|column| column.iter().position(|value| !value.is_finite()));
+        match overflow {
+            Some(row) => Err(FactorizationError::InverseOverflow { row }),
+            None => Ok(noise),
+        }
+    }
+
+    /// The number of columns of [`noise_matrix`](Self::noise_matrix), and a function that writes one.
+    fn noise_columns(&self) -> Result<(usize, ColumnWriter<'_>), FactorizationError> {
         let rounds = self.rounds();
-        let inverse = match self {
-            Self::Identity { .. } => Mat::identity(rounds, rounds),
-            Self::Dense(matrix) => dense::invert_lower(matrix.as_ref()),
-            Self::Toeplitz { .. } | Self::Blt { .. } => {
-                toeplitz(&inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?)
+        Ok(match self {
+            Self::Dense(matrix) => (rounds, Box::new(columns_of(dense::invert_lower(matrix.as_ref())))),
+            Self::Identity { .. } | Self::Toeplitz { .. } | Self::Blt { .. } => {
+                let inverse = inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?;
+                let write = move |column: usize, values: &mut [f64]| {
+                    values[..column].fill(0.0);
+                    values[column..].copy_from_slice(&inverse[..rounds - column]);
+                };
+                (rounds, Box::new(write))
             }
-            Self::Banded(banded) => matrix_of_map(rounds, |values| banded.solve_in_place(values)),
-            Self::Tree { .. } => {
-                return Err(FactorizationError::Unsupported {
-                    what: "the inverse of a tree's node matrix".to_owned(),
-                    reason: "it has one row a node; stream it by its recursion instead".to_owned(),
-                });
+            Self::Banded(banded) => {
+                let write = |column: usize, values: &mut [f64]| {
+                    values.fill(0.0);
+                    values[column] = 1.0;
+                    banded.solve_in_place(values);
+                };
+                (rounds, Box::new(write))
             }
-        };
-        check_finite(inverse.as_ref())?;
-        Ok(inverse)
+            Self::Tree { variant, .. } => {
+                let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
+                let count = nodes.len();
+                // The differences of a node's weights in the prefixes.
+                let write = move |column: usize, values: &mut [f64]| {
+                    let (level, index) = nodes[column];
+                    prefix_noise_column(*variant, level, index, values);
+                    for round in (1..values.len()).rev() {
+                        values[round] -= values[round - 1];
+                    }
+                };
+                (count, Box::new(write))
+            }
+        })
     }
 
     /// A bound of `‖CX − I‖_F` for a matrix X near C⁻¹, or for the first columns of a Toeplitz one if C is Toeplitz.
@@ -288,25 +322,6 @@ impl Strategy {
     }
 }
 
-/// The Toeplitz matrix of the coefficients.
-fn toeplitz(coefficients: &[f64]) -> Mat<f64> {
-    Mat::from_fn(
-        coefficients.len(),
-        coefficients.len(),
-        |row, column| {
-            if row >= column { coefficients[row - column] } else { 0.0 }
-        },
-    )
-}
-
-/// The weight of a node in the noise of every round: the differences of its weights in the prefixes.
-fn increment_noise_column(variant: TreeVariant, (level, index): (usize, usize), values: &mut [f64]) {
-    prefix_noise_column(variant, level, index, values);
-    for round in (1..values.len()).rev() {
-        values[round] -= values[round - 1];
-    }
-}
-
 /// c_0 = 1, c_i = Σ_j ω_j·θ_j^{i−1}.
 pub(crate) fn blt_coefficients(rounds: usize, omega: &[f64], theta: &[f64]) -> Vec<f64> {
     let mut terms = omega.to_vec();
@@ -319,33 +334,4 @@ pub(crate) fn blt_coefficients(rounds: usize, omega: &[f64], theta: &[f64]) -> V
         }
     }
     coefficients
-}
-
-/// ‖B_t‖² for a Toeplitz C⁻¹: running sums of b_s², b = A·d, where A is Toeplitz too; column by column elsewhere.
-pub(crate) fn toeplitz_row_errors(workload: &Workload, inverse: &[f64]) -> Vec<f64> {
-    if workload.toeplitz_roots().is_some() {
-        let mut values = inverse.to_vec();
-        workload.apply_in_place(&mut values);
-        let mut sum = 0.0;
-        return values
-            .iter()
-            .map(|value| {
-                sum += value * value;
-                sum
-            })
-            .collect();
-    }
-    squared_row_norms_of_columns(workload, inverse.len(), |column, values| {
-        values[..column].fill(0.0);
-        values[column..].copy_from_slice(&inverse[..inverse.len() - column]);
-    })
-}
-
-fn check_finite(inverse: MatRef<'_, f64>) -> Result<(), FactorizationError> {
-    for column in 0..inverse.ncols() {
-        if let Some(row) = inverse.col(column).iter().position(|value| !value.is_finite()) {
-            return Err(FactorizationError::InverseOverflow { row });
-        }
-    }
-    Ok(())
 }

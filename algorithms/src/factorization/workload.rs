@@ -202,15 +202,13 @@ impl Workload {
         matrix_of_map(self.rounds, |values| self.apply_in_place(values))
     }
 
-    /// The zeros r_i of ∏ (1 − r_i x) = 1/A(x), where A is Toeplitz with the generating function A(x): {1, β, c}.
-    ///
-    /// `None` with learning rates or Λ_τ: those are not Toeplitz.
-    pub fn toeplitz_roots(&self) -> Option<Vec<f64>> {
-        let toeplitz = self.specification.learning_rates.is_none() && self.specification.period.is_none();
-        toeplitz.then(|| self.similar_roots())
+    /// A has neither learning rates nor Λ_τ.
+    pub(crate) fn is_toeplitz(&self) -> bool {
+        self.specification.learning_rates.is_none() && self.specification.period.is_none()
     }
 
-    /// The roots of a Toeplitz workload, or of the Toeplitz part S·M·L of one that is not.
+    /// The zeros r_i of ∏ (1 − r_i x) = 1/A(x), where A is Toeplitz with the generating function A(x): {1, β, c}. Of one
+    /// that is not, those of its Toeplitz part S·M·L.
     pub(crate) fn similar_roots(&self) -> Vec<f64> {
         let mut roots = vec![1.0];
         roots.extend(self.specification.momentum);
@@ -218,27 +216,21 @@ impl Workload {
         roots
     }
 
-    /// The coefficients a_0 … a_{T−1} of a Toeplitz workload, A[t, s] = a_{t−s}; `None` where A is not Toeplitz.
-    pub fn toeplitz_coefficients(&self) -> Option<Vec<f64>> {
-        self.toeplitz_roots()?;
-        let mut coefficients = vec![0.0; self.rounds];
-        coefficients[0] = 1.0;
-        self.apply_in_place(&mut coefficients);
-        Some(coefficients)
-    }
-
     /// ‖A e_s‖² for every column s.
     pub(crate) fn squared_column_norms(&self) -> Vec<f64> {
-        if let Some(coefficients) = self.toeplitz_coefficients() {
-            let mut norms = vec![0.0; self.rounds];
-            let mut sum = 0.0;
-            for (length, coefficient) in coefficients.iter().enumerate() {
-                sum += coefficient * coefficient;
-                norms[self.rounds - 1 - length] = sum;
-            }
-            return norms;
-        }
         let mut values = vec![0.0; self.rounds];
+        if self.is_toeplitz() {
+            // Column s is the beginning of the first one.
+            values[0] = 1.0;
+            self.apply_in_place(&mut values);
+            let mut sum = 0.0;
+            for value in &mut values {
+                sum += *value * *value;
+                *value = sum;
+            }
+            values.reverse();
+            return values;
+        }
         (0..self.rounds)
             .map(|column| {
                 values.fill(0.0);
@@ -294,7 +286,7 @@ pub(crate) fn lambda_tau_matrix(rounds: usize, period: usize) -> Mat<f64> {
 }
 
 /// The matrix of a linear map.
-pub(crate) fn matrix_of_map(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
+fn matrix_of_map(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
     matrix_of(rounds, rounds, |column, values| {
         values.fill(0.0);
         values[column] = 1.0;
@@ -344,12 +336,12 @@ pub(crate) fn squared_row_norms_of_columns(
 
 /// ‖B_t‖² for every round t, B = A·C⁻¹ for a dense C.
 pub(crate) fn squared_row_errors(workload: &Workload, strategy: MatRef<'_, f64>) -> Vec<f64> {
-    let inverse = dense::invert_lower(strategy);
-    squared_row_norms_of_columns(workload, inverse.ncols(), |column, values| {
-        for (value, entry) in values.iter_mut().zip(inverse.col(column).iter()) {
-            *value = *entry;
-        }
-    })
+    squared_row_norms_of_columns(workload, strategy.ncols(), columns_of(dense::invert_lower(strategy)))
+}
+
+/// Copies the columns of a matrix.
+pub(crate) fn columns_of(matrix: Mat<f64>) -> impl Fn(usize, &mut [f64]) + Sync {
+    move |column, values| values.iter_mut().zip(matrix.col(column).iter()).for_each(|(value, entry)| *value = *entry)
 }
 
 /// A⁻¹ = L⁻¹·M⁻¹·diag(1/η)·(Λ_τ S)⁻¹, each factor with at most one subdiagonal.
@@ -426,8 +418,8 @@ mod tests {
         };
         let expected = power(1.0) * power(momentum) * power(decay);
         assert!(largest_difference(workload.matrix().as_ref(), expected.as_ref()).0 < 1e-12);
-        assert_eq!(workload.toeplitz_roots(), Some(vec![1.0, momentum, decay]));
-        assert_eq!(workload.toeplitz_coefficients().unwrap().len(), 9);
+        assert!(workload.is_toeplitz());
+        assert_eq!(workload.similar_roots(), [1.0, momentum, decay]);
     }
 
     #[test]
