@@ -14,34 +14,14 @@ use super::strategy::{Strategy, blt_coefficients};
 use super::toeplitz::ToeplitzObjective;
 use super::workload::Workload;
 
-/// The scales ω and decays θ of a BLT, largest decay first.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BltParameters {
-    /// ω.
-    pub omega: Vec<f64>,
-    /// θ.
-    pub theta: Vec<f64>,
-}
-
-impl BltParameters {
-    /// ω from an interlaced pair: ω_j = ∏_i (θ_j − θ̂_i)/∏_{i≠j} (θ_j − θ_i).
-    pub fn from_pair(theta: &[f64], theta_hat: &[f64]) -> Self {
-        let omega = theta
-            .iter()
-            .enumerate()
-            .map(|(j, decay)| {
-                let numerator: f64 = theta_hat.iter().map(|other| decay - other).product();
-                let denominator: f64 =
-                    theta.iter().enumerate().filter(|&(i, _)| i != j).map(|(_, other)| decay - other).product();
-                numerator / denominator
-            })
-            .collect();
-        Self { omega, theta: theta.to_vec() }
-    }
-
-    pub(crate) fn strategy(self, rounds: usize) -> Strategy {
-        Strategy::Blt { rounds, omega: self.omega, theta: self.theta }
-    }
+/// ω from an interlaced pair: ω_j = ∏_i (θ_j − θ̂_i)/∏_{i≠j} (θ_j − θ_i).
+fn scales(theta: &[f64], theta_hat: &[f64]) -> Vec<f64> {
+    let scale = |(j, decay): (usize, &f64)| {
+        let numerator: f64 = theta_hat.iter().map(|other| decay - other).product();
+        let others = theta.iter().enumerate().filter(|&(i, _)| i != j);
+        numerator / others.map(|(_, other)| decay - other).product::<f64>()
+    };
+    theta.iter().enumerate().map(scale).collect()
 }
 
 /// The best BLT with `buffers` buffers that the optimiser finds, for the workload (its Toeplitz part, where it is not
@@ -51,7 +31,7 @@ pub(crate) fn optimize(
     participation: &Participation,
     objective: Objective,
     buffers: usize,
-) -> Result<BltParameters, FactorizationError> {
+) -> Result<Strategy, FactorizationError> {
     const MOST_STEPS: usize = 1000;
     let expected = "1 ≤ m ≤ 16: more buffers no longer lower the error in f64";
     check_range("buffers", buffers as f64, 1.0..17.0, expected)?;
@@ -69,7 +49,7 @@ pub(crate) fn optimize(
     }
     let (_, point) = best.ok_or_else(|| numerical("the BLT optimiser", rounds))?;
     let (theta, theta_hat) = interlaced(&point);
-    Ok(BltParameters::from_pair(&theta, &theta_hat))
+    Ok(Strategy::Blt { rounds, omega: scales(&theta, &theta_hat), theta })
 }
 
 /// Pairs that place the memories 1/(1 − θ) geometrically between the first and the last round, for two upper ends.
@@ -112,21 +92,18 @@ fn interlaced(point: &[f64]) -> (Vec<f64>, Vec<f64>) {
 /// ln sens² + ln error² and its gradient in the logistic variables.
 fn loss(target: &ToeplitzObjective, rounds: usize, point: &[f64]) -> Option<(f64, Vec<f64>)> {
     let (theta, theta_hat) = interlaced(point);
-    let strategy = BltParameters::from_pair(&theta, &theta_hat);
-    let inverse = BltParameters::from_pair(&theta_hat, &theta);
-    if !strategy.omega.iter().all(|value| value.is_finite()) || !inverse.omega.iter().all(|value| value.is_finite()) {
+    let (omega, omega_hat) = (scales(&theta, &theta_hat), scales(&theta_hat, &theta));
+    if !omega.iter().chain(&omega_hat).all(|value| value.is_finite()) {
         return None;
     }
-    let (sensitivity, sensitivity_gradient) =
-        target.squared_sensitivity(&blt_coefficients(rounds, &strategy.omega, &theta));
-    let (error, error_gradient) = target.squared_error(&blt_coefficients(rounds, &inverse.omega, &theta_hat));
+    let (sensitivity, sensitivity_gradient) = target.squared_sensitivity(&blt_coefficients(rounds, &omega, &theta));
+    let (error, error_gradient) = target.squared_error(&blt_coefficients(rounds, &omega_hat, &theta_hat));
     let mut theta_gradient = vec![0.0; theta.len()];
     let mut theta_hat_gradient = vec![0.0; theta.len()];
     let gradients = (&mut theta_gradient[..], &mut theta_hat_gradient[..]);
-    let factor = 1.0 / sensitivity;
-    add_parameter_gradient(&strategy, &theta_hat, &sensitivity_gradient, factor, gradients);
+    add_parameter_gradient((&omega, &theta), &theta_hat, &sensitivity_gradient, 1.0 / sensitivity, gradients);
     let gradients = (&mut theta_hat_gradient[..], &mut theta_gradient[..]);
-    add_parameter_gradient(&inverse, &theta, &error_gradient, 1.0 / error, gradients);
+    add_parameter_gradient((&omega_hat, &theta_hat), &theta, &error_gradient, 1.0 / error, gradients);
     // ∂z_n/∂u_l = z_n·(1 − logistic(u_l)) for l ≤ n: suffix sums.
     let mut gradient = vec![0.0; point.len()];
     let mut suffix = 0.0;
@@ -144,7 +121,7 @@ fn loss(target: &ToeplitzObjective, rounds: usize, point: &[f64]) -> Option<(f64
 
 /// Adds the gradient in (own, other) of a function of the coefficients 1, Σ_j ω_j own_j^{i−1} with ω = ω(own, other).
 fn add_parameter_gradient(
-    BltParameters { omega, theta: own }: &BltParameters,
+    (omega, own): (&[f64], &[f64]),
     other: &[f64],
     coefficient_gradient: &[f64],
     factor: f64,
@@ -183,6 +160,13 @@ mod tests {
     use super::*;
     use crate::vectors::dot;
 
+    /// ω and θ for prefix sums, one participation and the worst row.
+    fn best(rounds: usize, buffers: usize) -> (Vec<f64>, Vec<f64>) {
+        let found = optimize(&prefix(rounds), &Participation::Single, Objective::Max, buffers).unwrap();
+        let Strategy::Blt { omega, theta, .. } = found else { panic!("a BLT") };
+        (omega, theta)
+    }
+
     #[test]
     fn the_gradient_is_that_of_finite_differences() {
         for (participation, objective, momentum) in [
@@ -205,9 +189,9 @@ mod tests {
         let three = ([0.044_441, 0.120_545, 0.311_390], [0.998_973, 0.978_560, 0.743_284]);
         let (two, three) = ((&two.0[..], &two.1[..]), (&three.0[..], &three.1[..]));
         for (rounds, (omega, theta), tolerances) in [(100_000, two, [1e-5, 1e-5]), (1024, three, [2e-4, 2e-4])] {
-            let found = optimize(&prefix(rounds), &Participation::Single, Objective::Max, omega.len()).unwrap();
-            let scales = found.omega.iter().copied().zip(omega.iter().copied());
-            let memories = found.theta.iter().zip(theta);
+            let found = best(rounds, omega.len());
+            let scales = found.0.iter().copied().zip(omega.iter().copied());
+            let memories = found.1.iter().zip(theta);
             let memories = memories.map(|(found, expected)| (1.0 - found, 1.0 - expected));
             for (pairs, tolerance) in [scales.collect::<Vec<_>>(), memories.collect()].iter().zip(tolerances) {
                 let scale = |expected: f64| if omega.len() == 2 { expected } else { 1.0 };
@@ -222,8 +206,8 @@ mod tests {
         let root = square_root_coefficients(1024, &[1.0]);
         let optimum = dot(&root, &root);
         for (buffers, expected) in [(1, 1.181), (2, 1.0175), (3, 1.0015), (4, 1.0004)] {
-            let found = optimize(&prefix(1024), &Participation::Single, Objective::Max, buffers).unwrap();
-            let coefficients = blt_coefficients(1024, &found.omega, &found.theta);
+            let (omega, theta) = best(1024, buffers);
+            let coefficients = blt_coefficients(1024, &omega, &theta);
             let target = ToeplitzObjective::new(&prefix(1024), &Participation::Single, Objective::Max);
             let sensitivity = target.squared_sensitivity(&coefficients).0;
             let error = target.squared_error(&inverse_coefficients(&coefficients).unwrap()).0;

@@ -45,7 +45,6 @@ use std::str::FromStr;
 use rounds_numerics::{Mat, MatRef, dense};
 
 pub use banded_lower::BandedLower;
-pub use blt::BltParameters;
 pub use dual::Objective;
 pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
@@ -192,7 +191,7 @@ impl FactorizationRequest {
             Method::Banded { bands } => {
                 Strategy::Banded(banded::optimize(&workload, &participation, objective, bands)?)
             }
-            Method::Blt { buffers } => blt::optimize(&workload, &participation, objective, buffers)?.strategy(rounds),
+            Method::Blt { buffers } => blt::optimize(&workload, &participation, objective, buffers)?,
             Method::Toeplitz => {
                 Strategy::Toeplitz { coefficients: square_root_coefficients(rounds, &workload.similar_roots()) }
             }
