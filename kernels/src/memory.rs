@@ -259,20 +259,6 @@ impl ByteRows {
         crate::features::U8Rows { values: self.memory().0, columns: self.columns, stride: self.stride, scale }
     }
 
-    /// The rows in `rows` alone.
-    ///
-    /// # Panics
-    /// Rows that do not exist.
-    #[must_use]
-    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
-        assert!(rows.start <= rows.end && rows.end <= self.len(), "there are no rows {rows:?} among {}", self.len());
-        Self {
-            values: Buffer::from(&self.values[rows.start * self.stride..rows.end * self.stride]),
-            incomplete: 0,
-            ..*self
-        }
-    }
-
     /// Appends rows of as many bytes.
     ///
     /// # Panics
@@ -383,7 +369,6 @@ mod tests {
                 assert_eq!(rows.view(1.0).row(row), &bytes[row * columns..(row + 1) * columns]);
                 assert!(stride != 832 || starts_at_a_line(rows.view(1.0).row(row)));
             }
-            assert!(rows.part(2..5).iter().eq(bytes[2 * columns..5 * columns].chunks_exact(columns)));
             let mut twice = rows.clone();
             twice.append(&rows);
             assert!(twice.iter().eq(bytes.chunks_exact(columns).chain(bytes.chunks_exact(columns))));

@@ -499,28 +499,16 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The rows `rows` alone, with all class names.
-    ///
-    /// # Panics
-    /// Rows that do not exist, or none.
-    #[must_use]
-    pub fn part(mut self, rows: std::ops::Range<usize>) -> Self {
-        assert!(!rows.is_empty() && rows.end <= self.len(), "there are no rows {rows:?}");
-        self.features.keep(rows.clone());
-        self.labels.keep(rows);
-        self
-    }
-
     /// The rows `rows` alone, in this order, with all class names and the domain.
     ///
     /// # Panics
     /// Rows that do not exist, or none.
     #[must_use]
-    pub fn select(&self, rows: &[usize]) -> Self {
-        assert!(!rows.is_empty(), "a data set has rows");
+    pub fn select(&self, rows: impl ExactSizeIterator<Item = usize> + Clone) -> Self {
+        assert!(rows.len() > 0, "a data set has rows");
         Self {
             name: self.name.clone(),
-            features: self.features.select(rows),
+            features: self.features.select(rows.clone()),
             labels: self.labels.select(rows),
             feature_bound: self.feature_bound,
             declared: self.declared.clone(),
@@ -814,7 +802,7 @@ mod tests {
             assert!(binary.is_null(1) && binary.binary_targets().unwrap()[1].is_nan());
             let other = data.one_against_rest(1).unwrap().into_binary().unwrap().null_row(1);
             assert_eq!(binary.digest(), other.digest());
-            assert!(null.part(1..2).is_null(0));
+            assert!(null.select(1..2).is_null(0));
         }
         let nan = f32::from_bits(0xffc1_2345);
         let data = data(dense(&[1.0; 2], 1), Labels::Values(vec![nan, 2.0]));
@@ -846,7 +834,7 @@ mod tests {
         let scaled = data.clone().scale_features(0.25).unwrap();
         assert!((0.5..0.500_001).contains(&bound(&scaled, Norm::L2)));
         assert!(bound(&data.clone().clip_features(Norm::L2, 1.0).unwrap(), Norm::L2) <= 1.0);
-        let binary = data.one_against_rest(2).unwrap().into_binary().unwrap().part(0..1);
+        let binary = data.one_against_rest(2).unwrap().into_binary().unwrap().select(0..1);
         let declared = binary.domain().unwrap();
         assert_eq!(declared.label, Label::Classes(vec!["not 2".into(), "2".into()]));
         let bytes = bytes.in_domain(domain(4, Storage::Bytes, names())).unwrap();

@@ -1,7 +1,5 @@
 //! Features and labels in the formats in which rows are kept, and the checks that make them a data set.
 
-use std::ops::Range;
-
 use rounds_kernels::features::{NULL_CLASS, Rows, SparseRows, Targets};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 
@@ -48,14 +46,6 @@ impl SparseMatrix {
         self.offsets.truncate(rows + 1);
         self.indices.truncate(self.offsets[rows]);
         self.values.truncate(self.offsets[rows]);
-    }
-
-    fn keep(&mut self, rows: Range<usize>) {
-        let stored = self.offsets[rows.start]..self.offsets[rows.end];
-        keep(&mut self.indices, stored.clone());
-        keep(&mut self.values, stored.clone());
-        keep(&mut self.offsets, rows.start..rows.end + 1);
-        self.offsets.iter_mut().for_each(|offset| *offset -= stored.start);
     }
 
     /// Removes the stored values of the rows for which `is_null` holds, of which `first` is the first one.
@@ -256,19 +246,8 @@ impl Features {
         }
     }
 
-    /// Keeps the rows `rows`, and no memory for others.
-    pub(super) fn keep(&mut self, rows: Range<usize>) {
-        match self {
-            Features::F32 { values, columns } => {
-                *values = Buffer::from(&values[rows.start * *columns..rows.end * *columns]);
-            }
-            Features::U8 { rows: all, .. } => *all = all.part(rows),
-            Features::Sparse(sparse) => sparse.keep(rows),
-        }
-    }
-
     /// Copies of the rows `rows`, in their order.
-    pub(super) fn select(&self, rows: &[usize]) -> Self {
+    pub(super) fn select(&self, rows: impl ExactSizeIterator<Item = usize>) -> Self {
         let mut selected = self.emptied();
         match (&mut selected, self) {
             (Features::F32 { values, columns }, Features::F32 { values: all, .. }) => {
@@ -285,7 +264,7 @@ impl Features {
                 }
             }
             (Features::Sparse(sparse), Features::Sparse(all)) => {
-                for &row in rows {
+                for row in rows {
                     let stored = all.offsets[row]..all.offsets[row + 1];
                     let indices = all.indices[stored.clone()].iter().copied();
                     sparse.push_row(indices.zip(all.values[stored].iter().copied()));
@@ -447,23 +426,15 @@ impl Labels {
         }
     }
 
-    /// Keeps the labels in `rows`, and no memory for others.
-    pub(super) fn keep(&mut self, rows: Range<usize>) {
-        match self {
-            Labels::Classes { values, .. } => keep(values, rows),
-            Labels::Values(values) => keep(values, rows),
-        }
-    }
-
     /// Copies of the labels of `rows`, in their order.
-    pub(super) fn select(&self, rows: &[usize]) -> Self {
+    pub(super) fn select(&self, rows: impl Iterator<Item = usize>) -> Self {
         match self {
             Labels::Classes { values, classes, names } => Labels::Classes {
-                values: rows.iter().map(|&row| values[row]).collect(),
+                values: rows.map(|row| values[row]).collect(),
                 classes: *classes,
                 names: names.clone(),
             },
-            Labels::Values(values) => Labels::Values(rows.iter().map(|&row| values[row]).collect()),
+            Labels::Values(values) => Labels::Values(rows.map(|row| values[row]).collect()),
         }
     }
 
@@ -557,11 +528,4 @@ fn first_non_finite(values: &[f32]) -> Option<usize> {
         .position(|block| block.iter().fold(false, |bad, value| bad | (value.to_bits() & EXPONENT == EXPONENT)))?;
     let start = block * blocks;
     values[start..].iter().position(|value| !value.is_finite()).map(|offset| start + offset)
-}
-
-/// Keeps the values in `range`, and no memory for others.
-fn keep<T>(values: &mut Vec<T>, range: Range<usize>) {
-    values.truncate(range.end);
-    values.drain(..range.start);
-    values.shrink_to_fit();
 }

@@ -125,7 +125,7 @@ impl WorstCase {
     /// `rows` independent rows of the population, in memory.
     pub fn materialized(&self, rows: usize, key: StreamKey) -> Problem {
         let rows = Law::new(&self.shares, rows, key).draw();
-        self.problem(Arc::new(self.rows.select(&rows)))
+        self.problem(Arc::new(self.rows.select(rows.into_iter())))
     }
 
     fn problem(&self, rows: Arc<Dataset>) -> Problem {
@@ -229,7 +229,7 @@ mod tests {
             let law = Law::new(&population.shares, 700, StreamKey::Simulation(8));
             let counts = law.counts(&(0..700)).into_iter().enumerate();
             let rows: Vec<usize> = counts.flat_map(|(row, count)| vec![row; count as usize]).collect();
-            let held = population.problem(Arc::new(population.rows.select(&rows)));
+            let held = population.problem(Arc::new(population.rows.select(rows.into_iter())));
             let drawn = population.drawn(700, StreamKey::Simulation(8));
             let dimension = held.parameters();
             let [now, before] = [0.3, -0.2].map(|scale| vec![scale / (dimension as f32).sqrt(); dimension]);

@@ -100,7 +100,7 @@ fn on_counted_ranks<R: Send>(
                     let own: Arc<dyn Ranks> = Arc::new(Counting { ranks: own, exchanges: Arc::clone(&exchanges) });
                     let rows = dataset.len();
                     let part = rows * own.rank() / ranks..rows * (own.rank() + 1) / ranks;
-                    let part = dataset.clone().part(part);
+                    let part = dataset.select(part);
                     let digest = part.digest_over(&*own);
                     assert_eq!(digest, dataset.digest(), "the digest depends on the ranks");
                     let loss = loss_of(dataset);

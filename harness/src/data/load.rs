@@ -96,7 +96,7 @@ impl Split {
         let (test, train) = places.split_at_mut(kept);
         let select = |places: &mut [usize]| -> Dataset {
             places.sort_unstable();
-            whole.select(places)
+            whole.select(places.iter().copied())
         };
         Some((select(train), select(test)))
     }

@@ -104,7 +104,7 @@ pub fn load(
     let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
     let common = whole.train.digest();
     Ok(Part {
-        train: whole.train.part(own),
+        train: whole.train.select(own),
         test: whole.test.filter(|_| rank == 0),
         digests: Digests { common, ..Digests::default() },
     })

@@ -602,7 +602,7 @@ fn parts_make_up_the_whole_and_neighbours_agree() {
         let part_of = |rank| part::load(path, None, Request::default(), rank, ranks).unwrap();
         let parts: Vec<_> = (0..ranks).map(part_of).collect();
         for (rank, part) in parts.iter().enumerate() {
-            assert_eq!(part.train, whole.train.clone().part(leaf_range(23, ranks, rank)));
+            assert_eq!(part.train, whole.train.select(leaf_range(23, ranks, rank)));
             assert_eq!(part.digests.common, parts[0].digests.common);
             assert_eq!(part.digests.next, parts[(rank + 1) % ranks].digests.own);
             assert_eq!(part.test.is_some(), rank == 0);

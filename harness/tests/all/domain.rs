@@ -234,7 +234,7 @@ fn arrays_and_images_are_encoded_whatever_they_hold() {
     for ranks in [1, 2, 3] {
         for rank in 0..ranks {
             let part = part::load(path, None, Request::of(Some(&domain)), rank, ranks).unwrap();
-            assert_eq!(part.train, train.clone().part(3 * rank / ranks..3 * (rank + 1) / ranks));
+            assert_eq!(part.train, train.select(3 * rank / ranks..3 * (rank + 1) / ranks));
         }
     }
 }
