@@ -129,16 +129,22 @@ fn log_moment_by_quadrature(power: f64, rate: f64, noise: f64) -> Option<f64> {
 /// that every term is positive and A − 1 keeps its relative precision.
 fn log_moment_by_binomials(order: f64, rate: f64, noise: f64) -> f64 {
     let (log_rate, log_rest) = (rate.ln(), (-rate).ln_1p());
+    log_one_plus_binomials(order, |k, log_binomial| {
+        let exponent = k * (k - 1.0) / (2.0 * noise * noise);
+        let log_expm1 = if exponent > 40.0 { exponent + (-(-exponent).exp()).ln_1p() } else { exponent.exp_m1().ln() };
+        log_binomial + (order - k) * log_rest + k * log_rate + log_expm1
+    })
+}
+
+/// ln(1 + Σ_{k=2}^α e^{`log_term`(k, ln C(α, k))}).
+fn log_one_plus_binomials(order: f64, log_term: impl Fn(f64, f64) -> f64) -> f64 {
     let mut log_binomial = 0.0;
     let mut logs = Vec::with_capacity(order as usize);
     for step in 1..=order as usize {
         let k = step as f64;
         log_binomial += ((order - k + 1.0) / k).ln();
         if step >= 2 {
-            let exponent = k * (k - 1.0) / (2.0 * noise * noise);
-            let log_expm1 =
-                if exponent > 40.0 { exponent + (-(-exponent).exp()).ln_1p() } else { exponent.exp_m1().ln() };
-            logs.push(log_binomial + (order - k) * log_rest + k * log_rate + log_expm1);
+            logs.push(log_term(k, log_binomial));
         }
     }
     log_one_plus_exp(log_sum_exp(&logs))
@@ -279,19 +285,11 @@ impl WithoutReplacement {
             return unamplified;
         }
         let log_rate = self.rate.ln();
-        let mut log_binomial = 0.0;
-        let mut logs = Vec::with_capacity(order as usize);
-        for j in 1..=order as usize {
-            log_binomial += ((order - j as f64 + 1.0) / j as f64).ln();
-            if j >= 2 {
-                let log_zeta = match self.log_zeta.get(j) {
-                    Some(&value) => value,
-                    None => std::f64::consts::LN_2 + Self::log_ratio_moment(j as f64, self.mu),
-                };
-                logs.push(log_binomial + j as f64 * log_rate + log_zeta);
-            }
-        }
-        log_one_plus_exp(log_sum_exp(&logs)).min(unamplified)
+        let log_moment = log_one_plus_binomials(order, |j, log_binomial| {
+            let plain = || std::f64::consts::LN_2 + Self::log_ratio_moment(j, self.mu);
+            log_binomial + j * log_rate + self.log_zeta.get(j as usize).copied().unwrap_or_else(plain)
+        });
+        log_moment.min(unamplified)
     }
 
     /// D_α for α > 1.
