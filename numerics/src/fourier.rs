@@ -5,6 +5,7 @@ use std::sync::Arc;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 pub use realfft::num_complex::Complex64;
+pub use realfft::num_traits::pow as power;
 
 /// The transform X_k = Σ_j x_j·e^{−2πi·jk/n} of n real numbers and its inverse without the factor 1/n. X has the
 /// ⌊n/2⌋ + 1 entries that determine the others.

@@ -7,4 +7,4 @@ pub mod dense;
 mod fourier;
 
 pub use faer::{Mat, MatRef};
-pub use fourier::{Complex64, RealFourier};
+pub use fourier::{Complex64, RealFourier, power};

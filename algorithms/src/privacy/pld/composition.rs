@@ -5,7 +5,7 @@
 //! error of 1e-13 in the convolution is one in δ, be it 1e-5 or 1e-200, and only the few standard deviations around ε need
 //! cells. What wraps around is bounded by Chernoff's inequality and added (or subtracted, for a lower bound).
 
-use rounds_numerics::{Complex64, RealFourier};
+use rounds_numerics::{Complex64, RealFourier, power};
 
 use super::grid::GridLoss;
 
@@ -242,27 +242,13 @@ fn raise(product: &mut Complex64, error: &mut f64, value: Complex64, count: usiz
         *error = 0.0;
         return;
     }
-    let power = integer_power(value, count);
+    let power = power(value, count);
     // Derivative of the power at its upper end, and the rounding of the repeated products.
     let upper = log_power.exp();
     let power_error = copies * upper / (norm + value_error) * value_error + copies * 4.0 * f64::EPSILON * upper;
     let old = product.norm();
     *error = *error * (upper + power_error) + old * power_error;
     *product *= power;
-}
-
-/// value^count by repeated squaring.
-fn integer_power(value: Complex64, count: usize) -> Complex64 {
-    let (mut base, mut rest) = (value, count);
-    let mut result = Complex64::new(1.0, 0.0);
-    while rest > 0 {
-        if rest & 1 == 1 {
-            result *= base;
-        }
-        base *= base;
-        rest >>= 1;
-    }
-    result
 }
 
 #[cfg(test)]
