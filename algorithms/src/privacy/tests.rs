@@ -126,7 +126,7 @@ fn calibration_returns_the_smallest_noise_rounded_up() {
         assert!(at(noise * (1.0 - 1e-9)) > epsilon, "{accountant} {epsilon}");
     }
     let noise = calibrate(Gdp, ZeroOut, 1.0, 1e-5, release).unwrap();
-    assert_relative(noise, gaussian::noise_multiplier(1.0, 1e-5).unwrap(), 1e-9, "noise");
+    assert_relative(noise, 1.0 / gaussian::mu(1.0, 1e-5).unwrap(), 1e-9, "noise");
 }
 
 #[test]
