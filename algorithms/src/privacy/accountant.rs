@@ -30,9 +30,7 @@ impl Accountant {
         let steps = mechanism.steps();
         let gaussian = |step: &&Mechanism| step.gaussian_mu(Adjacency::ZeroOut).is_some();
         let without_replacement = |step: &&Mechanism| {
-            let sampling = Mechanism::sampling(step);
-            matches!(sampling, Some(Sampling::WithoutReplacement { .. }))
-                && matches!(step, Mechanism::SubsampledGaussian { .. })
+            matches!(step, Mechanism::SubsampledGaussian { sampling: Sampling::WithoutReplacement { .. }, .. })
         };
         if steps.iter().all(gaussian) {
             Self::Gdp

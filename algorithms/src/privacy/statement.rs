@@ -315,27 +315,21 @@ impl PrivacyStatement {
     }
 }
 
-/// A warning about parameters that are valid.
+/// A warning about a valid δ ≥ 1/n: a mechanism that publishes one random example in full would pass.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrivacyWarning {
-    /// δ ≥ 1/n: a mechanism that publishes one random example in full would pass.
-    #[error(
-        "delta = {delta:e} is at least 1/n for n = {examples}: publishing one random example in full would satisfy it; choose \
-         delta well below {:.1e}", 1.0 / *.examples as f64
-    )]
-    DeltaTooLarge {
-        /// δ.
-        delta: f64,
-        /// n.
-        examples: usize,
-    },
+#[error(
+    "delta = {delta:e} is at least 1/n for n = {examples}: publishing one random example in full would satisfy it; choose \
+     delta well below {:.1e}", 1.0 / *.examples as f64
+)]
+pub struct PrivacyWarning {
+    delta: f64,
+    examples: usize,
 }
 
 impl PrivacyWarning {
     /// The warning for δ at n examples, if δ ≥ 1/n.
     pub fn for_delta(delta: f64, examples: usize) -> Option<Self> {
-        (delta * examples as f64 >= 1.0).then_some(Self::DeltaTooLarge { delta, examples })
+        (delta * examples as f64 >= 1.0).then_some(Self { delta, examples })
     }
 }
 
