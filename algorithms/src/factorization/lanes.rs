@@ -33,34 +33,17 @@ impl Lanes {
     }
 }
 
-impl std::ops::Add for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.map2(other, |a, b| a + b)
-    }
+/// Operators, lane by lane.
+macro_rules! operators {
+    ($($name:ident $method:ident $operator:tt,)+) => { $(
+        impl std::ops::$name for Lanes {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                self.map2(other, |a, b| a $operator b)
+            }
+        }
+    )+ };
 }
 
-impl std::ops::Sub for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.map2(other, |a, b| a - b)
-    }
-}
-
-impl std::ops::Mul for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.map2(other, |a, b| a * b)
-    }
-}
-
-impl std::ops::Div for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        self.map2(other, |a, b| a / b)
-    }
-}
+operators!(Add add +, Sub sub -, Mul mul *, Div div /,);
