@@ -1,7 +1,7 @@
 //! Dense f64 linear algebra with one fixed partition of the work, so that results do not depend on the thread count.
 //!
-//! Everything here is a thin, typed wrapper of faer's routines. A result's bits depend on [`PARALLELISM`], which is a
-//! constant, and not on how many threads the pool in which it runs has.
+//! Everything here is a thin, typed wrapper of faer's routines. A result's bits depend on one constant partition,
+//! and not on how many threads the pool in which it runs has.
 
 use std::num::NonZeroUsize;
 
@@ -9,7 +9,7 @@ use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::{Accum, Mat, MatRef, Par};
 
 /// The partition of every routine, for any thread count.
-pub const PARALLELISM: Par = Par::Rayon(NonZeroUsize::new(4).unwrap());
+const PARALLELISM: Par = Par::Rayon(NonZeroUsize::new(4).unwrap());
 
 /// X = L·Lᵀ: the lower Cholesky factor of a symmetric positive definite matrix (its lower triangle is read).
 ///
@@ -42,22 +42,14 @@ pub fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
 /// [Denisov et al. 2022; specification 3.3] The ordinary Cholesky factor is in the wrong order: L·Lᵀ is not Cᵀ·C. The
 /// lower triangle of X is read. `None` when X is not positive definite.
 pub fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
-    let size = gram.nrows();
-    let flipped = Mat::from_fn(
-        size,
-        size,
-        |row, column| {
-            if row >= column { gram[(size - 1 - column, size - 1 - row)] } else { 0.0 }
-        },
-    );
-    let factor = cholesky(flipped.as_ref())?;
-    Some(Mat::from_fn(
-        size,
-        size,
-        |row, column| {
-            if row >= column { factor[(size - 1 - column, size - 1 - row)] } else { 0.0 }
-        },
-    ))
+    // J·Mᵀ·J of a lower triangle.
+    let reflected = |matrix: MatRef<'_, f64>| {
+        let size = matrix.nrows();
+        let at = |row: usize, column: usize| matrix[(size - 1 - column, size - 1 - row)];
+        Mat::from_fn(size, size, |row, column| if row >= column { at(row, column) } else { 0.0 })
+    };
+    let factor = cholesky(reflected(gram).as_ref())?;
+    Some(reflected(factor.as_ref()))
 }
 
 /// L⁻¹ of a lower triangular matrix, entries above the diagonal zero. O(n³/3).
