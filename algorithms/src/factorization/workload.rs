@@ -70,22 +70,6 @@ impl WorkloadSpecification {
     pub fn lambda_tau(&self) -> Option<usize> {
         self.period
     }
-
-    /// A canonical text of everything this specification holds, bit-exact: what a cache is keyed by.
-    pub(crate) fn canonical(&self) -> String {
-        let bits = |value: f64| format!("{:016x}", value.to_bits());
-        let rates = self.learning_rates.as_ref();
-        format!(
-            "momentum={:?};decay={};rates={};period={:?}",
-            self.momentum.map(f64::to_bits),
-            self.decay.map_or_else(|| "none".to_owned(), |decay| format!("constant {}", bits(decay))),
-            rates.map_or_else(
-                || "none".to_owned(),
-                |rates| rates.iter().copied().map(bits).collect::<Vec<_>>().join(",")
-            ),
-            self.period
-        )
-    }
 }
 
 impl FromStr for WorkloadSpecification {
@@ -167,9 +151,15 @@ impl Workload {
         self.rounds
     }
 
-    /// Identity of this workload in a cache, apart from T.
+    /// A canonical text of everything this workload is made of, apart from T, bit-exact: what a cache is keyed by.
     pub(crate) fn key(&self) -> String {
-        format!("composed;{}", self.specification.canonical())
+        let WorkloadSpecification { momentum, decay, learning_rates, period } = &self.specification;
+        let none = || "none".to_owned();
+        let bits = |value: &f64| format!("{:016x}", value.to_bits());
+        let decay = decay.as_ref().map_or_else(none, |decay| format!("constant {}", bits(decay)));
+        let rates =
+            learning_rates.as_ref().map_or_else(none, |rates| rates.iter().map(bits).collect::<Vec<_>>().join(","));
+        format!("composed;momentum={:?};decay={decay};rates={rates};period={period:?}", momentum.map(f64::to_bits))
     }
 
     /// A⁻¹.
