@@ -83,10 +83,8 @@ pub(crate) trait Dual {
     /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;
     /// The first weight of the barriers that keep the dual's blocks away from singular ones, −Σ_π ln det S_π/b, and its
-    /// multipliers away from zero, from which the way back is flat; `None` where nothing needs them.
-    fn first_barrier(&self) -> Option<f64> {
-        None
-    }
+    /// multipliers away from zero, from which the way back is flat; 0 where nothing needs them.
+    fn first_barrier(&self) -> f64;
     /// A strategy from the primal point and its certified gap; `None` where the primal point is not positive definite.
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError>;
 }
@@ -98,7 +96,7 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
     let start = dual.start()?;
     let size = start.len();
     let failed = move || numerical("the dual of the optimal factorisation", size);
-    let mut barrier = dual.first_barrier().unwrap_or(0.0);
+    let mut barrier = dual.first_barrier();
     let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
     let mut minimizer = Minimizer::new(start, first, 30);
     // The last barrier costs far less than the goal.

@@ -21,8 +21,6 @@
 //! Both duals are maximised in logarithms by L-BFGS (`minimizer.rs`). Workloads have banded inverses, so a dual value and
 //! its gradient cost O(T) (single) or O(T·(kp)²) (k epochs).
 
-use rounds_numerics::MatRef;
-
 use super::banded_lower::BandedLower;
 use super::dual::{
     Dual, Objective, Optimum, add_multipliers, dual_evaluation, exponentials, finite_start, largest, minimize_gap,
@@ -124,8 +122,8 @@ impl Dual for SingleParticipation<'_> {
         self.objective
     }
 
-    fn first_barrier(&self) -> Option<f64> {
-        (self.objective == Objective::Max).then_some(0.1)
+    fn first_barrier(&self) -> f64 {
+        if self.objective == Objective::Max { 0.1 } else { 0.0 }
     }
 
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
@@ -182,20 +180,15 @@ impl Dual for SingleParticipation<'_> {
             return Ok(None);
         };
         drop(gram);
-        let sensitivity = largest_column(strategy.as_ref());
+        let columns = 0..strategy.ncols();
+        let squared_norms = columns.map(|column| dense::column_product(strategy.as_ref(), column, column, column));
+        let sensitivity = squared_norms.fold(0.0, f64::max);
         let errors = squared_row_errors(self.workload, strategy.as_ref());
         let nuclear = dual.nuclear * (1.0 - dual.rule.relative_error() - 1e-13);
         let bound = self.objective.dual_value(nuclear, &dual.weights, &dual.rows);
         let primal = sensitivity * self.objective.of_squares(&errors);
         Ok(Some(Optimum { strategy, relative_gap: (primal - bound) / primal }))
     }
-}
-
-/// max_s ‖C e_s‖².
-fn largest_column(strategy: MatRef<'_, f64>) -> f64 {
-    (0..strategy.ncols())
-        .map(|column| strategy.col(column).iter().map(|entry| entry * entry).sum::<f64>())
-        .fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -224,9 +224,9 @@ impl Dual for PatternDual<'_> {
         finite_start(start, rounds)
     }
 
-    fn first_barrier(&self) -> Option<f64> {
+    fn first_barrier(&self) -> f64 {
         let coupled = self.patterns.iter().any(|pattern| pattern.len() > 1);
-        (coupled || self.objective == Objective::Max).then_some(1.0)
+        if coupled || self.objective == Objective::Max { 1.0 } else { 0.0 }
     }
 
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation> {
