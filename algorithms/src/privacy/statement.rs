@@ -4,7 +4,7 @@
 use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, gdp};
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, gdp};
 use crate::problem::{DomainSource, PublicProblem, Relation};
 
 /// The claim of a run.
@@ -140,31 +140,27 @@ impl PrivacyStatement {
     /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
     pub fn new(run: &PrivateRun<'_>) -> Self {
         let pure_in_floats = run.arithmetic == Arithmetic::Idealised && run.delta == 0.0;
-        let reason = run
-            .problem
-            .unclaimable()
-            .or((pure_in_floats && run.noise_source == NoiseSource::Chacha20).then_some(FINITE_SUPPORT));
-        if let Some(reason) = reason {
-            return Self { reason: Some(reason.to_owned()), ..Self::description(run) };
-        }
-        match Self::proven_epsilon(run) {
-            Ok(epsilon) => Self {
-                claim: match run.noise_source {
-                    NoiseSource::Chacha20 => Claim::Release,
-                    NoiseSource::Xoshiro => Claim::Simulation,
-                },
-                epsilon: Some(epsilon),
-                delta: Some(run.delta),
-                replace_one: Some(Self::for_replacement(run, epsilon)),
-                notes: PrivacyWarning::for_delta(run.delta, run.problem.rows())
-                    .map(|warning| warning.to_string())
-                    .into_iter()
-                    .chain(pure_in_floats.then(|| FINITE_SUPPORT.to_owned()))
-                    .collect(),
-                reason: None,
-                ..Self::description(run)
+        let refused = (pure_in_floats && run.noise_source == NoiseSource::Chacha20).then_some(FINITE_SUPPORT);
+        let proven = match run.problem.unclaimable().or(refused) {
+            Some(reason) => Err(reason.to_owned()),
+            None => Self::proven_epsilon(run).map_err(|error| error.to_string()),
+        };
+        let epsilon = match proven {
+            Ok(epsilon) => epsilon,
+            Err(reason) => return Self { reason: Some(reason), ..Self::description(run) },
+        };
+        let weak_delta = PrivacyWarning::for_delta(run.delta, run.problem.rows()).map(|warning| warning.to_string());
+        Self {
+            claim: match run.noise_source {
+                NoiseSource::Chacha20 => Claim::Release,
+                NoiseSource::Xoshiro => Claim::Simulation,
             },
-            Err(reason) => Self { reason: Some(reason.to_string()), ..Self::description(run) },
+            epsilon: Some(epsilon),
+            delta: Some(run.delta),
+            replace_one: Some(Self::for_replacement(run, epsilon)),
+            notes: weak_delta.into_iter().chain(pure_in_floats.then(|| FINITE_SUPPORT.to_owned())).collect(),
+            reason: None,
+            ..Self::description(run)
         }
     }
 
@@ -235,22 +231,15 @@ impl PrivacyStatement {
     /// of its absence), two steps. For a Gaussian mechanism that is 2μ; in general (2ε, (1 + e^ε)δ), group privacy for two.
     fn for_replacement(run: &PrivateRun<'_>, epsilon: f64) -> ReplaceOne {
         let delta = run.delta;
-        if run.adjacency == Adjacency::ReplaceOne {
-            return ReplaceOne { epsilon, delta };
-        }
         // Where batches are drawn without replacement the claim is replace-one's already.
-        let covered = run
-            .mechanism
-            .sampling()
-            .is_some_and(|sampling| sampling.analysed_as(run.adjacency) == Adjacency::ReplaceOne);
-        if covered {
+        let analysed_as = |sampling: Sampling| sampling.analysed_as(run.adjacency);
+        if run.mechanism.sampling().map_or(run.adjacency, analysed_as) == Adjacency::ReplaceOne {
             return ReplaceOne { epsilon, delta };
         }
-        gdp::mu(run.mechanism, run.adjacency)
-            .and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu))
-            .map_or(ReplaceOne { epsilon: 2.0 * epsilon, delta: (delta * (1.0 + epsilon.exp())).min(1.0) }, |epsilon| {
-                ReplaceOne { epsilon, delta }
-            })
+        match gdp::mu(run.mechanism, run.adjacency).and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu)) {
+            Ok(epsilon) => ReplaceOne { epsilon, delta },
+            Err(_) => ReplaceOne { epsilon: 2.0 * epsilon, delta: (delta * (1.0 + epsilon.exp())).min(1.0) },
+        }
     }
 
     /// The facts that the guarantee takes for public.
@@ -336,7 +325,6 @@ impl PrivacyWarning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::Sampling;
     use crate::privacy::examples::{gaussian, poisson, without_replacement};
     use crate::problem::{Bounds, Columns, Domain, Label, Storage};
     use rounds_kernels::loss::Loss;
