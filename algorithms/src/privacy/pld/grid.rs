@@ -21,14 +21,10 @@ pub(super) struct Tails {
 impl GridLoss {
     /// (first, last) cells that the losses of `pair` need.
     pub(super) fn cells(pair: Pair, interval: f64, tails: Tails) -> (f64, f64) {
-        let (low, high) = Self::losses(pair, tails);
-        ((low / interval).floor(), (high / interval).ceil())
-    }
-
-    fn losses(pair: Pair, tails: Tails) -> (f64, f64) {
         let (low, high) = pair.range(tails.lower, tails.upper);
-        let atoms = pair.atoms();
-        atoms.iter().fold((pair.loss(low), pair.loss(high)), |(low, high), &(loss, _)| (low.min(loss), high.max(loss)))
+        let ends = (pair.loss(low), pair.loss(high));
+        let (low, high) = pair.atoms().iter().fold(ends, |(low, high), &(loss, _)| (low.min(loss), high.max(loss)));
+        ((low / interval).floor(), (high / interval).ceil())
     }
 
     /// An upper discretisation: its δ(ε) is at least that of `pair` for every ε, under any composition.
@@ -89,14 +85,14 @@ impl GridLoss {
         let (start, cells) = (first as i64 - 1, (last - first) as usize + 3);
         let mut mass = vec![0.0; cells];
         let (low, high) = pair.range(tails.lower, tails.upper);
-        if pair.mass_above(low) > 0.0 {
+        let continuous = pair.mass_above(low) > 0.0;
+        if continuous {
             Self::merge(pair, interval, start, (low, high), &mut mass);
         }
         for (loss, atom) in pair.atoms() {
             let cell = ((loss / interval).round() as i64 - start).max(0) as usize;
             mass[cell.min(cells - 1)] += atom;
         }
-        let continuous = pair.mass_above(low) > 0.0;
         let below = if continuous { pair.mass_below(low) } else { 0.0 };
         let scale = ((1.0 - below) / mass.iter().sum::<f64>()).min(1.0);
         for value in &mut mass {
