@@ -53,6 +53,7 @@ pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity,
 pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, Strategy};
 pub use toeplitz::{inverse_coefficients, square_root_coefficients};
+pub(crate) use tree::estimate_variance;
 pub use tree::{TreeVariant, nodes, tree_sensitivity};
 #[cfg(test)]
 pub(crate) use workload::lambda_tau_matrix;

@@ -16,6 +16,7 @@ use rounds_kernels::random::Purpose;
 use super::TREE_LEVELS;
 use super::plan::{NoisePlan, PlannedNoise};
 use super::recursion::{Machine, Planned, Recursion, Recursive};
+use crate::factorization::estimate_variance;
 
 /// The registry's entry: one tree an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
@@ -48,12 +49,6 @@ impl HonakerTree {
     }
 }
 
-/// `2^h/(2^{h+1} − 1)`: weight of a subtree's own node, and its estimate's variance in units of σ².
-fn own_weight(height: u32) -> f64 {
-    let leaves = (1_u64 << height) as f64;
-    leaves / (2.0 * leaves - 1.0)
-}
-
 impl Recursion for HonakerTree {
     fn slots(&self) -> usize {
         self.levels
@@ -66,7 +61,7 @@ impl Recursion for HonakerTree {
         for height in 0..top {
             machine.take_back(height as usize);
             machine.add_kept(1, |_| (1.0, height as usize));
-            let own = own_weight(height + 1);
+            let own = estimate_variance(height as usize + 1);
             machine.average(own, Purpose(TREE_LEVELS + height + 1), round, 1.0 - own);
         }
         machine.put_out();
