@@ -225,10 +225,7 @@ impl Dataset {
             (Norm::L2, Norm::L1) => round_up(bound * columns.sqrt()),
             _ => bound,
         });
-        match (enforced, self.implied_bound(norm)) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [enforced, self.implied_bound(norm)].into_iter().flatten().reduce(f64::min)
     }
 
     /// The bound that the format (for bytes) or the domain implies for every norm.

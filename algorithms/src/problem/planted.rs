@@ -51,8 +51,7 @@ impl PlantedLogistic {
     /// The domain of examples of d features: [−1, 1], and the classes −1 and 1.
     pub fn domain(dimension: usize) -> Domain {
         let bounds = Bounds::new(-1.0, 1.0).expect("−1 is below 1");
-        let classes = Label::Classes(vec!["-1".into(), "1".into()]);
-        synthetic::domain("planted-logistic", dimension, bounds, Storage::Dense, classes)
+        synthetic::domain("planted-logistic", dimension, bounds, Storage::Dense, Label::Classes(synthetic::signs()))
     }
 
     /// n examples; rows are clipped to the unit ball, so that the bound on them is public.

@@ -69,8 +69,9 @@ pub(super) fn domain(name: &str, count: usize, bounds: Bounds, storage: Storage,
     domain
 }
 
-fn class_names<const K: usize>(names: [&str; K]) -> Vec<String> {
-    names.map(str::to_owned).to_vec()
+/// Names of the classes −1 and 1.
+pub(super) fn signs() -> Vec<String> {
+    ["-1", "1"].map(str::to_owned).to_vec()
 }
 
 const SIDE: usize = 28;
@@ -170,11 +171,8 @@ impl StrokeModel {
                 intercepts[class] -= 0.5 * planted * (mean[class] + centre);
             }
         }
-        let mut lanes = [0f32; LANES];
-        for (lane, intercept) in lanes.iter_mut().zip(intercepts) {
-            *lane = intercept as f32;
-        }
-        Self { images, weights, intercepts: lanes }
+        let intercepts = std::array::from_fn(|lane| intercepts.get(lane).map_or(0.0, |&intercept| intercept as f32));
+        Self { images, weights, intercepts }
     }
 
     fn dataset(&self, name: &str, seed: u64, purpose: Purpose, rows: usize) -> Dataset {
@@ -312,7 +310,7 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
         let products = row.iter().zip(&weights).map(|(&value, weight)| f64::from(value) * weight);
         *label = u32::from(products.sum::<f64>() >= 0.0);
     });
-    let labels = Labels::Classes { values: labels, classes: 2, names: Some(class_names(["-1", "1"])) };
+    let labels = Labels::Classes { values: labels, classes: 2, names: Some(signs()) };
     Dataset::new("synthetic-logistic", Features::f32(values, d), labels)
         .and_then(|data| data.clip_features(Norm::L1, d as f64))
         .and_then(|data| data.in_domain(Arc::new(synthetic_logistic_domain(d))))
@@ -322,8 +320,7 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
 /// The domain of [`synthetic_logistic`] with d features: [0, 1], and the classes −1 and 1.
 pub fn synthetic_logistic_domain(d: usize) -> Domain {
     let bounds = Bounds::new(0.0, 1.0).expect("0 is below 1");
-    let classes = Label::Classes(class_names(["-1", "1"]));
-    domain("synthetic-logistic", d, bounds, Storage::Dense, classes)
+    domain("synthetic-logistic", d, bounds, Storage::Dense, Label::Classes(signs()))
 }
 
 /// `f(x) = Σ_i λ_i (x_i − x*_i)²/2` with L = λ_1 ≥ … ≥ λ_d ≥ 0: paper 001, Fig. 2 (there L = 10).
