@@ -1,5 +1,7 @@
 //! Features and labels in the formats in which rows are kept, and the checks that make them a data set.
 
+use std::ops::Range;
+
 use rounds_kernels::features::{NULL_CLASS, Rows, SparseRows, Targets};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 
@@ -65,13 +67,18 @@ impl SparseMatrix {
         self.values.truncate(kept);
     }
 
+    /// The places of a row's stored values.
+    pub(super) fn row(&self, row: usize) -> Range<usize> {
+        self.offsets[row]..self.offsets[row + 1]
+    }
+
     /// Dense rows, `None` if they cannot be addressed.
     fn to_dense(&self) -> Option<Features> {
         let limit = isize::MAX as usize / size_of::<f32>();
         let size = (self.offsets.len() - 1).checked_mul(self.columns);
         let mut dense: Buffer<f32> = Buffer::zeroed(size.filter(|&size| size <= limit)?);
         for (row, out) in dense.chunks_exact_mut(self.columns).enumerate() {
-            for entry in self.offsets[row]..self.offsets[row + 1] {
+            for entry in self.row(row) {
                 out[self.indices[entry] as usize] = self.values[entry];
             }
         }
@@ -185,12 +192,12 @@ impl Features {
         }
     }
 
-    /// Bytes of the matrix, without gaps between rows.
-    pub fn value_bytes(&self) -> usize {
+    /// Bytes of a matrix of this format with `rows` rows and `stored` values, without gaps between rows.
+    pub(super) fn bytes_of(&self, rows: usize, stored: usize) -> usize {
         match self {
-            Features::F32 { values, .. } => 4 * values.len(),
-            Features::U8 { rows, .. } => rows.stored(),
-            Features::Sparse(sparse) => size_of_val(sparse.offsets.as_slice()) + 8 * sparse.values.len(),
+            Features::F32 { .. } => 4 * stored,
+            Features::U8 { .. } => stored,
+            Features::Sparse(_) => 8 * stored + size_of::<usize>() * (rows + 1),
         }
     }
 
@@ -265,7 +272,7 @@ impl Features {
             }
             (Features::Sparse(sparse), Features::Sparse(all)) => {
                 for row in rows {
-                    let stored = all.offsets[row]..all.offsets[row + 1];
+                    let stored = all.row(row);
                     let indices = all.indices[stored.clone()].iter().copied();
                     sparse.push_row(indices.zip(all.values[stored].iter().copied()));
                 }

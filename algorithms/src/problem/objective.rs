@@ -233,7 +233,7 @@ impl Problem {
         self.shard.as_ref().map_or_else(|| self.dataset.targets(), Shard::targets)
     }
 
-    /// The data. Where rows are shared out: their name, columns and bounds, this rank's labels, and no features.
+    /// The data. Where rows are shared out: their name, format, columns and bounds, this rank's labels, and no features.
     pub fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset
     }
@@ -248,16 +248,15 @@ impl Problem {
         self.shard.as_ref().map_or_else(|| self.dataset.len(), Shard::rows)
     }
 
-    /// Mean stored features of a row: all of them for dense rows.
-    fn stored_per_row(&self) -> f64 {
-        let stored = self.shard.as_ref().map_or_else(|| self.dataset.features().stored(), Shard::stored);
-        stored as f64 / self.stored_rows().max(1) as f64
+    /// Stored features of all rows: every one for dense rows.
+    fn stored(&self) -> usize {
+        self.shard.as_ref().map_or_else(|| self.dataset.features().stored(), Shard::stored)
     }
 
     /// Floating-point operations of one gradient query: a multiplication and an addition for every parameter that the
     /// row touches, in the margins and again in the gradient.
     pub fn flops_per_row(&self) -> f64 {
-        flops_per_row(self.model(), self.stored_per_row())
+        flops_per_row(self.model(), self.stored() as f64 / self.stored_rows().max(1) as f64)
     }
 
     /// Bytes of features that a gradient query reads of one row.
@@ -270,8 +269,8 @@ impl Problem {
 
     /// Bytes of features of one row in the data set.
     pub(crate) fn stored_bytes_per_row(&self) -> f64 {
-        let bytes = self.shard.as_ref().map_or_else(|| self.dataset.features().value_bytes(), Shard::bytes);
-        bytes as f64 / self.stored_rows().max(1) as f64
+        let rows = self.stored_rows();
+        self.dataset.features().bytes_of(rows, self.stored()) as f64 / rows.max(1) as f64
     }
 
     /// A batch for the kernels, with the norms that a clip in `norm` needs.
@@ -299,12 +298,8 @@ impl Problem {
 
     /// The grid of rows that gradient queries read as integers.
     pub(crate) fn integer_grid(&self) -> Option<FeatureGrid> {
-        let of_bytes = || match &self.shard {
-            None => self.dataset.features().byte_scale(),
-            Some(shard) => shard.read().byte_scale(),
-        };
-        let grid = || self.feature_grid().or_else(|| of_bytes().map(FeatureGrid::bytes));
-        self.is_in_integers().then(grid)?
+        let of_bytes = || self.dataset.features().byte_scale().map(FeatureGrid::bytes);
+        self.is_in_integers().then(|| self.feature_grid().or_else(of_bytes))?
     }
 
     /// Row norms (bias included, rounded up) of all rows; the L1 norms are computed when first asked for.

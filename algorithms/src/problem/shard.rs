@@ -153,15 +153,6 @@ impl Shard {
         self.stored
     }
 
-    /// Bytes that the features of all ranks would take in one place.
-    pub(crate) fn bytes(&self) -> usize {
-        match self.read().features {
-            Features::F32 { .. } => 4 * self.stored,
-            Features::U8 { .. } => self.stored,
-            Features::Sparse(_) => 8 * self.stored + size_of::<usize>() * (self.rows + 1),
-        }
-    }
-
     /// The rows that this rank can read.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Store> {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
@@ -287,13 +278,8 @@ impl Shard {
                     Selection::Indices(indices) => indices[positions].iter().for_each(|&row| need(row as usize)),
                 }
                 if let Some((before, after)) = self.surroundings(&rows, &own_rows, share) {
-                    let mut more = |row: usize| {
-                        if store.mark(self.rows, row, rank) {
-                            rows.push(row as u32);
-                        }
-                    };
-                    before.for_each(&mut more);
-                    after.for_each(&mut more);
+                    let more = before.chain(after).filter(|&row| store.mark(self.rows, row, rank));
+                    rows.extend(more.map(|row| row as u32));
                 }
                 rows
             })
@@ -391,11 +377,6 @@ impl Store {
         new
     }
 
-    /// The scale of rows of bytes.
-    pub(crate) fn byte_scale(&self) -> Option<f32> {
-        self.features.byte_scale()
-    }
-
     /// Rows for the kernels: `selection` counts slots.
     pub(crate) fn batch<'b>(&'b self, selection: Selection<'b>, norm: Option<Norm>) -> Batch<'b> {
         let norms = match norm {
@@ -471,14 +452,11 @@ impl Store {
                 }
             }
             Features::Sparse(sparse) => {
-                let stored = |slot| sparse.offsets[slot]..sparse.offsets[slot + 1];
                 for slot in slots.clone() {
-                    let row = &sparse.indices[stored(slot)];
-                    bytes.extend(row.iter().flat_map(|index| index.to_le_bytes()));
+                    bytes.extend(sparse.indices[sparse.row(slot)].iter().flat_map(|index| index.to_le_bytes()));
                 }
                 for slot in slots {
-                    let row = &sparse.values[stored(slot)];
-                    bytes.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+                    bytes.extend(sparse.values[sparse.row(slot)].iter().flat_map(|value| value.to_le_bytes()));
                 }
             }
         }
