@@ -27,10 +27,8 @@ impl InverseSquareRoot {
         // k = √(m/M) is the complementary modulus of k′.
         let modulus = (smallest / largest).sqrt();
         let quarter_period = std::f64::consts::FRAC_PI_2 / arithmetic_geometric_mean(1.0, modulus);
-        let mut shifts = Vec::with_capacity(count);
-        let mut weights = Vec::with_capacity(count);
         let scale = 2.0 * quarter_period * smallest.sqrt() / (std::f64::consts::PI * count as f64);
-        for node in 0..count {
+        let node = |node: usize| {
             let argument = (node as f64 + 0.5) * quarter_period / count as f64;
             // sc(K′ − u) = 1/(k·sc u) gives the upper half, where sc itself would lose digits.
             let tangent = if argument <= 0.5 * quarter_period {
@@ -41,9 +39,9 @@ impl InverseSquareRoot {
             // dn/cn² = √((1 + sc²)(1 + k²·sc²)): sums of positive terms only.
             let square = tangent * tangent;
             let weight = ((1.0 + square) * (modulus * modulus).mul_add(square, 1.0)).sqrt();
-            shifts.push(smallest * square);
-            weights.push(scale * weight);
-        }
+            (smallest * square, scale * weight)
+        };
+        let (shifts, weights) = (0..count).map(node).unzip();
         Self { shifts, weights, smallest, largest }
     }
 

@@ -60,18 +60,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diagonal_second_moment_has_its_largest_entry() {
-        // Rows 2·e_1, 3·e_2, 1·e_3: AᵀA/3 = diag(4, 9, 1)/3.
-        let values = vec![2.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 1.0];
-        let data = Dataset::new("d", Features::f32(values, 3), Labels::Values(vec![1.0; 3])).unwrap();
-        let problem = Problem::new(Arc::new(data), Loss::Logistic, false, 0.0).unwrap();
-        assert!((largest_second_moment(&problem, 1e-9) - 3.0).abs() < 1e-5);
-    }
-
-    #[test]
-    fn the_bias_is_a_feature() {
-        let data = Dataset::new("d", Features::f32(vec![0.0; 4], 1), Labels::Values(vec![1.0; 4])).unwrap();
-        let problem = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
-        assert!((largest_second_moment(&problem, 1e-9) - 1.0).abs() < 1e-6);
+    fn a_diagonal_second_moment_has_its_largest_entry_and_the_bias_is_a_feature() {
+        // Rows 2·e_1, 3·e_2, 1·e_3: AᵀA/3 = diag(4, 9, 1)/3. Rows of zeros with a bias: 1.
+        let diagonal = Features::f32(vec![2.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 1.0], 3);
+        let zeros = Features::f32(vec![0.0; 4], 1);
+        for (features, bias, expected, tolerance) in [(diagonal, false, 3.0, 1e-5), (zeros, true, 1.0, 1e-6)] {
+            let labels = Labels::Values(vec![1.0; features.len()]);
+            let data = Dataset::new("d", features, labels).unwrap();
+            let problem = Problem::new(Arc::new(data), Loss::Logistic, bias, 0.0).unwrap();
+            let found = largest_second_moment(&problem, 1e-9);
+            assert!((found - expected).abs() < tolerance, "bias {bias}: {found}");
+        }
     }
 }

@@ -222,7 +222,18 @@ impl Shard {
 
     /// Removes the copies of all ranks.
     fn clear(&self, store: &mut Store) {
-        store.clear();
+        for &row in &store.copies {
+            store.slot_of[row as usize] = NO_SLOT;
+        }
+        store.copies.clear();
+        store.copied_to.fill(NO_RANK);
+        store.counts.fill(0);
+        let own = store.own_rows.len();
+        store.features.truncate(own);
+        store.planes.iter_mut().for_each(|planes| planes.truncate(own));
+        store.labels.truncate(own);
+        store.l2_norms.values.truncate(own);
+        store.l1_norms.iter_mut().for_each(|norms| norms.values.truncate(own));
         for (rank, capacity) in store.capacity.iter_mut().enumerate() {
             *capacity = leaf_range(self.rows, self.ranks, rank).len();
         }
@@ -236,11 +247,7 @@ impl Shard {
         let own = &missing[self.rank];
         let outgoing: Vec<Vec<u8>> = missing
             .iter()
-            .enumerate()
-            .map(|(to, rows)| {
-                if to == self.rank {
-                    return Vec::new();
-                }
+            .map(|rows| {
                 let rows = rows.iter().map(|&row| row as usize);
                 let mine = rows.filter(|row| store.own_rows.contains(row));
                 store.pack(mine.map(|row| row - store.own_rows.start))
@@ -419,22 +426,6 @@ impl Store {
             None => self.own_rows.start + slot,
             Some(copy) => self.copies[copy] as usize,
         }
-    }
-
-    /// Removes the copies of all ranks.
-    fn clear(&mut self) {
-        let own = self.own_rows.len();
-        for &row in &self.copies {
-            self.slot_of[row as usize] = NO_SLOT;
-        }
-        self.copies.clear();
-        self.copied_to.fill(NO_RANK);
-        self.counts.fill(0);
-        self.features.truncate(own);
-        self.planes.iter_mut().for_each(|planes| planes.truncate(own));
-        self.labels.truncate(own);
-        self.l2_norms.values.truncate(own);
-        self.l1_norms.iter_mut().for_each(|norms| norms.values.truncate(own));
     }
 
     /// A message of the rows in `slots`: their values, after their columns where they are sparse.
