@@ -4,7 +4,7 @@
 ///
 /// Stored by columns: `entries[column·(p + 1) + d] = W[column + d, column]`; entries below the last row are zero.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BandedLower {
+pub(crate) struct BandedLower {
     size: usize,
     subdiagonals: usize,
     entries: Vec<f64>,
@@ -12,7 +12,7 @@ pub struct BandedLower {
 
 impl BandedLower {
     /// The matrix with W[row, column] = `entry(row, column)` on the band.
-    pub fn from_fn(size: usize, subdiagonals: usize, mut entry: impl FnMut(usize, usize) -> f64) -> Self {
+    pub(crate) fn from_fn(size: usize, subdiagonals: usize, mut entry: impl FnMut(usize, usize) -> f64) -> Self {
         let width = subdiagonals + 1;
         let mut entries = vec![0.0; size * width];
         for column in 0..size {
@@ -24,18 +24,18 @@ impl BandedLower {
     }
 
     /// T.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
     /// p, the number of stored subdiagonals.
-    pub fn subdiagonals(&self) -> usize {
+    pub(crate) fn subdiagonals(&self) -> usize {
         self.subdiagonals
     }
 
     /// W[row, column], zero outside the band.
     #[inline]
-    pub fn get(&self, row: usize, column: usize) -> f64 {
+    pub(crate) fn get(&self, row: usize, column: usize) -> f64 {
         if row < column || row > column + self.subdiagonals {
             0.0
         } else {
@@ -52,7 +52,7 @@ impl BandedLower {
 
     /// self · right. The subdiagonals add up.
     #[must_use]
-    pub fn multiply(&self, right: &Self) -> Self {
+    pub(crate) fn multiply(&self, right: &Self) -> Self {
         assert_eq!(self.size, right.size, "factors of a product have one size");
         Self::from_fn(self.size, self.subdiagonals + right.subdiagonals, |row, column| {
             (column..=row).map(|inner| self.get(row, inner) * right.get(inner, column)).sum()

@@ -44,17 +44,19 @@ use std::str::FromStr;
 
 use rounds_numerics::{Mat, MatRef, dense};
 
-pub use banded_lower::BandedLower;
 pub use dual::Objective;
 pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
 use error::numerical;
-pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
+pub use participation::{Exactness, Participation, Sensitivity};
 pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, Strategy};
-pub use toeplitz::{inverse_coefficients, square_root_coefficients};
+use toeplitz::square_root_coefficients;
+pub use tree::TreeVariant;
 pub(crate) use tree::estimate_variance;
-pub use tree::{TreeVariant, nodes, tree_sensitivity};
+#[cfg(test)]
+pub(crate) use tree::nodes;
+use tree::tree_sensitivity;
 #[cfg(test)]
 pub(crate) use workload::lambda_tau_matrix;
 pub use workload::{Workload, WorkloadSpecification};

@@ -141,10 +141,7 @@ impl Participation {
 /// value, exact when its bracket closes to 1e-9. Minimum separation: the dynamic
 /// programme of [specification 3.4], exact where entries b or more apart vanish (banded C), else an upper bound, unless
 /// the pattern it finds attains it.
-///
-/// # Errors
-/// Those of [`Participation::check`].
-pub fn gram_sensitivity(
+pub(crate) fn gram_sensitivity(
     rounds: usize,
     gram: impl Fn(usize, usize) -> f64,
     participation: &Participation,
@@ -209,10 +206,7 @@ pub fn gram_sensitivity(
 /// Single participation: ‖first column‖, exact. Non-negative and non-increasing coefficients: every participation is
 /// worst when it starts at round 0 and comes back as early as it may, ‖Σ_e C_{:,eb}‖, exact [Kalinin & Lampert 2024,
 /// Theorem 2]. Otherwise by the Gram matrix.
-///
-/// # Errors
-/// Those of [`Participation::check`].
-pub fn toeplitz_sensitivity(
+pub(crate) fn toeplitz_sensitivity(
     coefficients: &[f64],
     participation: &Participation,
 ) -> Result<Sensitivity, FactorizationError> {

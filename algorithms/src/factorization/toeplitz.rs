@@ -16,7 +16,7 @@ use crate::vectors::{add_scaled, dot, dot_reversed};
 ///
 /// an O(T) recurrence. One root r = 1 gives c_n = c_{n−1}(1 − 1/(2n)) = binom(2n, n)/4ⁿ, the root of the prefix sum
 /// [Fichtenberger et al. 2022; Henzinger et al. 2023]; {1, β, c} the convolution of (c_k), (βᵏc_k), (cᵏc_k).
-pub fn square_root_coefficients(rounds: usize, roots: &[f64]) -> Vec<f64> {
+pub(crate) fn square_root_coefficients(rounds: usize, roots: &[f64]) -> Vec<f64> {
     let mut polynomial = vec![1.0];
     for root in roots {
         polynomial.push(0.0);
@@ -42,7 +42,7 @@ pub fn square_root_coefficients(rounds: usize, roots: &[f64]) -> Vec<f64> {
 ///
 /// # Errors
 /// `Singular` where c_0 = 0, `InverseOverflow` where a coefficient is not finite.
-pub fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, FactorizationError> {
+pub(crate) fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, FactorizationError> {
     let lead = *coefficients.first().ok_or(FactorizationError::NoRounds)?;
     if lead == 0.0 || !lead.is_finite() {
         return Err(FactorizationError::Singular { row: 0, value: lead });

@@ -29,7 +29,7 @@ pub(crate) fn estimate_variance(height: usize) -> f64 {
 }
 
 /// The released nodes (k, j), level by level.
-pub fn nodes(variant: TreeVariant, rounds: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn nodes(variant: TreeVariant, rounds: usize) -> impl Iterator<Item = (usize, usize)> {
     let step = if variant == TreeVariant::Plain { 2 } else { 1 };
     (0..usize::BITS as usize)
         .take_while(move |&level| rounds >> level > 0)
@@ -83,10 +83,7 @@ pub(crate) fn prefix_noise_column(variant: TreeVariant, level: usize, index: usi
 }
 
 /// sens(C) of the tree, exact. Minimum separation: a dynamic programme over subtrees, see [`separated_sensitivity`].
-///
-/// # Errors
-/// Those of [`Participation::check`].
-pub fn tree_sensitivity(
+pub(crate) fn tree_sensitivity(
     variant: TreeVariant,
     rounds: usize,
     participation: &Participation,

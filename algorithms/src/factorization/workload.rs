@@ -163,7 +163,7 @@ impl Workload {
     }
 
     /// A⁻¹.
-    pub fn inverse(&self) -> &BandedLower {
+    pub(crate) fn inverse(&self) -> &BandedLower {
         &self.inverse
     }
 
