@@ -25,6 +25,7 @@ pub(super) struct Composed {
     infinity: f64,
     /// Tilted mass that may lie outside the window: below it and above it.
     outside: (f64, f64),
+    bound: Bound,
 }
 
 /// The steps to compose and the window of losses.
@@ -149,13 +150,14 @@ impl Composed {
             if bottom >= window_start { 0.0 } else { tail(outside.0, plan.edges.0, window_start) },
             if top <= window_end { 0.0 } else { tail(outside.1, plan.edges.1, window_end) },
         );
-        Self { interval, lambda, start, mass, log_moment, infinity: -log_finite.exp_m1(), outside }
+        let (infinity, bound) = (-log_finite.exp_m1(), plan.bound);
+        Self { interval, lambda, start, mass, log_moment, infinity, outside, bound }
     }
 
     /// δ at the grid points of the window, last to first: (loss, δ).
     ///
     /// D_g = Σ_{h > g} m_h e^{−λ(h−g)Δ}(1 − e^{−(h−g)Δ}) is built from the right by additions of positive terms only.
-    fn deltas(&self, bound: Bound) -> impl Iterator<Item = (f64, f64)> {
+    fn deltas(&self) -> impl Iterator<Item = (f64, f64)> {
         let window_end = (self.start + self.mass.len() as i64 - 1) as f64 * self.interval;
         let decay = (-self.lambda * self.interval).exp();
         let gain = decay * -(-self.interval).exp_m1();
@@ -164,7 +166,7 @@ impl Composed {
         (0..self.mass.len()).rev().map(move |cell| {
             let loss = (self.start + cell as i64) as f64 * self.interval;
             let scale = self.log_moment - self.lambda * loss;
-            let lost = match bound {
+            let lost = match self.bound {
                 // What lies above the window counts in full at its end.
                 Bound::Upper => self.outside.1 * (-self.lambda * (window_end - loss)).exp(),
                 // What lies outside may have wrapped to anywhere.
@@ -182,9 +184,9 @@ impl Composed {
     }
 
     /// The ε of the window with δ(ε) = `delta`.
-    pub(super) fn epsilon(&self, delta: f64, bound: Bound) -> Located {
+    pub(super) fn epsilon(&self, delta: f64) -> Located {
         let mut right: Option<(f64, f64)> = None;
-        for (loss, value) in self.deltas(bound) {
+        for (loss, value) in self.deltas() {
             if value > delta {
                 return match right {
                     None => Located::Above,
@@ -201,9 +203,9 @@ impl Composed {
     }
 
     /// δ at `epsilon`: by the chord in e^ε for an upper bound, and for a lower one at the grid point above.
-    pub(super) fn delta(&self, epsilon: f64, bound: Bound) -> Option<f64> {
+    pub(super) fn delta(&self, epsilon: f64) -> Option<f64> {
         let mut right: Option<(f64, f64)> = None;
-        for (loss, value) in self.deltas(bound) {
+        for (loss, value) in self.deltas() {
             if loss <= epsilon {
                 let (_, right_value) = right?;
                 let fraction = (epsilon - loss).exp_m1() / self.interval.exp_m1();
@@ -215,8 +217,8 @@ impl Composed {
     }
 
     /// The smallest δ that can be told from 0 in this window.
-    pub(super) fn resolution(&self, bound: Bound) -> f64 {
-        self.deltas(bound).next().map_or(1.0, |(_, value)| value)
+    pub(super) fn resolution(&self) -> f64 {
+        self.deltas().next().map_or(1.0, |(_, value)| value)
     }
 }
 
@@ -289,7 +291,7 @@ mod tests {
             let lambda = ((1.0 + epsilon / 20.0) / (1.0 - epsilon / 20.0)).ln() / (2.0 * step) - 0.5;
             let relative = |window, edges, bound| {
                 let composed = Composed::new(&Plan { steps: &steps, lambda, window, edges, bound });
-                composed.delta(epsilon, bound).unwrap() / expected - 1.0
+                composed.delta(epsilon).unwrap() / expected - 1.0
             };
             for (bound, side) in [(Bound::Upper, 1.0), (Bound::Lower, -1.0)] {
                 let whole = relative((-20.0, 20.0), (lambda * 0.5, lambda * 1.5), bound);

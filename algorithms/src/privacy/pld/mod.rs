@@ -152,7 +152,7 @@ impl PrivacyLoss {
         let mut window = target.window;
         loop {
             let composed = self.compose(direction, target, window, bound)?;
-            match composed.epsilon(target.delta, bound) {
+            match composed.epsilon(target.delta) {
                 Located::At(epsilon) => return Ok(epsilon.max(0.0)),
                 // A window that starts below 0 has shown that δ(0) is small enough.
                 Located::Below if window.0 <= 0.0 => return Ok(0.0),
@@ -162,7 +162,7 @@ impl PrivacyLoss {
                     return Err(PrivacyError::Resolution {
                         accountant: Accountant::Pld,
                         delta: target.delta,
-                        resolution: composed.resolution(bound),
+                        resolution: composed.resolution(),
                     });
                 }
             }
@@ -172,9 +172,9 @@ impl PrivacyLoss {
     fn direction_delta(&self, direction: &Direction, target: &Target) -> Result<f64, PrivacyError> {
         let window = (target.window.0.min(target.epsilon), target.window.1.max(target.epsilon));
         let composed = self.compose(direction, target, window, Bound::Upper)?;
-        let found = composed.delta(target.epsilon, Bound::Upper);
+        let found = composed.delta(target.epsilon);
         // Past the largest loss there is only the mass at +∞.
-        Ok(found.unwrap_or_else(|| composed.resolution(Bound::Upper)))
+        Ok(found.unwrap_or_else(|| composed.resolution()))
     }
 
     fn compose(
