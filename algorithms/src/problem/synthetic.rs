@@ -97,8 +97,8 @@ const BLOCK: usize = 500;
 /// mean byte is about 33 (MNIST: 19.1 %, 33.3).
 pub fn synthetic_mnist(seed: u64) -> (Dataset, Dataset) {
     let model = StrokeModel::new(seed);
-    let train = model.dataset("synthetic-mnist", seed, Purpose::TrainingRows, 60_000);
-    let test = model.dataset("synthetic-mnist", seed, Purpose::TestRows, 10_000);
+    let train = model.dataset(seed, Purpose::TrainingRows, 60_000);
+    let test = model.dataset(seed, Purpose::TestRows, 10_000);
     (train, test)
 }
 
@@ -136,8 +136,6 @@ impl StrokeModel {
     const STEEPNESS: f64 = 0.3;
     /// Standard deviation of a handwriting's knots around those of its class, in pixels.
     const DISTORTION: f64 = 1.3;
-    /// Radius of the pen, in pixels.
-    const PEN: f64 = 1.7;
 
     fn new(seed: u64) -> Self {
         let mut images = Vec::with_capacity(CLASSES * HANDWRITINGS);
@@ -145,14 +143,14 @@ impl StrokeModel {
         for class in 0..CLASSES as u64 {
             let mut generator = stream(seed, Purpose::Strokes, class);
             let knots = class_knots(&mut generator, &classes);
-            classes.push(draw(&knots, Self::PEN));
+            classes.push(draw(&knots));
             for _ in 0..HANDWRITINGS {
                 let distorted = knots.map(|(x, y)| {
                     let dx = Self::DISTORTION * normal(&mut generator);
                     let dy = Self::DISTORTION * normal(&mut generator);
                     ((x + dx).clamp(5.0, 23.0), (y + dy).clamp(5.0, 23.0))
                 });
-                images.push(draw(&distorted, Self::PEN));
+                images.push(draw(&distorted));
             }
         }
         let mut means = vec![[0f64; CLASSES]; PIXELS];
@@ -175,7 +173,7 @@ impl StrokeModel {
         Self { images, weights, intercepts }
     }
 
-    fn dataset(&self, name: &str, seed: u64, purpose: Purpose, rows: usize) -> Dataset {
+    fn dataset(&self, seed: u64, purpose: Purpose, rows: usize) -> Dataset {
         let mut pixels = ByteRows::zeroed(rows, PIXELS);
         let mut labels = vec![0u32; rows];
         let (memory, stride) = pixels.memory_mut();
@@ -186,7 +184,7 @@ impl StrokeModel {
             *label = self.label(&mut generator, image);
         });
         let features = Features::U8 { rows: pixels, scale: 1.0 / 255.0 };
-        Dataset::new(name, features, Labels::numbered(labels, CLASSES))
+        Dataset::new("synthetic-mnist", features, Labels::numbered(labels, CLASSES))
             .and_then(|data| data.in_domain(Arc::new(synthetic_mnist_domain())))
             .expect("bytes and classes below 10 make a data set")
     }
@@ -241,7 +239,7 @@ fn class_knots(generator: &mut Xoshiro256PlusPlus, others: &[[u8; PIXELS]]) -> [
     let mut chosen = ([(0.0, 0.0); KNOTS], f64::INFINITY);
     for _ in 0..CANDIDATES {
         let knots = random_knots(generator);
-        let image = draw(&knots, StrokeModel::PEN);
+        let image = draw(&knots);
         let likeness = others.iter().map(|other| cosine(&image, other)).fold(0.0, f64::max);
         if likeness < chosen.1 {
             chosen = (knots, likeness);
@@ -271,8 +269,10 @@ fn random_knots(generator: &mut Xoshiro256PlusPlus) -> [(f64, f64); KNOTS] {
     knots
 }
 
-/// A pen of the given radius along the straight lines between knots; edges fall off over a pixel.
-fn draw(knots: &[(f64, f64)], pen: f64) -> [u8; PIXELS] {
+/// A pen along the straight lines between knots; edges fall off over a pixel.
+fn draw(knots: &[(f64, f64)]) -> [u8; PIXELS] {
+    /// Radius of the pen, in pixels.
+    const PEN: f64 = 1.7;
     let mut image = [0; PIXELS];
     for (pixel, byte) in image.iter_mut().enumerate() {
         let (x, y) = ((pixel % SIDE) as f64 + 0.5, (pixel / SIDE) as f64 + 0.5);
@@ -286,7 +286,7 @@ fn draw(knots: &[(f64, f64)], pen: f64) -> [u8; PIXELS] {
                 libm::hypot(x - start.0 - along * dx, y - start.1 - along * dy)
             })
             .fold(f64::INFINITY, f64::min);
-        *byte = ((pen + 0.5 - distance).clamp(0.0, 1.0) * 255.0) as u8;
+        *byte = ((PEN + 0.5 - distance).clamp(0.0, 1.0) * 255.0) as u8;
     }
     image
 }
