@@ -70,29 +70,21 @@ impl Method {
 
     /// All rows, or batches without replacement.
     fn sampling(self, kind: Option<SamplingKind>, batch: usize, population: usize) -> Result<Sampling, SettingsError> {
+        let reason = "draws its batches without replacement [003 (3.3)]; leave sampling out";
         match kind {
             _ if batch == population => Ok(Sampling::FullBatch),
             None | Some(SamplingKind::WithoutReplacement) => Ok(Sampling::WithoutReplacement { batch, population }),
-            Some(kind) => Err(SettingsError::Unsupported {
-                parameter: "sampling",
-                value: kind.to_string(),
-                algorithm: self.id(),
-                reason: "draws its batches without replacement [003 (3.3)]; leave sampling out",
-            }),
+            Some(kind) => Err(SettingsError::unsupported("sampling", kind, self.id(), reason)),
         }
     }
 
     /// True for Gaussian noise, false for Laplace noise.
     fn is_gaussian(self, noise: Option<NoiseKind>) -> Result<bool, SettingsError> {
+        let reason = "adds independent noise; it takes laplace or independent";
         match noise {
             None | Some(NoiseKind::Laplace) => Ok(false),
             Some(NoiseKind::Independent) => Ok(true),
-            Some(noise) => Err(SettingsError::Unsupported {
-                parameter: "noise",
-                value: noise.to_string(),
-                algorithm: self.id(),
-                reason: "adds independent noise; it takes laplace or independent",
-            }),
+            Some(noise) => Err(SettingsError::unsupported("noise", noise, self.id(), reason)),
         }
     }
 
@@ -416,11 +408,10 @@ impl Constants {
         let smoothness = match own.smoothness {
             Some(NumberOr::Number(smoothness)) => smoothness,
             Some(NumberOr::Word(Measured::Estimate)) => {
-                let moment = problem.measured().second_moment.ok_or(SettingsError::OutOfRange {
-                    parameter: "smoothness",
-                    value: "estimate".to_owned(),
-                    expected: "a number, where the rows were not measured before (no rank can measure shared rows alone)",
-                })?;
+                let expected =
+                    "a number, where the rows were not measured before (no rank can measure shared rows alone)";
+                let unmeasured = || SettingsError::out_of_range("smoothness", "estimate", expected);
+                let moment = problem.measured().second_moment.ok_or_else(unmeasured)?;
                 curvature_of_loss(method, problem)? * moment + problem.regularization()
             }
             None => public_smoothness(method, problem, own.feature_bound)?,
@@ -481,12 +472,8 @@ impl Constants {
 /// sup φ″.
 fn curvature_of_loss(method: Method, problem: &PublicProblem) -> Result<f64, SettingsError> {
     let loss = problem.model().loss;
-    loss.curvature().ok_or_else(|| SettingsError::Unsupported {
-        parameter: "loss",
-        value: loss.to_string(),
-        algorithm: method.id(),
-        reason: "needs a smooth loss, such as logistic, softmax or huber",
-    })
+    let reason = "needs a smooth loss, such as logistic, softmax or huber";
+    loss.curvature().ok_or_else(|| SettingsError::unsupported("loss", loss, method.id(), reason))
 }
 
 /// A public bound on the norm of a row, its bias included.
@@ -502,13 +489,9 @@ fn public_norm(problem: &PublicProblem, bound: f64, norm: Norm) -> f64 {
 fn public_smoothness(method: Method, problem: &PublicProblem, declared: Option<f64>) -> Result<f64, PrepareError> {
     let factor = curvature_of_loss(method, problem)?;
     let Some(bound) = declared.or_else(|| problem.row_bound(Norm::L2)).filter(|&bound| bound > 0.0) else {
-        return Err(SettingsError::OutOfRange {
-            parameter: "feature-bound",
-            value: "none".to_owned(),
-            expected: "a public constant for the step size (features clipped to a norm, their L2 bound feature-bound=A or \
-                       the smoothness smoothness=L)",
-        }
-        .into());
+        let expected = "a public constant for the step size (features clipped to a norm, their L2 bound feature-bound=A or \
+                        the smoothness smoothness=L)";
+        return Err(SettingsError::out_of_range("feature-bound", "none", expected).into());
     };
     let norm = public_norm(problem, bound, Norm::L2);
     Ok(factor * norm * norm + problem.regularization())
@@ -526,15 +509,12 @@ fn clip_norm(
         .row_bound(norm)
         .zip(problem.model().loss.lipschitz(norm))
         .map(|(bound, residual)| public_norm(problem, bound, norm) * residual);
+    let expected = "a norm to clip gradients to (the data imply no public bound of them)";
     match (given, implied) {
         (Some(given), _) => plan::single_clip_norm(given as f32),
         (None, Some(implied)) => plan::single_clip_norm((implied as f32).next_up()),
         (None, None) if budget == Budget::NonPrivate => Ok(1.0),
-        (None, None) => Err(SettingsError::OutOfRange {
-            parameter: "clip-norm",
-            value: "none".to_owned(),
-            expected: "a norm to clip gradients to (the data imply no public bound of them)",
-        }),
+        (None, None) => Err(SettingsError::out_of_range("clip-norm", "none", expected)),
     }
 }
 
@@ -596,13 +576,8 @@ impl BudgetOf {
 
     fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
         let Budget::Target { epsilon, delta } = self.budget else {
-            return Err(SettingsError::Unsupported {
-                parameter: "noise-multiplier",
-                value: "any".to_owned(),
-                algorithm: id,
-                reason: "sets Laplace scales from a budget; give an ε, or take noise=independent",
-            }
-            .into());
+            let reason = "sets Laplace scales from a budget; give an ε, or take noise=independent";
+            return Err(SettingsError::unsupported("noise-multiplier", "any", id, reason).into());
         };
         let shares = |total: f64| -> Result<Vec<f64>, PrepareError> {
             Ok(match log_weights {
@@ -645,14 +620,9 @@ impl BudgetOf {
         let shape = match log_weights {
             None => vec![1.0; rounds],
             Some(_) if self.sampling != Sampling::FullBatch => {
-                return Err(SettingsError::Unsupported {
-                    parameter: "batch-size",
-                    value: self.batch.to_string(),
-                    algorithm: id,
-                    reason: "divides a Gaussian budget for full batches only; leave batch-size out, take \
-                             noise=laplace, or the variant without -opt",
-                }
-                .into());
+                let reason = "divides a Gaussian budget for full batches only; leave batch-size out, take \
+                              noise=laplace, or the variant without -opt";
+                return Err(SettingsError::unsupported("batch-size", self.batch, id, reason).into());
             }
             // ρ_t·T/ρ = 1 for equal shares; σ_t ∝ ρ_t^{−1/2}.
             Some(weights) => {

@@ -238,13 +238,9 @@ fn proven(steps: &Steps, own: &Accelerated) -> Result<Option<Proven>, SettingsEr
     if own.constants == Origin::Practical {
         return Ok(None);
     }
-    let declared = |parameter, value: Option<f64>| {
-        value.ok_or(SettingsError::OutOfRange {
-            parameter,
-            value: "none".to_owned(),
-            expected: "constants=theory: radius, smoothness and lipschitz, each a public number above 0,",
-        })
-    };
+    let expected = "constants=theory: radius, smoothness and lipschitz, each a public number above 0,";
+    let declared =
+        |parameter, value: Option<f64>| value.ok_or(SettingsError::out_of_range(parameter, "none", expected));
     Ok(Some(Proven {
         radius: declared("radius", steps.radius)?,
         smoothness: declared("smoothness", steps.smoothness)?,
@@ -257,11 +253,7 @@ fn zeta(own: &Accelerated) -> Result<f64, SettingsError> {
     let most = if own.constants == Origin::Theory { 0.5 } else { 1.0 };
     let zeta = own.zeta.unwrap_or(most);
     if zeta > most {
-        return Err(SettingsError::OutOfRange {
-            parameter: "zeta",
-            value: zeta.to_string(),
-            expected: "with constants=theory, at most 1/2",
-        });
+        return Err(SettingsError::out_of_range("zeta", zeta, "with constants=theory, at most 1/2"));
     }
     Ok(zeta)
 }
@@ -286,12 +278,7 @@ impl Proven {
             let best = theory::recursive::best_beta(self.smoothness, run.plan.rounds, variance, self.radius);
             return Ok(best);
         }
-        let refuse = |reason: &'static str| SettingsError::Unsupported {
-            parameter: "constants",
-            value: "theory".to_owned(),
-            algorithm: run.id,
-            reason,
-        };
+        let refuse = |reason| SettingsError::unsupported("constants", "theory", run.id, reason);
         if run.coupling == Coupling::Average {
             return Err(refuse("has constants for coupling=accelerated alone"));
         }
@@ -405,13 +392,8 @@ pub(super) fn single_pass(
 ) -> Result<BatchPlan, PrepareError> {
     let plan = whole_epochs(settings, problem, 1.0, algorithm)?;
     if plan.rounds > plan.rounds_per_epoch {
-        return Err(SettingsError::Unsupported {
-            parameter: "epochs",
-            value: plan.rounds.div_ceil(plan.rounds_per_epoch).to_string(),
-            algorithm,
-            reason: "reads every example once; take epochs 1, or dp-srg-memf for several epochs",
-        }
-        .into());
+        let reason = "reads every example once; take epochs 1, or dp-srg-memf for several epochs";
+        return Err(SettingsError::unsupported("epochs", plan.participations(), algorithm, reason).into());
     }
     Ok(plan)
 }

@@ -38,12 +38,9 @@ pub static CUTTING_PLANE: Algorithm = Algorithm {
 fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let dimension = problem.parameters();
     if dimension > MOST_DIMENSIONS {
-        return Err(SettingsError::OutOfRange {
-            parameter: "algorithm",
-            value: format!("cutting-plane with {dimension} parameters"),
-            expected: "a model of at most 1024 parameters (rounds cost d³ operations and their number grows with d)",
-        }
-        .into());
+        let expected = "a model of at most 1024 parameters (rounds cost d³ operations and their number grows with d)";
+        let value = format!("cutting-plane with {dimension} parameters");
+        return Err(SettingsError::out_of_range("algorithm", value, expected).into());
     }
     let lipschitz = projected::lipschitz(problem)?;
     let own = Cuts::read(settings)?;

@@ -154,13 +154,9 @@ pub(super) fn whole_epochs(
     };
     let mut plan = BatchPlan::new(settings, problem, defaults)?;
     if !matches!(plan.sampling, Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch) {
-        return Err(SettingsError::Unsupported {
-            parameter: "sampling",
-            value: plan.sampling.to_string(),
-            algorithm,
-            reason: "correlates its noise across rounds, which needs the same batches every epoch: take fixed or shuffled",
-        }
-        .into());
+        let reason =
+            "correlates its noise across rounds, which needs the same batches every epoch: take fixed or shuffled";
+        return Err(SettingsError::unsupported("sampling", plan.sampling, algorithm, reason).into());
     }
     let common = settings.common()?;
     if common.rounds.is_none() {

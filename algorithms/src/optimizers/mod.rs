@@ -287,11 +287,7 @@ impl Algorithm {
                 });
             };
             if !(parameter.accepts)(value) {
-                return Err(SettingsError::OutOfRange {
-                    parameter: parameter.name,
-                    value: value.clone(),
-                    expected: parameter.expected,
-                });
+                return Err(SettingsError::out_of_range(parameter.name, value, parameter.expected));
             }
         }
         Ok(())

@@ -78,7 +78,7 @@ impl Range {
         if (self.holds)(value) {
             return Ok(value);
         }
-        Err(SettingsError::OutOfRange { parameter, value: value.to_string(), expected: self.expected })
+        Err(SettingsError::out_of_range(parameter, value, self.expected))
     }
 }
 
@@ -188,11 +188,9 @@ impl Settings {
         let Some(text) = self.parameters.get(parameter.name) else {
             return Ok(default());
         };
-        T::parsed(text).filter(|value| value.number().is_none_or(holds)).ok_or_else(|| SettingsError::OutOfRange {
-            parameter: parameter.name,
-            value: text.clone(),
-            expected: parameter.expected,
-        })
+        T::parsed(text)
+            .filter(|value| value.number().is_none_or(holds))
+            .ok_or_else(|| SettingsError::out_of_range(parameter.name, text, parameter.expected))
     }
 
     /// The same settings with one parameter set.

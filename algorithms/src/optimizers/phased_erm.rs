@@ -206,12 +206,8 @@ fn prepare(
     if private == Private::Results && deviation > 0.0 {
         chunks.retain(|chunk| chunk.noise(deviation) >= LEAST_NOISE * radius);
         if chunks.is_empty() {
-            return Err(SettingsError::OutOfRange {
-                parameter: "first-regularization",
-                value: first.to_string(),
-                expected: "a smaller one (noise of the first phase would be lost in rounding)",
-            }
-            .into());
+            let expected = "a smaller one (noise of the first phase would be lost in rounding)";
+            return Err(SettingsError::out_of_range("first-regularization", first, expected).into());
         }
     }
     let rounds = chunks.iter().map(|chunk| chunk.rounds).fold(0, u64::saturating_add);

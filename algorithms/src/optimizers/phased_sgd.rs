@@ -87,24 +87,21 @@ impl SmoothLoss {
         let loss = problem.model().loss;
         let common = settings.common()?;
         plan::independent_noise_only(&common, algorithm)?;
-        let refused = |parameter, value: String, reason| {
-            PrepareError::from(SettingsError::Unsupported { parameter, value, algorithm, reason })
-        };
         let Some(curvature) = loss.curvature() else {
             let reason = "needs a smooth loss, whose gradient steps do not expand; use huber or logistic";
-            return Err(refused("loss", loss.to_string(), reason));
+            return Err(SettingsError::unsupported("loss", loss, algorithm, reason).into());
         };
         let adjacency = plan::adjacency(problem, &common)?;
         Sampling::FixedOrder.check(adjacency)?;
         let Some(bound) = problem.row_bound(Norm::L2) else {
             let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
-            return Err(refused("clip-features", "none".to_owned(), reason));
+            return Err(SettingsError::unsupported("clip-features", "none", algorithm, reason).into());
         };
         let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
         let has_classes = loss.targets() == TargetKind::Classes;
         if has_classes && let Some(asked) = common.clip_norm {
             let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
-            return Err(refused("clip-norm", asked.to_string(), reason));
+            return Err(SettingsError::unsupported("clip-norm", asked, algorithm, reason).into());
         }
         let (clip_norm, clip) = if has_classes {
             ((2.0 * squared).sqrt() as f32, Clip::Unbounded)

@@ -103,11 +103,7 @@ pub(super) fn rounds_of(epochs: f64, rows: usize, batch_size: usize) -> Result<u
 pub(super) fn batch_size(common: &Common, rows: usize, default: usize) -> Result<usize, SettingsError> {
     let batch_size = common.batch_size.unwrap_or(default.min(rows));
     if batch_size == 0 || batch_size > rows {
-        return Err(SettingsError::OutOfRange {
-            parameter: "batch-size",
-            value: batch_size.to_string(),
-            expected: "a number from 1 to the number of rows",
-        });
+        return Err(SettingsError::out_of_range("batch-size", batch_size, "a number from 1 to the number of rows"));
     }
     Ok(batch_size)
 }
@@ -119,21 +115,12 @@ pub(super) fn batch_size(common: &Common, rows: usize, default: usize) -> Result
 pub(super) fn adjacency(problem: &PublicProblem, common: &Common) -> Result<Adjacency, SettingsError> {
     let declared = problem.relation().adjacency();
     let adjacency = common.adjacency.unwrap_or(declared);
-    if declared == Adjacency::AddRemove && adjacency != declared {
-        return Err(SettingsError::OutOfRange {
-            parameter: "adjacency",
-            value: adjacency.to_string(),
-            expected: "add-remove, as the domain declares: its number of rows is private; declare another relation",
-        });
-    }
-    if adjacency == Adjacency::AddRemove && declared != Adjacency::AddRemove {
-        return Err(SettingsError::OutOfRange {
-            parameter: "adjacency",
-            value: adjacency.to_string(),
-            expected: "add-remove keeps the number of rows private: a domain with a public one (public-rows)",
-        });
-    }
-    Ok(adjacency)
+    let expected = match [declared, adjacency].map(|relation| relation == Adjacency::AddRemove) {
+        [true, false] => "add-remove, as the domain declares: its number of rows is private; declare another relation",
+        [false, true] => "add-remove keeps the number of rows private: a domain with a public one (public-rows)",
+        _ => return Ok(adjacency),
+    };
+    Err(SettingsError::out_of_range("adjacency", adjacency, expected))
 }
 
 /// Refuses noise other than a fresh Gaussian a round, for an algorithm that adds that alone.
@@ -141,15 +128,11 @@ pub(super) fn adjacency(problem: &PublicProblem, common: &Common) -> Result<Adja
 /// # Errors
 /// Any other noise.
 pub(super) fn independent_noise_only(common: &Common, algorithm: &'static str) -> Result<(), SettingsError> {
-    match common.noise.filter(|noise| *noise != NoiseKind::Independent) {
-        None => Ok(()),
-        Some(noise) => Err(SettingsError::Unsupported {
-            parameter: "noise",
-            value: noise.to_string(),
-            algorithm,
-            reason: "adds a fresh Gaussian a round and takes no other noise; for correlated noise take dp-ftrl, dp-mf or \
-                     dp-memf, for Laplace noise dp-gd",
-        }),
+    let reason = "adds a fresh Gaussian a round and takes no other noise; for correlated noise take dp-ftrl, dp-mf or \
+                  dp-memf, for Laplace noise dp-gd";
+    match common.noise {
+        None | Some(NoiseKind::Independent) => Ok(()),
+        Some(noise) => Err(SettingsError::unsupported("noise", noise, algorithm, reason)),
     }
 }
 
@@ -194,11 +177,7 @@ pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64
     if radius <= 0.5 * f64::from(problem.most_weight()) {
         return Ok(radius);
     }
-    Err(SettingsError::OutOfRange {
-        parameter: "radius",
-        value: radius.to_string(),
-        expected: "a smaller radius (margins could overflow)",
-    })
+    Err(SettingsError::out_of_range("radius", radius, "a smaller radius (margins could overflow)"))
 }
 
 /// The generator that the key stands for.
@@ -259,12 +238,8 @@ pub fn calibrate(
     let stated = |noise_multiplier, delta| accountant.epsilon(&mechanism(noise_multiplier), adjacency, delta);
     let (noise_multiplier, epsilon, delta) = match settings.budget {
         Budget::NonPrivate => {
-            return Err(SettingsError::OutOfRange {
-                parameter: "epsilon",
-                value: "none".to_owned(),
-                expected: "a budget, an ε above 0 or a noise multiplier,",
-            }
-            .into());
+            let expected = "a budget, an ε above 0 or a noise multiplier,";
+            return Err(SettingsError::out_of_range("epsilon", "none", expected).into());
         }
         Budget::Target { epsilon, delta } => {
             let known = &settings.calibrations;

@@ -147,13 +147,8 @@ fn by_theorem(
     localized: bool,
 ) -> Result<Prepared, PrepareError> {
     let Budget::Target { epsilon, delta } = settings.budget else {
-        return Err(SettingsError::Unsupported {
-            parameter: "epsilon",
-            value: "none".to_owned(),
-            algorithm: id,
-            reason: "needs a target ε in this mode: its noise follows from the theorem, not from a multiplier",
-        }
-        .into());
+        let reason = "needs a target ε in this mode: its noise follows from the theorem, not from a multiplier";
+        return Err(SettingsError::unsupported("epsilon", "none", id, reason).into());
     };
     let lipschitz = projected::lipschitz(problem)?;
     let setting = setting(problem, lipschitz, own.radius, (epsilon, delta));
@@ -311,7 +306,12 @@ fn practical(
         let setting = setting(problem, lipschitz, domain_radius, budget);
         chunks(&setting, localized, MOST_CHUNKS)
     };
-    let adjacency = zero_out(problem, &common, id)?;
+    let adjacency = plan::adjacency(problem, &common)?;
+    if adjacency != Adjacency::ZeroOut {
+        let reason = "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
+                      zero-out keeps them";
+        return Err(SettingsError::unsupported("adjacency", adjacency, id, reason).into());
+    }
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     // The budget sets the regularisers of the chunks alone, not their rows.
     let rows = chunks_of((1.0, 0.5))[0].rows.len();
@@ -325,12 +325,8 @@ fn practical(
         Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps: per_chunk as usize * inner }
     })?;
     if localized && noise.epsilon <= 0.0 {
-        return Err(SettingsError::OutOfRange {
-            parameter: "noise-multiplier",
-            value: noise.noise_multiplier.to_string(),
-            expected: "a smaller one, whose ε is above 0 and sets the regulariser,",
-        }
-        .into());
+        let expected = "a smaller one, whose ε is above 0 and sets the regulariser,";
+        return Err(SettingsError::out_of_range("noise-multiplier", noise.noise_multiplier, expected).into());
     }
     let chunks = chunks_of((noise.epsilon, noise.delta));
     let acceleration = AccelerationParameters {
@@ -371,23 +367,6 @@ fn practical(
         run: BallAcceleration::new(acceleration, start)?,
     };
     Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
-}
-
-/// The relation of a practical claim.
-///
-/// # Errors
-/// Any but zero-out.
-fn zero_out(problem: &PublicProblem, common: &Common, algorithm: &'static str) -> Result<Adjacency, SettingsError> {
-    match plan::adjacency(problem, common)? {
-        Adjacency::ZeroOut => Ok(Adjacency::ZeroOut),
-        other => Err(SettingsError::Unsupported {
-            parameter: "adjacency",
-            value: other.to_string(),
-            algorithm,
-            reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
-                     zero-out keeps them",
-        }),
-    }
 }
 
 /// Ball acceleration over noisy ball solves, chunk after chunk.

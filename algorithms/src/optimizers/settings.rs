@@ -1,6 +1,7 @@
 //! The settings of a run, and the choices that many algorithms offer.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use rounds_kernels::random::StreamKey;
 
@@ -105,6 +106,23 @@ pub enum SettingsError {
         /// The least number of examples.
         examples: String,
     },
+}
+
+impl SettingsError {
+    /// A `value` in place of what is `expected`.
+    pub(super) fn out_of_range(parameter: &'static str, value: impl Display, expected: &'static str) -> Self {
+        Self::OutOfRange { parameter, value: value.to_string(), expected }
+    }
+
+    /// A `value` that `algorithm` does not offer.
+    pub(super) fn unsupported(
+        parameter: &'static str,
+        value: impl Display,
+        algorithm: &'static str,
+        reason: &'static str,
+    ) -> Self {
+        Self::Unsupported { parameter, value: value.to_string(), algorithm, reason }
+    }
 }
 
 /// The settings of a run: budget, key, and values of the parameters that the algorithm describes. An absent parameter has
