@@ -16,7 +16,7 @@
 //! |W̃_t − W_t| ≤ σ·Σ_s |X[t, s]|·(E + (PANEL + 3 + ⌊t/PANEL⌋ − ⌊s/PANEL⌋)·u·R)
 //! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rounds_kernels::gemm::Shape;
 use rounds_kernels::random::exact::{Exact, LinearForm, NormalBounds, decide};
@@ -26,7 +26,7 @@ use super::lattice::{MOST_OF_RECURSIONS, add_enclosed, in_units};
 use super::recursion::ROUNDOFF;
 use super::scalar::NoiseScalar;
 use super::{NOISE, NoiseError, NoiseMechanism, Progress};
-use crate::oracle::Engine;
+use crate::oracle::{Engine, lock};
 use crate::state::StateVisitor;
 
 /// Rounds whose noise is made together, at most.
@@ -97,7 +97,7 @@ impl<F: NoiseScalar> Table<F> {
     /// The noise of a round on a chunk of coordinates, and the bounds of its normals.
     fn round(&self, round: usize, chunk: usize) -> (&[F], NormalBounds) {
         let first = (chunk * self.height() + round % BLOCK_ROUNDS) * WIDTH;
-        let bounds = *self.bounds[chunk].lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = *lock(&self.bounds[chunk]);
         (&self.block[first..first + WIDTH], bounds)
     }
 
@@ -116,7 +116,7 @@ impl<F: NoiseScalar> Table<F> {
         let task = |offset: usize, block: &mut [F], worker: usize| {
             block.fill(F::default());
             // A worker runs one task at a time, so these locks are never contended.
-            let mut panel = panels[worker].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut panel = lock(&panels[worker]);
             let chunk = offset / (height * WIDTH);
             let width = WIDTH.min(dimension - chunk * WIDTH);
             let mut greatest = NormalBounds::default();
@@ -139,7 +139,7 @@ impl<F: NoiseScalar> Table<F> {
                 };
                 F::multiply_add(shape, &rows[(start + top) * rounds + first..], &panel, &mut block[top * WIDTH..]);
             }
-            *bounds[chunk].lock().unwrap_or_else(PoisonError::into_inner) = greatest;
+            *lock(&bounds[chunk]) = greatest;
         };
         engine.for_each_chunk_with_worker(&mut self.block, height * WIDTH, &task);
         self.filled = Some(start);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rounds_kernels::random::StreamKey;
 
@@ -16,6 +16,7 @@ use super::recursion::{Planned, Recursive};
 use crate::factorization::{
     FactorizationError, FactorizationKey, FactorizationRequest, FactorizationSource, Method, Strategy, Workload,
 };
+use crate::oracle::lock;
 use crate::privacy::Mechanism;
 
 /// Relative gap of the squared error that an optimal factorisation is certified to: half of it in the error itself.
@@ -112,7 +113,7 @@ impl StrategyMemory {
     /// The strategy of `request`, made once. Two threads may make it at the same time; both get the one that is kept.
     fn strategy(&self, request: FactorizationRequest) -> Result<Arc<FactorizedStrategy>, FactorizationError> {
         let key = request.key();
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || lock(&self.known);
         if let Some(strategy) = known().get(&key) {
             return Ok(Arc::clone(strategy));
         }
@@ -126,7 +127,7 @@ impl StrategyMemory {
 
 impl fmt::Debug for StrategyMemory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let known = lock(&self.known).len();
         write!(formatter, "StrategyMemory({known} strategies)")
     }
 }

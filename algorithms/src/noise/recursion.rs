@@ -25,7 +25,7 @@
 //!
 //! [`fill_enclosed_normals`]: rounds_kernels::random::exact::fill_enclosed_normals
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rounds_kernels::random::exact::{Exact, LinearForm, decide};
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
@@ -33,7 +33,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 use super::lattice::{MOST_OF_RECURSIONS, add_enclosed, in_units};
 use super::scalar::NoiseScalar;
 use super::{NoiseError, NoiseMechanism, Progress};
-use crate::oracle::Engine;
+use crate::oracle::{Engine, lock};
 use crate::state::StateVisitor;
 
 /// Unit roundoff u.
@@ -106,7 +106,8 @@ pub(super) struct Recursive<R> {
     kept: Kept,
 }
 
-/// The kept vectors: of f64 for a release key or a lattice, of f32 for idealised simulations.
+/// The kept vectors: of f64 for a release key or a lattice, of f32 for idealised simulations. One task has a block, so that
+/// its lock is never contended.
 enum Kept {
     /// Before the first round.
     Nothing,
@@ -186,11 +187,6 @@ impl<R: Recursion> Recursive<R> {
             decide(&self.key, &replay, coordinate)
         });
     }
-}
-
-/// Takes a lock that is never contended: one task a block.
-fn lock<T>(block: &Mutex<T>) -> MutexGuard<'_, T> {
-    block.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<R: Recursion> NoiseMechanism for Recursive<R> {

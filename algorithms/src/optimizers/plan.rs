@@ -1,7 +1,7 @@
 //! From a person's settings to the plan that every mini-batch method shares: batches, rounds, sampling, calibrated noise.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
@@ -10,6 +10,7 @@ use super::parameters::{Common, Range};
 use super::settings::SamplingKind;
 use super::{Budget, NoiseKind, PrepareError, Settings, SettingsError};
 use crate::hexadecimal;
+use crate::oracle::lock;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
     Sampling,
@@ -212,7 +213,7 @@ impl CalibrationMemory {
         let inputs = format!("{accountant:?} {adjacency:?} {epsilon:?} {delta:?} {:?}", mechanism(1.0));
         // A schedule has as many numbers as rounds.
         let key = hexadecimal(&Sha256::digest(inputs));
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || lock(&self.0);
         if let Some(&noise) = known().get(&key) {
             return Ok(noise);
         }

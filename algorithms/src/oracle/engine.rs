@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use rounds_kernels::team::Team;
 
+use super::lock;
 use super::ranks::Ranks;
 
 /// An execution engine.
@@ -260,11 +261,6 @@ fn pool(
         .start_handler(move |index| start(first + index))
         .build()
         .map_err(|source| EngineError::Pool { threads, source })
-}
-
-/// Takes a lock that only a panic could have poisoned.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -510,7 +510,8 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
     }
 }
 
-/// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
-pub(crate) fn lock<T: ?Sized>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    workspace.lock().unwrap_or_else(PoisonError::into_inner)
+/// Takes a lock that only a panic could have poisoned; what it guards, scratch memory, tables and messages, holds no
+/// invariant that a panic could break.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,7 +29,9 @@
 //! several times the arithmetic of the kernels; leaves by owner instead of by position would change the bits with the
 //! number of ranks; copies of all rows everywhere would need no exchange and is what sharding is to avoid.
 
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex};
+
+use super::lock;
 
 /// A rank's view of all ranks. Every call is collective: all ranks make the same calls in the same order, with the lengths
 /// that all of them know.
@@ -98,7 +100,7 @@ impl ThreadRanks {
 
     /// Lays down messages, reads those of others through `read(rank, messages)`, and leaves when all have read.
     fn meet(&self, messages: Vec<Vec<u8>>, mut read: impl FnMut(usize, &[Vec<u8>])) {
-        let place = |rank: usize| self.meeting.places[rank].lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |rank: usize| lock(&self.meeting.places[rank]);
         *place(self.rank) = messages;
         self.meeting.barrier.wait();
         for rank in 0..self.meeting.places.len() {
