@@ -28,7 +28,7 @@ use rounds_kernels::loss::TargetKind;
 use super::matrix_factorization::{calibrated, whole_epochs};
 use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
-use super::plan::{self, BatchPlan};
+use super::plan::{self, BatchPlan, CalibratedNoise};
 use super::scene::Scene;
 use super::sgd::project_onto_ball;
 use super::{
@@ -193,11 +193,11 @@ pub(super) const PRACTICAL_DISTANCE: f64 = 5.0;
 
 /// `V = S²·T/(2B) + d·σ²·(⌊log₂T⌋ + 1)/2`, the mean over the rounds of E‖η_t·(g_t − ∇F(x_t))‖²: differences spread by about S,
 /// and a prefix of the tree holds half of its levels. σ is the noise of a node on a mean of B.
-pub(super) fn recursion_variance(plan: &BatchPlan, clip_norm: f32, noise_deviation: f64, dimension: usize) -> f64 {
+pub(super) fn recursion_variance(plan: &BatchPlan, noise: &CalibratedNoise, dimension: usize) -> f64 {
     let (batch, rounds) = (plan.batch_size as f64, plan.rounds as f64);
-    let node = noise_deviation / batch;
+    let node = noise.standard_deviation / batch;
     let levels = rounds.log2().floor() + 1.0;
-    f64::from(clip_norm).powi(2) * rounds / (2.0 * batch) + dimension as f64 * node * node * 0.5 * levels
+    f64::from(noise.clip_norm).powi(2) * rounds / (2.0 * batch) + dimension as f64 * node * node * 0.5 * levels
 }
 
 /// β of `constants = practical`: what minimises Bound A (specification 4.1) at the noise of the run, which is public.
@@ -211,19 +211,20 @@ pub(super) fn recursion_variance(plan: &BatchPlan, clip_norm: f32, noise_deviati
 ///
 /// R is the radius, or 5. The third is a third of what the bound asks for: on MNIST at ε = 0.1 and 1, for B from 250 to
 /// 2,000, the best β of a grid lies within a factor of 2 of these.
-fn practical_beta(run: &Variant<'_>, steps: &Steps, clip_norm: f32, noise_deviation: f64) -> f64 {
+fn practical_beta(run: &Variant<'_>, steps: &Steps, noise: &CalibratedNoise) -> f64 {
     let (batch, rounds) = (run.plan.batch_size as f64, run.plan.rounds as f64);
+    let clip_norm = f64::from(noise.clip_norm);
     let distance = steps.radius.unwrap_or(PRACTICAL_DISTANCE);
     let dimension = run.problem.parameters();
     if !run.recursive {
-        let node = noise_deviation / batch;
-        let variance = f64::from(clip_norm).powi(2) / batch + dimension as f64 * node * node;
+        let node = noise.standard_deviation / batch;
+        let variance = clip_norm.powi(2) / batch + dimension as f64 * node * node;
         let asked = theory::recursive::best_beta(0.0, run.plan.rounds, variance, distance);
         return run.smoothness + (2.0 * run.zeta).sqrt() * asked / 3.0;
     }
-    let variance = recursion_variance(run.plan, clip_norm, noise_deviation, dimension);
+    let variance = recursion_variance(run.plan, noise, dimension);
     if run.coupling == Coupling::Average {
-        let squares = rounds.powi(3) * f64::from(clip_norm).powi(2) / 3.0 + rounds * variance;
+        let squares = rounds.powi(3) * clip_norm.powi(2) / 3.0 + rounds * variance;
         return run.zeta * squares.sqrt() / distance;
     }
     if run.constrained {
@@ -350,16 +351,16 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     } else {
         WorkloadSpecification::prefix()
     };
-    let (privacy, statement) = calibrated(problem, settings, &plan, (default, workload), clip_norm)?;
+    let (noise, stream) = calibrated(problem, settings, &plan, (default, workload), clip_norm)?;
     let run = Variant { id, recursive, constrained, problem, plan: &plan, smoothness, zeta, coupling };
     let (beta, warnings) = if let Some(proven) = proven {
-        (proven.beta(&run, privacy.noise_deviation)?, Vec::new())
+        (proven.beta(&run, noise.standard_deviation)?, Vec::new())
     } else {
-        let practical = || practical_beta(&run, &steps, clip_norm, privacy.noise_deviation);
+        let practical = || practical_beta(&run, &steps, &noise);
         let beta = steps.beta.unwrap_or_else(practical);
         (beta, left_assumptions(&run, &steps, beta))
     };
-    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
+    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, stream)))?;
     let dimension = problem.parameters();
     let optimizer = AcceleratedSrg {
         recursive,
@@ -379,7 +380,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, differences),
         warnings,
-        ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
+        ..Prepared::new(optimizer, plan.rounds as u64, Some(noise.mechanism), noise.statement)
     };
     Ok(plan.told(prepared).with("beta", beta).with("zeta", zeta))
 }

@@ -20,14 +20,14 @@
 //! mechanism with μ = sens(C_s)·C/σ, also when the points x_t depend on what was released ([001 §2.1]).
 
 use super::parameters::{BATCHES, NOISE, PRIVACY, Parameter, Range, STEPS, parameters};
-use super::plan::{self, BatchDefaults, BatchPlan};
+use super::plan::{self, BatchDefaults, BatchPlan, CalibratedNoise};
 use super::scene::Scene;
-use super::sgd::{GradientPrivacy, Iterates, Sgd};
+use super::sgd::{Iterates, Sgd};
 use super::{Algorithm, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
-use crate::noise::NoisePlan;
-use crate::privacy::{PrivacyStatement, Sampling};
+use crate::noise::{NoiseMechanism, NoisePlan};
+use crate::privacy::Sampling;
 use crate::problem::PublicProblem;
 
 /// What a variant does where nothing is asked for.
@@ -180,19 +180,19 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
         workload = workload.with_lambda_tau(Some(tau.min(plan.rounds)));
     }
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let (privacy, statement) = calibrated(problem, settings, &plan, (variant.noise, workload), clip_norm)?;
-    let privacy = (Some(privacy), statement);
-    Sgd::prepared(problem, settings, &plan, (0.5, variant.momentum), privacy)
+    let privacy = calibrated(problem, settings, &plan, (variant.noise, workload), clip_norm)?;
+    Sgd::prepared(problem, settings, &plan, (0.5, variant.momentum), Some(privacy))
 }
 
-/// The noise of the settings, by default of kind `default`, for sums that the run adds up by `workload`, scaled to the budget.
+/// The noise of the settings, by default of kind `default`, for sums that the run adds up by `workload`, scaled to the budget,
+/// and its stream.
 pub(super) fn calibrated(
     problem: &PublicProblem,
     settings: &Settings,
     plan: &BatchPlan,
     (default, workload): (NoiseKind, WorkloadSpecification),
     clip_norm: f32,
-) -> Result<(GradientPrivacy, PrivacyStatement), PrepareError> {
+) -> Result<(CalibratedNoise, Box<dyn NoiseMechanism>), PrepareError> {
     let noise = NoisePlan {
         kind: settings.common()?.noise.unwrap_or(default),
         rounds: plan.rounds,
@@ -205,5 +205,5 @@ pub(super) fn calibrated(
         noise.mechanism(noise_multiplier, plan.sampling)
     })?;
     let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);
-    Ok(GradientPrivacy::new(clip_norm, stream, calibrated))
+    Ok((calibrated, stream))
 }

@@ -139,6 +139,8 @@ pub(super) fn independent_noise_only(common: &Common, algorithm: &'static str) -
 
 /// Noise that fits a budget, and the statement about it.
 pub struct CalibratedNoise {
+    /// Clip norm C > 0. An f32, so that what is clipped to and what is accounted for are the same number.
+    pub clip_norm: f32,
     /// Noise standard deviation over clip norm.
     pub noise_multiplier: f64,
     /// The target ε, or that of the given noise multiplier.
@@ -257,26 +259,19 @@ pub fn calibrate(
         }
     };
     let mechanism = mechanism(noise_multiplier);
-    let clip_norm = f64::from(clip_norm);
     let statement = PrivacyStatement::new(&PrivateRun {
         mechanism: &mechanism,
         accountant,
         adjacency,
         delta,
-        clip_norm,
+        clip_norm: f64::from(clip_norm),
         norm: Norm::L2,
         problem,
         noise_source: noise_source(settings),
         arithmetic: arithmetic(settings, problem),
     });
-    Ok(CalibratedNoise {
-        noise_multiplier,
-        epsilon,
-        delta,
-        standard_deviation: noise_multiplier * clip_norm,
-        mechanism,
-        statement,
-    })
+    let standard_deviation = noise_multiplier * f64::from(clip_norm);
+    Ok(CalibratedNoise { clip_norm, noise_multiplier, epsilon, delta, standard_deviation, mechanism, statement })
 }
 
 #[cfg(test)]

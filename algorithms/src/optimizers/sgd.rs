@@ -91,9 +91,8 @@ const POISSON: Scene = Scene {
 fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let defaults = BatchDefaults { batch_size: 500, epochs: 20.0, sampling: SamplingKind::Reshuffled };
     let plan = BatchPlan::new(settings, problem, defaults)?;
-    let statement = PrivacyStatement::none("no noise is added");
     let momentum = settings.common()?.momentum.unwrap_or(0.9);
-    Sgd::prepared(problem, settings, &plan, (rate(problem, momentum), momentum), (None, statement))
+    Sgd::prepared(problem, settings, &plan, (rate(problem, momentum), momentum), None)
 }
 
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
@@ -138,13 +137,7 @@ fn squared_row(problem: &PublicProblem) -> f64 {
 ///
 /// The numbers are from a sweep over MNIST, CIFAR-10, a9a, ijcnn1, letter and covtype at ε = 0.1, 1 and 10 (results/README.md, default
 /// step sizes).
-fn private_rate(
-    problem: &PublicProblem,
-    plan: &BatchPlan,
-    momentum: f64,
-    noise: &CalibratedNoise,
-    clip_norm: f32,
-) -> f64 {
+fn private_rate(problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise: &CalibratedNoise) -> f64 {
     let squared_row = squared_row(problem);
     let mut power = 1.0;
     let carried = (0..plan.rounds).map(|_| {
@@ -152,7 +145,7 @@ fn private_rate(
         (1.0 - power).powi(2)
     });
     let noisy = 3.0 * plan.batch_size as f64 / (noise.noise_multiplier * carried.sum::<f64>().sqrt());
-    let rate = (1.0 - momentum) / (squared_row.sqrt() * f64::from(clip_norm)) * noisy.min(600.0);
+    let rate = (1.0 - momentum) / (squared_row.sqrt() * f64::from(noise.clip_norm)) * noisy.min(600.0);
     let loss = problem.model().loss;
     match loss.targets() {
         TargetKind::Reals if loss.curvature().is_some() => rate.min(longest_rate(problem, momentum)),
@@ -185,34 +178,8 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
     })?;
     let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
     let momentum = settings.common()?.momentum.unwrap_or(0.9);
-    let rate = private_rate(problem, &plan, momentum, &noise, clip_norm);
-    let (privacy, statement) = GradientPrivacy::new(clip_norm, stream, noise);
-    Sgd::prepared(problem, settings, &plan, (rate, momentum), (Some(privacy), statement))
-}
-
-/// Clipping and noise of a private variant, and what both together release.
-pub(super) struct GradientPrivacy {
-    /// Clip norm C > 0 (L2). An f32, so that what is clipped to and what is accounted for are the same number.
-    pub(super) clip_norm: f32,
-    /// The noise of each round's sum.
-    pub(super) noise: Box<dyn NoiseMechanism>,
-    /// Standard deviation of the entries of Z that the noise is made of.
-    pub(super) noise_deviation: f64,
-    /// What the whole run releases.
-    pub(super) mechanism: Mechanism,
-}
-
-impl GradientPrivacy {
-    /// Clipping with calibrated noise from `noise`, and the statement about it.
-    pub(super) fn new(
-        clip_norm: f32,
-        noise: Box<dyn NoiseMechanism>,
-        calibrated: CalibratedNoise,
-    ) -> (Self, PrivacyStatement) {
-        let privacy =
-            Self { clip_norm, noise, noise_deviation: calibrated.standard_deviation, mechanism: calibrated.mechanism };
-        (privacy, calibrated.statement)
-    }
+    let rate = private_rate(problem, &plan, momentum, &noise);
+    Sgd::prepared(problem, settings, &plan, (rate, momentum), Some((noise, stream)))
 }
 
 /// Step sizes and shape of the iteration.
@@ -245,13 +212,13 @@ pub(super) struct Sgd {
 
 impl Sgd {
     /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate and momentum. The mechanism of
-    /// `privacy` describes exactly what its noise and the plan do; constructors build both from the same values.
+    /// `privacy` describes exactly what its stream and the plan do; constructors build both from the same values.
     pub(super) fn prepared(
         problem: &PublicProblem,
         settings: &Settings,
         plan: &BatchPlan,
         (learning_rate, momentum): (f64, f64),
-        (privacy, statement): (Option<GradientPrivacy>, PrivacyStatement),
+        privacy: Option<(CalibratedNoise, Box<dyn NoiseMechanism>)>,
     ) -> Result<Prepared, PrepareError> {
         let (common, own) = (settings.common()?, Iterates::read(settings)?);
         let averaging = if privacy.is_some() { Averaging::Last } else { Averaging::Suffix };
@@ -263,10 +230,12 @@ impl Sgd {
             rounds: plan.rounds as u64,
         };
         let dimension = problem.parameters();
-        let mechanism = privacy.as_ref().map(|privacy| privacy.mechanism.clone());
         let averages = if parameters.averaging == Averaging::Last { 0 } else { dimension };
-        let privacy = privacy.map(|privacy| (privacy.clip_norm, privacy.noise));
-        let sums = NoisySums::new(problem, settings, plan, privacy)?;
+        let (mechanism, statement, noise) = match privacy {
+            None => (None, PrivacyStatement::none("no noise is added"), None),
+            Some((noise, stream)) => (Some(noise.mechanism), noise.statement, Some((noise.clip_norm, stream))),
+        };
+        let sums = NoisySums::new(problem, settings, plan, noise)?;
         let queries = plan.difference_queries(&sums.sampler, false);
         let optimizer = Self {
             sums,

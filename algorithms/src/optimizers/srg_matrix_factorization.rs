@@ -75,8 +75,9 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         }
     }
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let (privacy, mut statement) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
-    let mut sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
+    let (noise, stream) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
+    let mut statement = noise.statement;
+    let mut sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, stream)))?;
     let dimension = problem.parameters();
     if own.paper_line_7 {
         sums.noise_alone = vec![0.0; dimension];
@@ -97,7 +98,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     };
     let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, optimizer.decay != 0.0),
-        ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
+        ..Prepared::new(optimizer, plan.rounds as u64, Some(noise.mechanism), statement)
     };
     Ok(plan.told(prepared).with("learning-rate", learning_rate).with("momentum", momentum))
 }

@@ -54,13 +54,13 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     let power = Weights::read(settings)?.power;
     let clip_norm = plan::clip_norm(settings, default_clip_norm(problem))?;
     let noise = (NoiseKind::Tree, WorkloadSpecification::prefix());
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
+    let (noise, stream) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     // The step at which M/10 keeps plain descent stable and √V/R balances its noise: on MNIST and on planted logistic data, for
     // ε = 0.1 and 1 and B from 10 to 2,000, the best β of a grid lies within a factor of 2 of it.
     let distance = own.radius.unwrap_or(PRACTICAL_DISTANCE);
-    let variance = recursion_variance(&plan, clip_norm, privacy.noise_deviation, problem.parameters());
+    let variance = recursion_variance(&plan, &noise, problem.parameters());
     let beta = own.beta.unwrap_or(0.1 * smoothness + variance.sqrt() / distance);
-    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
+    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, stream)))?;
     let dimension = problem.parameters();
     let optimizer = UnacceleratedSrg {
         beta,
@@ -74,7 +74,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, true),
         warnings: own.radius.is_none().then_some(AssumptionWarning::NoProjection).into_iter().collect(),
-        ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
+        ..Prepared::new(optimizer, plan.rounds as u64, Some(noise.mechanism), noise.statement)
     };
     Ok(plan.told(prepared).with("beta", beta))
 }
