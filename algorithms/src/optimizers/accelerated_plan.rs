@@ -11,9 +11,8 @@ use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
-use super::parameters::{Common, Parameter, ParameterValue, Range, parameters};
+use super::parameters::{Common, ParameterValue, Range, parameters};
 use super::plan::{self, CalibrationMemory};
-use super::scene::Scene;
 use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::{Choice, choices};
 use crate::noise::NoiseLevels;
@@ -57,7 +56,7 @@ impl Method {
     ];
 
     /// The id of the catalogue.
-    pub fn id(self) -> &'static str {
+    pub const fn id(self) -> &'static str {
         match self {
             Self::GradientDescent => "dp-gd",
             Self::HeavyBall => "dp-hb",
@@ -197,29 +196,6 @@ parameters! {
         rounds_rule: RoundsRule = RoundsRule::Bound,
     }
 }
-
-/// The parameters that every method reads.
-pub(super) const EVERY: &[Parameter] = &[
-    Common::epochs(),
-    Common::rounds(),
-    Common::batch_size(),
-    Common::sampling(),
-    Common::learning_rate(),
-    Common::noise(),
-];
-
-/// The audit on all rows.
-pub(super) const ALL_ROWS: Scene = Scene {
-    name: "all rows, Laplace",
-    rows: 4,
-    batch_size: None,
-    parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25")],
-    epsilon: Some(2.0),
-    second: 1,
-    rows_with_second: 4,
-    needs_f32: true,
-    ..Scene::FIXED
-};
 
 /// Everything a run of one of the methods needs.
 #[derive(Clone, Debug)]
@@ -383,11 +359,6 @@ impl AcceleratedPlan {
             None => prepared,
         })
     }
-}
-
-/// The catalogue's constructor of `method`.
-pub(super) fn prepare(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    AcceleratedPlan::new(method, problem, settings)?.prepared(problem, &settings.key)
 }
 
 /// Step size, momentum, μ and L.

@@ -3,15 +3,12 @@
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
+pub mod accelerated_methods;
 pub mod accelerated_plan;
 pub mod accelerated_srg;
 pub mod cutting_plane;
-pub mod gradient_descent;
-pub mod heavy_ball;
 pub mod matrix_factorization;
 pub mod momentum;
-pub mod multistage;
-pub mod nesterov;
 mod noisy_sums;
 pub mod parameters;
 pub mod phased_erm;
@@ -50,12 +47,12 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &resque_private::RESQUE_PRIVATE_SCO,
     &randomized_smoothing::RANDOMIZED_SMOOTHING,
     &cutting_plane::CUTTING_PLANE,
-    &gradient_descent::DP_GD,
-    &heavy_ball::DP_HB,
-    &nesterov::DP_NAG,
-    &nesterov::DP_NAG_OPT,
-    &multistage::DP_MASG,
-    &multistage::DP_MASG_OPT,
+    &accelerated_methods::DP_GD,
+    &accelerated_methods::DP_HB,
+    &accelerated_methods::DP_NAG,
+    &accelerated_methods::DP_NAG_OPT,
+    &accelerated_methods::DP_MASG,
+    &accelerated_methods::DP_MASG_OPT,
 ];
 
 pub use parameters::Parameter;
