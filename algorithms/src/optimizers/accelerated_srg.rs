@@ -163,28 +163,22 @@ struct Proven {
 /// average a quarter to an eighth of their bound, and models start at 0.
 pub(super) fn default_smoothness(problem: &PublicProblem) -> f64 {
     let model = problem.model();
-    let bound = problem.row_bound(Norm::L2).map(|a| a * a + f64::from(u8::from(model.bias)));
     let at_zero = model.loss.curvature_at_zero(model.outputs);
-    bound.zip(at_zero).map_or(20.0, |(squared, curvature)| 0.25 * curvature * squared)
+    plan::squared_row(problem).zip(at_zero).map_or(20.0, |(squared, curvature)| 0.25 * curvature * squared)
 }
 
 /// M of the proofs, `sup φ″·A²` of a public bound A on the rows; the practical one where the loss or the rows have no such bound.
 fn proven_smoothness(problem: &PublicProblem) -> f64 {
-    let model = problem.model();
-    let squared = problem.row_bound(Norm::L2).map(|a| a * a + f64::from(u8::from(model.bias)));
-    let worst = squared.zip(model.loss.curvature());
+    let worst = plan::squared_row(problem).zip(problem.model().loss.curvature());
     worst.map_or_else(|| default_smoothness(problem), |(squared, curvature)| curvature * squared)
 }
 
 /// S where none is given: for losses of classes or signs their Lipschitz constant, of a public bound on the rows, at most 4 (the best of 0.5, 1,
 /// 2, 4 and 8 on MNIST, for ε = 0.1 and 1).
 pub(super) fn default_clip_norm(problem: &PublicProblem) -> f64 {
-    let model = problem.model();
-    let bound = problem.row_bound(Norm::L2);
-    let lipschitz = bound
-        .map(|a| (a * a + f64::from(u8::from(model.bias))).sqrt())
-        .filter(|_| model.loss.targets() != TargetKind::Reals)
-        .and_then(|a| Some(model.loss.lipschitz(Norm::L2)? * a));
+    let loss = problem.model().loss;
+    let slope = loss.lipschitz(Norm::L2).filter(|_| loss.targets() != TargetKind::Reals);
+    let lipschitz = plan::squared_row(problem).zip(slope).map(|(squared, slope)| slope * squared.sqrt());
     lipschitz.unwrap_or(f64::INFINITY).min(4.0)
 }
 

@@ -17,7 +17,7 @@
 //! instead. M needs a public bound A on the rows: that of the domain, or of clipped features, which no row exceeds. The argument is about exact arithmetic: the f32 rounding of the steps
 //! is not accounted, so a run with a release key carries no claim.
 
-use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::features::Selection;
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::TargetKind;
 use rounds_kernels::random::StreamKey;
@@ -93,11 +93,10 @@ impl SmoothLoss {
         };
         let adjacency = plan::adjacency(problem, &common)?;
         Sampling::FixedOrder.check(adjacency)?;
-        let Some(bound) = problem.row_bound(Norm::L2) else {
+        let Some(squared) = plan::squared_row(problem) else {
             let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
             return Err(SettingsError::unsupported("clip-features", "none", algorithm, reason).into());
         };
-        let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
         let has_classes = loss.targets() == TargetKind::Classes;
         if has_classes && let Some(asked) = common.clip_norm {
             let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
@@ -275,6 +274,7 @@ mod tests {
     use crate::oracle::Engine;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
+    use rounds_kernels::features::Norm;
     use rounds_kernels::loss::Loss;
     use std::sync::Arc;
 

@@ -183,6 +183,12 @@ pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64
     Err(SettingsError::out_of_range("radius", radius, "a smaller radius (margins could overflow)"))
 }
 
+/// A public bound on `‖a‖²` of all rows, and 1 more with a bias; none where the rows have none.
+pub(super) fn squared_row(problem: &PublicProblem) -> Option<f64> {
+    let bias = if problem.model().bias { 1.0 } else { 0.0 };
+    problem.row_bound(Norm::L2).map(|bound| bound * bound + bias)
+}
+
 /// The generator that the key stands for.
 pub(super) fn noise_source(settings: &Settings) -> NoiseSource {
     if settings.is_release() { NoiseSource::Chacha20 } else { NoiseSource::Xoshiro }

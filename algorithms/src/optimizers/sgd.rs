@@ -14,7 +14,6 @@
 //! other: its release is noise alone. Hence one round is a Gaussian mechanism of noise multiplier σ, Poisson- or
 //! fixed-size-subsampled where the sampler is, and the run is the adaptive composition of its rounds.
 
-use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Point;
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
@@ -113,10 +112,9 @@ fn longest_rate(problem: &PublicProblem, momentum: f64) -> f64 {
     3.0 * (1.0 + momentum) / (curvature.unwrap_or(1.0) * squared_row(problem))
 }
 
-/// R², the bound on `‖a‖² + 1` of all rows, the bias included; 1 if there is none.
+/// R², the bound on the rows, the bias included; 1 if there is none.
 fn squared_row(problem: &PublicProblem) -> f64 {
-    let bias = f64::from(u8::from(problem.model().bias));
-    problem.row_bound(Norm::L2).map_or(1.0, |bound| bound.powi(2) + bias).max(f64::MIN_POSITIVE)
+    plan::squared_row(problem).unwrap_or(1.0).max(f64::MIN_POSITIVE)
 }
 
 /// The default step size η of DP-SGD with momentum β, of public numbers alone:
@@ -332,6 +330,7 @@ impl Optimizer for Sgd {
 mod tests {
     use std::sync::Arc;
 
+    use rounds_kernels::features::Norm;
     use rounds_kernels::random::StreamKey;
 
     use super::*;
