@@ -98,9 +98,6 @@ pub(super) fn rounds_of(epochs: f64, rows: usize, batch_size: usize) -> Result<u
 }
 
 /// The batch size that is set, or `default` cut to the number of rows.
-///
-/// # Errors
-/// More rows than there are.
 pub(super) fn batch_size(common: &Common, rows: usize, default: usize) -> Result<usize, SettingsError> {
     let batch_size = common.batch_size.unwrap_or(default.min(rows));
     if batch_size == 0 || batch_size > rows {
@@ -125,9 +122,6 @@ pub(super) fn adjacency(problem: &PublicProblem, common: &Common) -> Result<Adja
 }
 
 /// Refuses noise other than a fresh Gaussian a round, for an algorithm that adds that alone.
-///
-/// # Errors
-/// Any other noise.
 pub(super) fn independent_noise_only(common: &Common, algorithm: &'static str) -> Result<(), SettingsError> {
     let reason = "adds a fresh Gaussian a round and takes no other noise; for correlated noise take dp-ftrl, dp-mf or \
                   dp-memf, for Laplace noise dp-gd";
@@ -165,17 +159,11 @@ pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError
 }
 
 /// A clip norm that the kernels can clip to.
-///
-/// # Errors
-/// Any other.
 pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
     Range::CLIPPABLE.check("clip-norm", f64::from(clip_norm)).map(|_| clip_norm)
 }
 
 /// `radius` if iterates within it cannot make margins overflow, or shift them so far, whatever a row of the domain holds.
-///
-/// # Errors
-/// A larger one.
 pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64, SettingsError> {
     if radius <= 0.5 * f64::from(problem.most_weight()) {
         return Ok(radius);

@@ -19,7 +19,7 @@ use super::pool::GradientPool;
 
 /// The solver; `sample_constant` is the 48 of N_k.
 #[derive(Clone, Debug)]
-pub struct AcceleratedSa {
+pub(super) struct AcceleratedSa {
     sample_constant: f64,
     iterate: Vec<f32>,
     middle: Vec<f32>,
@@ -42,10 +42,7 @@ impl Schedule {
 
 impl AcceleratedSa {
     /// With N_k = ⌈constant·2^k·L²/(λ²r²T)⌉.
-    ///
-    /// # Errors
-    /// A constant that is not above 0.
-    pub fn new(sample_constant: f64) -> Result<Self, ResqueError> {
+    pub(super) fn new(sample_constant: f64) -> Result<Self, ResqueError> {
         super::positive("sample constant", sample_constant)?;
         Ok(Self { sample_constant, iterate: Vec::new(), middle: Vec::new(), gradient: Vec::new() })
     }

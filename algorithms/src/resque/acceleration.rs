@@ -20,18 +20,12 @@ use super::{ResqueError, positive};
 use crate::state::StateVisitor;
 
 /// The oracles of [002 Definitions 3–5]; each call is one round.
-pub trait ProximalOracle {
+pub(crate) trait ProximalOracle {
     /// ‖x̂ − y‖ for an x̂ within r/17 of `argmin_{‖x − y‖ ≤ r} F(x) + (λ/2)‖x − y‖²` [002 Definition 3].
-    ///
-    /// # Errors
-    /// Whatever the solver refuses.
     fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError>;
 
     /// Offsets of a ball solution [002 Definition 4] and of a proximal estimate of small bias [002 Definition 5], both
     /// at `centre`.
-    ///
-    /// # Errors
-    /// Whatever the solver refuses.
     fn step(
         &mut self,
         centre: &[f64],
@@ -43,23 +37,20 @@ pub trait ProximalOracle {
 
 /// Parameters of ball acceleration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AccelerationParameters {
+pub(crate) struct AccelerationParameters {
     /// R: the optimum lies within R of the start.
-    pub domain_radius: f64,
+    pub(crate) domain_radius: f64,
     /// r ≤ R.
-    pub ball_radius: f64,
+    pub(crate) ball_radius: f64,
     /// ε.
-    pub accuracy: f64,
+    pub(crate) accuracy: f64,
     /// L.
-    pub lipschitz: f64,
+    pub(crate) lipschitz: f64,
 }
 
 impl AccelerationParameters {
-    /// Refuses what is out of range.
-    ///
-    /// # Errors
-    /// A quantity not above 0, r > R.
-    pub fn check(&self) -> Result<(), ResqueError> {
+    /// Refuses quantities that are not above 0, and r > R.
+    pub(crate) fn check(&self) -> Result<(), ResqueError> {
         positive("domain radius R", self.domain_radius)?;
         positive("ball radius r", self.ball_radius)?;
         positive("accuracy ε", self.accuracy)?;
@@ -71,27 +62,27 @@ impl AccelerationParameters {
     }
 
     /// K = (R/r)^{2/3}.
-    pub fn balls(&self) -> f64 {
+    pub(crate) fn balls(&self) -> f64 {
         (self.domain_radius / self.ball_radius).powf(2.0 / 3.0)
     }
 
     /// κ = LR/ε.
-    pub fn condition(&self) -> f64 {
+    pub(crate) fn condition(&self) -> f64 {
         self.lipschitz * self.domain_radius / self.accuracy
     }
 
     /// Smallest λ of the line search, εK²/(4R²).
-    pub fn smallest_regularization(&self) -> f64 {
+    pub(crate) fn smallest_regularization(&self) -> f64 {
         self.accuracy * (self.balls() / self.domain_radius).powi(2) / 4.0
     }
 
     /// Largest λ: 2L/r, at which the proximal point moves at most r/2 (the paper's upper end CL/ε has wrong units, E17).
-    pub fn largest_regularization(&self) -> f64 {
+    pub(crate) fn largest_regularization(&self) -> f64 {
         2.0 * self.lipschitz / self.ball_radius
     }
 
     /// Iterations after which a run is given up: 8K·ln κ, at least 8.
-    pub fn most_iterations(&self) -> u64 {
+    pub(crate) fn most_iterations(&self) -> u64 {
         (8.0 * self.balls() * self.condition().max(std::f64::consts::E).ln()).ceil() as u64
     }
 }
@@ -200,7 +191,7 @@ impl Progress {
 
 /// A run with a line search.
 #[derive(Clone, Debug)]
-pub struct BallAcceleration {
+pub(crate) struct BallAcceleration {
     pub(super) progress: Progress,
     stage: Stage,
     trials: u64,
@@ -208,22 +199,19 @@ pub struct BallAcceleration {
 
 impl BallAcceleration {
     /// A run from `start`.
-    ///
-    /// # Errors
-    /// Parameters out of range.
-    pub fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
+    pub(crate) fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
         let progress = Progress::new(parameters, parameters.domain_radius / parameters.lipschitz, start)?;
         let smallest = parameters.smallest_regularization();
         Ok(Self { progress, stage: Stage::search_from(smallest.min(parameters.largest_regularization())), trials: 0 })
     }
 
     /// x, the point to use.
-    pub fn iterate(&self) -> &[f64] {
+    pub(crate) fn iterate(&self) -> &[f64] {
         &self.progress.iterate
     }
 
     /// R, r, ε and L.
-    pub fn parameters(&self) -> AccelerationParameters {
+    pub(crate) fn parameters(&self) -> AccelerationParameters {
         self.progress.parameters
     }
 
@@ -240,10 +228,7 @@ impl BallAcceleration {
     }
 
     /// One call of one oracle.
-    ///
-    /// # Errors
-    /// Whatever the oracle refuses.
-    pub fn advance(&mut self, oracle: &mut dyn ProximalOracle) -> Result<(), ResqueError> {
+    pub(crate) fn advance(&mut self, oracle: &mut dyn ProximalOracle) -> Result<(), ResqueError> {
         match self.stage {
             Stage::Search(trial) => {
                 self.place(trial.lambda);
@@ -268,7 +253,7 @@ impl BallAcceleration {
     }
 
     /// Visits what a checkpoint must hold.
-    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+    pub(crate) fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         self.progress.visit_state(visitor);
         visitor.u64("resque_trials", &mut self.trials);
         // A missing end of the bracket is NaN; a step is a search with factor 0.

@@ -6,7 +6,7 @@
 ///
 /// # Panics
 /// Without points.
-pub fn aggregate(points: &[Vec<f32>], spread: f64) -> usize {
+pub(super) fn aggregate(points: &[Vec<f32>], spread: f64) -> usize {
     let needed = (0.51 * points.len() as f64).ceil() as usize;
     let mut best = None;
     for (index, point) in points.iter().enumerate() {

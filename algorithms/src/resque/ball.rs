@@ -5,7 +5,7 @@ use super::{ResqueError, positive};
 
 /// A regularised problem on the ball of radius r around the pool's centre, in offsets v = x − x̄.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Subproblem {
+pub(super) struct Subproblem {
     /// λ > 0.
     pub(super) regularization: f64,
     /// r, at most the pool's ρ.
@@ -16,10 +16,7 @@ pub struct Subproblem {
 
 impl Subproblem {
     /// The subproblem with λ, r and φ.
-    ///
-    /// # Errors
-    /// One of them that is not above 0.
-    pub fn new(regularization: f64, radius: f64, accuracy: f64) -> Result<Self, ResqueError> {
+    pub(super) fn new(regularization: f64, radius: f64, accuracy: f64) -> Result<Self, ResqueError> {
         Ok(Self {
             regularization: check_regularization(regularization)?,
             radius: positive("ball radius r", radius)?,
@@ -35,15 +32,15 @@ pub(super) fn check_regularization(regularization: f64) -> Result<f64, ResqueErr
 
 /// The queries and the depth of a solve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// Queries, all of one round.
-    pub samples: usize,
+    pub(super) samples: usize,
     /// Dependent vector operations, a mini-batch counting one.
-    pub depth: u64,
+    pub(super) depth: u64,
 }
 
 /// Solves subproblems from an already fetched pool: a ball optimisation oracle of constant query depth.
-pub trait BallSolver: Send {
+pub(super) trait BallSolver: Send {
     /// Samples and depth for `subproblem`, given L and ρ.
     ///
     /// # Errors
@@ -51,9 +48,6 @@ pub trait BallSolver: Send {
     fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan, ResqueError>;
 
     /// Writes the solution's offset to `solution`, reading the samples `first..first + plan.samples`.
-    ///
-    /// # Errors
-    /// As [`BallSolver::plan`] and [`GradientPool::reweighted_mean`].
     fn solve(
         &mut self,
         pool: &mut dyn GradientPool,

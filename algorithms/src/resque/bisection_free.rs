@@ -17,11 +17,8 @@ use super::geometry::norm;
 use crate::state::StateVisitor;
 
 /// The oracle of a step; each call is one round.
-pub trait BallOracle {
+pub(super) trait BallOracle {
     /// Offset of `argmin_{‖x − y‖ ≤ r} F(x)` and the gradient of F there.
-    ///
-    /// # Errors
-    /// Whatever the solver refuses.
     fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError>;
 }
 
@@ -30,22 +27,19 @@ const FACTOR: f64 = 1.5;
 
 /// The state of a run.
 #[derive(Clone, Debug)]
-pub struct BisectionFree {
+pub(super) struct BisectionFree {
     pub(super) progress: Progress,
     guess: Option<f64>,
 }
 
 impl BisectionFree {
     /// A run from `start`.
-    ///
-    /// # Errors
-    /// Parameters out of range.
-    pub fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
+    pub(super) fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
         Ok(Self { progress: Progress::new(parameters, 0.0, start)?, guess: None })
     }
 
     /// Visits what a checkpoint must hold.
-    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+    pub(super) fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         self.progress.visit_state(visitor);
         let mut values = [self.progress.weight, self.guess.unwrap_or(f64::NAN)];
         visitor.f64s("resque_stage", &mut values);
@@ -54,10 +48,7 @@ impl BisectionFree {
     }
 
     /// One ball call and its update.
-    ///
-    /// # Errors
-    /// Whatever the oracle refuses.
-    pub fn advance(&mut self, oracle: &mut dyn BallOracle) -> Result<(), ResqueError> {
+    pub(super) fn advance(&mut self, oracle: &mut dyn BallOracle) -> Result<(), ResqueError> {
         let run = &mut self.progress;
         let share = self.guess.map_or(0.0, |guess| {
             let a = run.root(guess);

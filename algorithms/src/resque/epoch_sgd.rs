@@ -20,7 +20,7 @@ const FIRST_EPOCH: usize = 16;
 
 /// The solver; `sample_constant` is the 48 of T (the theory's; smaller ones are practical choices and give up its bound).
 #[derive(Clone, Debug)]
-pub struct EpochSgd {
+pub(super) struct EpochSgd {
     sample_constant: f64,
     iterate: Vec<f32>,
     gradient: Vec<f32>,
@@ -29,10 +29,7 @@ pub struct EpochSgd {
 
 impl EpochSgd {
     /// With T = ⌈constant·L²/(λφ)⌉.
-    ///
-    /// # Errors
-    /// A constant that is not above 0.
-    pub fn new(sample_constant: f64) -> Result<Self, ResqueError> {
+    pub(super) fn new(sample_constant: f64) -> Result<Self, ResqueError> {
         super::positive("sample constant", sample_constant)?;
         Ok(Self { sample_constant, iterate: Vec::new(), gradient: Vec::new(), sum: Vec::new() })
     }

@@ -15,7 +15,7 @@
 use super::ResqueError;
 
 /// `ln w = (2⟨v, ξ⟩ − ‖v‖²)/(2ρ²)` from the two scalars.
-pub fn log_weight(inner_product: f64, squared_offset: f64, radius: f64) -> f64 {
+pub(super) fn log_weight(inner_product: f64, squared_offset: f64, radius: f64) -> f64 {
     (2.0 * inner_product - squared_offset) / (2.0 * radius * radius)
 }
 
@@ -23,7 +23,7 @@ pub fn log_weight(inner_product: f64, squared_offset: f64, radius: f64) -> f64 {
 ///
 /// # Errors
 /// An exponent above 709 (the weight would be infinite) or NaN: the point lies far outside the ball of validity.
-pub fn weight(log_weight: f64) -> Result<f64, ResqueError> {
+pub(super) fn weight(log_weight: f64) -> Result<f64, ResqueError> {
     if log_weight <= 709.0 { Ok(log_weight.exp()) } else { Err(ResqueError::WeightOverflow { exponent: log_weight }) }
 }
 

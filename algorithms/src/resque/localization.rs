@@ -11,20 +11,20 @@
 
 /// One phase: its rows and its regulariser.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
+pub(crate) struct Phase {
     /// Rows of the chunk.
-    pub rows: std::ops::Range<usize>,
+    pub(crate) rows: std::ops::Range<usize>,
     /// λ_i.
-    pub regularization: f64,
+    pub(crate) regularization: f64,
 }
 
 /// λ_0 for L, R and a budget; `privacy` = √(d·ln(1/δ))/(nε), 0 without one.
-pub fn first_regularization(lipschitz: f64, domain_radius: f64, examples: usize, privacy: f64) -> f64 {
+pub(crate) fn first_regularization(lipschitz: f64, domain_radius: f64, examples: usize, privacy: f64) -> f64 {
     lipschitz / domain_radius * (1.0 / examples as f64 + privacy * privacy).sqrt()
 }
 
 /// The phases for n examples, chunks in order and disjoint; one phase of all rows if n < 32.
-pub fn phases(examples: usize, first_regularization: f64) -> Vec<Phase> {
+pub(crate) fn phases(examples: usize, first_regularization: f64) -> Vec<Phase> {
     let mut phases = Vec::new();
     let (mut start, mut size, mut regularization) = (0, examples / 2, 8.0 * first_regularization);
     while size >= 16 {

@@ -18,14 +18,14 @@ use super::pool::GradientPool;
 
 /// Levels of one estimate, drawn before its round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Levels {
+pub(super) struct Levels {
     /// One J a repetition; 0 where J > j_max.
     drawn: Vec<u32>,
 }
 
 impl Levels {
     /// `repetitions` independent levels at most `most`.
-    pub fn draw(stream: &mut UniformStream, repetitions: usize, most: u32) -> Self {
+    pub(super) fn draw(stream: &mut UniformStream, repetitions: usize, most: u32) -> Self {
         let levels = (0..repetitions.max(1)).map(|_| stream.next_u64().trailing_zeros() + 1);
         let drawn = levels.map(|j| if j <= most { j } else { 0 }).collect();
         Self { drawn }
@@ -63,10 +63,7 @@ fn at_level(subproblem: &Subproblem, level: u32) -> Subproblem {
 }
 
 /// Samples that the levels read, and the largest depth of a solve (repetitions run side by side).
-///
-/// # Errors
-/// As [`BallSolver::plan`].
-pub fn plan(
+pub(super) fn plan(
     solver: &dyn BallSolver,
     levels: &Levels,
     subproblem: &Subproblem,
@@ -83,10 +80,7 @@ pub fn plan(
 }
 
 /// The mean of the repetitions' estimates, an offset that may lie outside the ball.
-///
-/// # Errors
-/// As [`BallSolver::solve`].
-pub fn estimate(
+pub(super) fn estimate(
     solver: &mut dyn BallSolver,
     pool: &mut dyn GradientPool,
     first: usize,

@@ -36,38 +36,38 @@ const GAP_CONSTANT: f64 = 1.0;
 
 /// The parts of a call that do not change between its sub-calls.
 #[derive(Clone, Debug)]
-pub struct PrivateBall {
+pub(super) struct PrivateBall {
     /// r: the ball that iterates stay in.
-    pub radius: f64,
+    pub(super) radius: f64,
     /// μ ≥ 0 of the regulariser (μ/2)‖v − c‖².
-    pub regularization: f64,
+    pub(super) regularization: f64,
     /// c, an offset.
-    pub anchor: Vec<f32>,
+    pub(super) anchor: Vec<f32>,
     /// L.
-    pub lipschitz: f64,
+    pub(super) lipschitz: f64,
 }
 
 /// A call: its pool, its ball, and the first sample that none of its sub-calls has read.
-pub struct Call<'c> {
+pub(super) struct Call<'c> {
     /// The pool.
-    pub pool: &'c mut dyn GradientPool,
+    pub(super) pool: &'c mut dyn GradientPool,
     /// The ball.
-    pub ball: &'c PrivateBall,
+    pub(super) ball: &'c PrivateBall,
     /// The sample.
-    pub next: usize,
+    pub(super) next: usize,
 }
 
 /// Budget of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PrivateBudget {
+pub(super) struct PrivateBudget {
     /// β > 0: noise is Lη/β; infinite for none.
-    pub beta: f64,
+    pub(super) beta: f64,
     /// T ≥ 2: at most T gradients.
-    pub steps: usize,
+    pub(super) steps: usize,
 }
 
 /// Runs the algorithms; owns the noise stream and the scratch memory.
-pub struct PrivateSolver {
+pub(super) struct PrivateSolver {
     key: StreamKey,
     releases: u64,
     iterate: Vec<f32>,
@@ -77,26 +77,23 @@ pub struct PrivateSolver {
 
 impl PrivateSolver {
     /// A solver whose noise comes from `key`.
-    pub fn new(key: StreamKey) -> Self {
+    pub(super) fn new(key: StreamKey) -> Self {
         Self { key, releases: 0, iterate: Vec::new(), gradient: Vec::new(), sum: Vec::new() }
     }
 
     /// Noisy phase averages released so far: the address of the next one, for checkpoints.
-    pub fn releases_mut(&mut self) -> &mut u64 {
+    pub(super) fn releases_mut(&mut self) -> &mut u64 {
         &mut self.releases
     }
 
     /// Samples that a call of at most T steps reads: T̂ − 1.
-    pub fn samples(steps: usize) -> usize {
+    pub(super) fn samples(steps: usize) -> usize {
         (1 << steps.max(2).ilog2()) - 1
     }
 
-    /// Algorithms 3 and 4 from `solution` (whose distance to the optimum is at most `distance` in mean square), which
+    /// Algorithms 3 and 4 from `solution` (whose distance to the optimum is at most `distance` > 0 in mean square), which
     /// they overwrite.
-    ///
-    /// # Errors
-    /// β, r or the distance not above 0; whatever the pool refuses.
-    pub fn convex(
+    pub(super) fn convex(
         &mut self,
         call: &mut Call<'_>,
         budget: PrivateBudget,
@@ -148,7 +145,7 @@ impl PrivateSolver {
     }
 
     /// Sub-calls of Algorithm 5: k = ⌈log2 log2 T⌉ of them with β_{i−1} = 2^{(k−i+1)/2}β and T_{i−1} = 2^{i−1−k}T.
-    pub fn strongly_convex_budgets(budget: PrivateBudget) -> Vec<PrivateBudget> {
+    pub(super) fn strongly_convex_budgets(budget: PrivateBudget) -> Vec<PrivateBudget> {
         let calls = (budget.steps.max(4) as f64).log2().log2().ceil().max(1.0) as i32;
         (1..=calls)
             .map(|i| PrivateBudget {
@@ -159,16 +156,13 @@ impl PrivateSolver {
     }
 
     /// Samples that Algorithm 5 reads.
-    pub fn strongly_convex_samples(budget: PrivateBudget) -> usize {
+    pub(super) fn strongly_convex_samples(budget: PrivateBudget) -> usize {
         let budgets = Self::strongly_convex_budgets(budget);
         budgets.iter().map(|budget| Self::samples(budget.steps)).sum()
     }
 
-    /// Algorithm 5 from the projection of the anchor (Lemma 9): expected gap O((L²/μ)(d/(β²T²) + 1/T)).
-    ///
-    /// # Errors
-    /// μ = 0; as [`PrivateSolver::convex`].
-    pub fn strongly_convex(
+    /// Algorithm 5 from the projection of the anchor (Lemma 9), μ > 0: expected gap O((L²/μ)(d/(β²T²) + 1/T)).
+    pub(super) fn strongly_convex(
         &mut self,
         call: &mut Call<'_>,
         budget: PrivateBudget,
@@ -197,7 +191,7 @@ impl PrivateSolver {
     }
 
     /// Budgets of level j of Algorithm 6: β_j = 2^{−j/2}β, T_j = 2^jT.
-    pub fn at_level(budget: PrivateBudget, level: u32) -> PrivateBudget {
+    pub(super) fn at_level(budget: PrivateBudget, level: u32) -> PrivateBudget {
         PrivateBudget { beta: budget.beta * f64::powf(2.0, -0.5 * f64::from(level)), steps: budget.steps << level }
     }
 
@@ -205,7 +199,7 @@ impl PrivateSolver {
     ///
     /// # Errors
     /// T > n/(2C_priv): not even one level fits.
-    pub fn most_levels(examples: f64, privacy_constant: f64, steps: f64) -> Result<u32, ResqueError> {
+    pub(super) fn most_levels(examples: f64, privacy_constant: f64, steps: f64) -> Result<u32, ResqueError> {
         let (limit, two_steps) = (examples / privacy_constant, 2.0 * steps);
         if two_steps > limit {
             let steps = two_steps;
@@ -215,17 +209,14 @@ impl PrivateSolver {
     }
 
     /// Samples that Algorithm 6 reads at these levels.
-    pub fn bias_reduced_samples(budget: PrivateBudget, levels: &Levels) -> usize {
+    pub(super) fn bias_reduced_samples(budget: PrivateBudget, levels: &Levels) -> usize {
         let at = |level| Self::strongly_convex_samples(Self::at_level(budget, level));
         let of_estimate = |&level: &u32| at(0) + if level > 0 { at(level) + at(level - 1) } else { 0 };
         levels.drawn().iter().map(of_estimate).sum()
     }
 
     /// Algorithm 6: the mean over the levels of `x_0 + 2^J(x_J − x_{J−1})`, every solve on samples of its own.
-    ///
-    /// # Errors
-    /// As [`PrivateSolver::strongly_convex`].
-    pub fn bias_reduced(
+    pub(super) fn bias_reduced(
         &mut self,
         call: &mut Call<'_>,
         budget: PrivateBudget,
@@ -237,10 +228,7 @@ impl PrivateSolver {
     }
 
     /// Algorithm 7: `runs` independent runs of Algorithm 5 (20·ln(1/ζ) of them for failure probability ζ), aggregated.
-    ///
-    /// # Errors
-    /// As [`PrivateSolver::strongly_convex`].
-    pub fn high_probability(
+    pub(super) fn high_probability(
         &mut self,
         call: &mut Call<'_>,
         budget: PrivateBudget,

@@ -25,7 +25,7 @@ use crate::state::StateVisitor;
 
 choices! {
     /// The treatment of the theory's constants.
-    pub enum Mode {
+    pub(crate) enum Mode {
         /// Every precondition checked; refused otherwise.
         Faithful = "faithful",
         /// Own constants and no privacy claim.
@@ -37,25 +37,25 @@ choices! {
 
 /// The problem a plan is made for; all of it public.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// n.
-    pub examples: f64,
+    pub(crate) examples: f64,
     /// d.
-    pub dimension: f64,
+    pub(crate) dimension: f64,
     /// L.
-    pub lipschitz: f64,
+    pub(crate) lipschitz: f64,
     /// R.
-    pub domain_radius: f64,
+    pub(crate) domain_radius: f64,
     /// ε_dp ∈ (0, 1).
-    pub epsilon: f64,
+    pub(crate) epsilon: f64,
     /// δ ∈ (0, 1/6).
-    pub delta: f64,
+    pub(crate) delta: f64,
 }
 
 /// A precondition of the proof that does not hold.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Infeasible {
+pub(crate) enum Infeasible {
     /// ε_dp or δ outside the theorem.
     #[error("the theorem needs ε in (0, 1) and δ in (0, 1/6), found ε = {epsilon} and δ = {delta}")]
     Budget {
@@ -87,21 +87,21 @@ const FAITHFUL_SHARE: f64 = 60.0;
 
 /// Parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// R, r, ε_opt and L.
-    pub acceleration: AccelerationParameters,
+    pub(crate) acceleration: AccelerationParameters,
     /// ρ.
-    pub smoothing: f64,
+    pub(crate) smoothing: f64,
     /// β.
-    pub beta: f64,
+    pub(crate) beta: f64,
     /// T_1, T_2, T_3, whole numbers.
-    pub steps: [f64; 3],
+    pub(crate) steps: [f64; 3],
     /// C_priv: no solve of any level takes more than n/C_priv steps.
-    pub privacy_constant: f64,
+    pub(crate) privacy_constant: f64,
     /// Runs that the line search aggregates.
-    pub runs: f64,
+    pub(crate) runs: f64,
     /// ε that the composition proves; nothing for a scaled plan.
-    pub epsilon: Option<f64>,
+    pub(crate) epsilon: Option<f64>,
 }
 
 /// ε_opt of [002 (30)].
@@ -127,17 +127,14 @@ fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant
 
 impl Plan {
     /// Refuses a T above n/C_priv.
-    ///
-    /// # Errors
-    /// A T that is not.
-    pub fn check_steps(&self, examples: f64) -> Result<(), ResqueError> {
+    pub(crate) fn check_steps(&self, examples: f64) -> Result<(), ResqueError> {
         let (steps, limit) = (self.steps.into_iter().fold(0.0, f64::max), examples / self.privacy_constant);
         if steps <= limit { Ok(()) } else { Err(ResqueError::StepsBeyondData { steps, limit }) }
     }
 
     /// j_max of Algorithm 6, the deepest level and the number of repetitions: 0 where not even one level fits, which only a
     /// scaled plan allows.
-    pub fn most_levels(&self, examples: f64) -> u32 {
+    pub(crate) fn most_levels(&self, examples: f64) -> u32 {
         PrivateSolver::most_levels(examples, self.privacy_constant, self.steps[2]).unwrap_or(0)
     }
 
@@ -146,10 +143,7 @@ impl Plan {
     ///
     /// The utility proof's constants are larger than the 1 used here, so a plan that is refused is infeasible for the
     /// theorem too.
-    ///
-    /// # Errors
-    /// The first precondition that does not hold.
-    pub fn faithful(setting: &Setting) -> Result<Self, Infeasible> {
+    pub(crate) fn faithful(setting: &Setting) -> Result<Self, Infeasible> {
         let Setting { examples: n, dimension: d, lipschitz, domain_radius, epsilon, delta } = *setting;
         if !(epsilon > 0.0 && epsilon < 1.0 && delta > 0.0 && delta < 1.0 / 6.0) {
             return Err(Infeasible::Budget { epsilon, delta });
@@ -209,7 +203,7 @@ impl Plan {
     ///
     /// # Errors
     /// A constant not above 0, ρ/r below 1, r > R.
-    pub fn scaled(setting: &Setting, constants: &ScaledConstants) -> Result<Self, ResqueError> {
+    pub(crate) fn scaled(setting: &Setting, constants: &ScaledConstants) -> Result<Self, ResqueError> {
         let accuracy = optimal_error(setting, positive("accuracy constant", constants.accuracy)?)
             .min(setting.lipschitz * setting.domain_radius / std::f64::consts::E);
         if constants.radius_ratio.is_nan() || constants.radius_ratio < 1.0 {
@@ -233,20 +227,20 @@ impl Plan {
 
 /// Constants of a scaled plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ScaledConstants {
+pub(crate) struct ScaledConstants {
     /// C of ε_opt.
-    pub accuracy: f64,
+    pub(crate) accuracy: f64,
     /// ρ/r.
-    pub radius_ratio: f64,
+    pub(crate) radius_ratio: f64,
     /// β/ε_dp.
-    pub noise: f64,
+    pub(crate) noise: f64,
     /// √C of the T_i.
-    pub steps: f64,
+    pub(crate) steps: f64,
 }
 
 /// The smallest n (to 1 %) from which on [`Plan::faithful`] finds a plan for the other values of `setting`; `None` if
 /// none below 10³⁰ does.
-pub fn first_feasible_examples(setting: &Setting) -> Option<f64> {
+pub(crate) fn first_feasible_examples(setting: &Setting) -> Option<f64> {
     let feasible = |examples: f64| Plan::faithful(&Setting { examples, ..*setting }).is_ok();
     let mut high = 1e3;
     while !feasible(high) {
@@ -265,7 +259,7 @@ pub fn first_feasible_examples(setting: &Setting) -> Option<f64> {
 
 /// A run of a plan from a start; [`PrivateErm::advance`] is one adaptive round: all examples, points and levels of an
 /// oracle call are drawn before its first query.
-pub struct PrivateErm {
+pub(crate) struct PrivateErm {
     acceleration: BallAcceleration,
     balls: PrivateBalls,
 }
@@ -284,10 +278,7 @@ struct PrivateBalls {
 
 impl PrivateErm {
     /// A run of `plan` from `start` on `examples` rows, with the λ of a regulariser around the start.
-    ///
-    /// # Errors
-    /// Parameters out of range.
-    pub fn new(
+    pub(crate) fn new(
         plan: Plan,
         examples: usize,
         start: Vec<f64>,
@@ -309,7 +300,7 @@ impl PrivateErm {
     }
 
     /// Moves all streams behind those of `index` earlier runs with the same key (a run draws far below 2³² of each).
-    pub fn skip_streams(&mut self, index: u64) {
+    pub(crate) fn skip_streams(&mut self, index: u64) {
         self.balls.calls = index << 32;
         *self.balls.solver.releases_mut() = index << 32;
     }
