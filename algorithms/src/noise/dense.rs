@@ -25,7 +25,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 use super::lattice::{MOST_OF_RECURSIONS, add_enclosed, in_units};
 use super::recursion::ROUNDOFF;
 use super::scalar::NoiseScalar;
-use super::{NOISE, NoiseError, NoiseMechanism, Progress};
+use super::{NOISE, NoiseMechanism, Progress, Result};
 use crate::oracle::{Engine, lock};
 use crate::state::StateVisitor;
 
@@ -174,13 +174,7 @@ fn row_size(row: &[f64]) -> f64 {
 }
 
 impl NoiseMechanism for Dense {
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
         let scale = match unit {

@@ -4,7 +4,7 @@ use rounds_kernels::random::StreamKey;
 
 use super::plan::{NoisePlan, PlannedNoise};
 use super::scheduled::Level;
-use super::{NoiseError, NoiseMechanism, Progress};
+use super::{NoiseMechanism, Progress, Result};
 use crate::oracle::Engine;
 use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
@@ -44,13 +44,7 @@ impl IndependentGaussian {
 }
 
 impl NoiseMechanism for IndependentGaussian {
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         self.progress.take(round)?;
         Level::Gaussian(self.standard_deviation).add(&self.key, round, sum, unit, engine)
     }

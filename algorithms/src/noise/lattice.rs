@@ -3,7 +3,7 @@
 use rounds_kernels::random::BLOCK_COORDINATES;
 use rounds_kernels::random::exact::round_enclosed;
 
-use super::NoiseError;
+use super::{NoiseError, Result};
 use crate::oracle::Engine;
 
 /// Greatest `Σ|coefficients|·σ/γ` of a sum of few normals, 2⁴⁹: noise below 2⁵³.
@@ -16,7 +16,7 @@ pub(super) const MOST_OF_RECURSIONS: f64 = 17_592_186_044_416.0;
 ///
 /// # Errors
 /// `size` or `σ/γ·size` above `most`; public numbers all.
-pub(super) fn in_units(deviation: f64, unit: f64, size: f64, most: f64) -> Result<f64, NoiseError> {
+pub(super) fn in_units(deviation: f64, unit: f64, size: f64, most: f64) -> Result<f64> {
     // Once for the quotient, once for σ itself, a product that was rounded.
     let scale = (deviation / unit).next_up().next_up();
     if scale > 0.0 && scale.max(1.0) * size <= most {

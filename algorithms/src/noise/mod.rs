@@ -221,6 +221,8 @@ pub enum NoiseError {
     },
 }
 
+type Result<T, E = NoiseError> = std::result::Result<T, E>;
+
 /// A stream of correlated noise.
 pub trait NoiseMechanism: Send {
     /// `sum += σ·(C⁻¹Z)_round`, the noise of this round's release; rounds are 0-based and taken in order. The same bits
@@ -231,13 +233,7 @@ pub trait NoiseMechanism: Send {
     ///
     /// # Errors
     /// A round out of order, or past the last round that the mechanism was made for; noise too large for the lattice.
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError>;
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()>;
 
     /// Vectors of length p that the mechanism keeps.
     fn resident_vectors(&self) -> usize {
@@ -276,13 +272,7 @@ impl<D: Fn(u64, &mut dyn FnMut(u64, f64))> Addressed<D> {
 }
 
 impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send> NoiseMechanism for Addressed<D> {
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         self.progress.take(round)?;
         let (key, terms) = (&self.key, &mut self.terms);
         terms.clear();
@@ -329,7 +319,7 @@ impl Progress {
     }
 
     /// Takes `round`.
-    fn take(&mut self, round: u64) -> Result<(), NoiseError> {
+    fn take(&mut self, round: u64) -> Result<()> {
         if round >= self.rounds {
             return Err(NoiseError::Exhausted { rounds: self.rounds });
         }

@@ -32,7 +32,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
 use super::lattice::{MOST_OF_RECURSIONS, add_enclosed, in_units};
 use super::scalar::NoiseScalar;
-use super::{NoiseError, NoiseMechanism, Progress};
+use super::{NoiseMechanism, Progress, Result};
 use crate::oracle::{Engine, lock};
 use crate::state::StateVisitor;
 
@@ -190,13 +190,7 @@ impl<R: Recursion> Recursive<R> {
 }
 
 impl<R: Recursion> NoiseMechanism for Recursive<R> {
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
         let scale = match unit {

@@ -5,7 +5,7 @@ use rounds_kernels::random::exact::{fill_rounded_gaussian, fill_rounded_laplace}
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, add_laplace_blocks};
 
 use super::lattice::{MOST_OF_SUMS, add_rounded, in_units};
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use super::{NOISE, NoiseMechanism, PARALLEL_CHUNK, Progress, Result};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -71,7 +71,7 @@ impl Level {
         sum: &mut [f64],
         unit: Option<f64>,
         engine: &Engine,
-    ) -> Result<(), NoiseError> {
+    ) -> Result<()> {
         let (Self::Laplace(level) | Self::Gaussian(level)) = self;
         if let Some(unit) = unit {
             let scale = in_units(level, unit, 1.0, MOST_OF_SUMS)?;
@@ -108,13 +108,7 @@ impl ScheduledNoise {
 }
 
 impl NoiseMechanism for ScheduledNoise {
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         self.progress.take(round)?;
         let level = match &self.levels {
             NoiseLevels::Laplace { scales } => Level::Laplace(scales[round as usize]),

@@ -32,7 +32,7 @@ use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase, QueryError, in_real_numbers};
 use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
-use crate::resque::ResqueError;
+use crate::resque::Result;
 use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
 use crate::resque::geometry::{add, narrow, norm};
 use crate::resque::localization::{self, Phase as Chunk};
@@ -242,7 +242,7 @@ struct TheoremChunks {
 
 impl TheoremChunks {
     /// The run on the chunk `index`, from `solution`.
-    fn start(&mut self, index: usize, solution: &[f32]) -> Result<PrivateErm, ResqueError> {
+    fn start(&mut self, index: usize, solution: &[f32]) -> Result<PrivateErm> {
         let chunk = &self.chunks[index];
         self.pool.restrict(chunk.rows.clone());
         let mut run = PrivateErm::new(
@@ -436,7 +436,7 @@ impl NoisyBalls {
     }
 
     /// Queries the gradients of the round at the centre.
-    fn query(&mut self, oracle: &mut Oracle<'_>, centre: &[f64]) -> Result<(), ResqueError> {
+    fn query(&mut self, oracle: &mut Oracle<'_>, centre: &[f64]) -> Result<()> {
         let outputs = oracle.problem().model().outputs;
         let buffers = &mut self.buffers;
         narrow(&mut buffers.point, centre);
@@ -451,7 +451,7 @@ impl NoisyBalls {
         oracle: &mut Oracle<'_>,
         (start, end): (usize, usize),
         offset: &[f32],
-    ) -> Result<Option<f64>, ResqueError> {
+    ) -> Result<Option<f64>> {
         let outputs = oracle.problem().model().outputs;
         let Rule { clip_norm, weight_cap: cap, smoothing, .. } = self.rule;
         let buffers = &mut self.buffers;
@@ -497,7 +497,7 @@ fn clipped_factor(log_weight: f64, weight_cap: f64, gradient_norm: f64, clip_nor
 
 impl NoisyOracle<'_, '_, '_> {
     /// One round: S batches at one centre, then S noised steps.
-    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), ResqueError> {
+    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<()> {
         let Self { balls, oracle } = self;
         let problem = oracle.problem();
         oracle.enter(Phase::Sample);
@@ -548,19 +548,13 @@ impl NoisyOracle<'_, '_, '_> {
 }
 
 impl ProximalOracle for NoisyOracle<'_, '_, '_> {
-    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64> {
         let mut solution = vec![0.0; centre.len()];
         self.solve(centre, regularization, &mut solution)?;
         Ok(norm(&solution))
     }
 
-    fn step(
-        &mut self,
-        centre: &[f64],
-        regularization: f64,
-        solution: &mut [f64],
-        proximal: &mut [f64],
-    ) -> Result<(), ResqueError> {
+    fn step(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64], proximal: &mut [f64]) -> Result<()> {
         self.solve(centre, regularization, solution)?;
         proximal.copy_from_slice(solution);
         Ok(())
@@ -603,6 +597,7 @@ mod tests {
     use crate::privacy::Claim;
     use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
+    use crate::resque::ResqueError;
     use rounds_kernels::loss::Loss;
     use std::sync::Arc;
 

@@ -12,7 +12,7 @@
 //!
 //! In offsets the terms λα·v^md of the linear and the quadratic part cancel.
 
-use super::ResqueError;
+use super::Result;
 use super::ball::{BallSolver, Plan, Subproblem, sample_size};
 use super::geometry::project_offset;
 use super::pool::GradientPool;
@@ -35,14 +35,14 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn batch(&self, stage: u32) -> Result<usize, ResqueError> {
+    fn batch(&self, stage: u32) -> Result<usize> {
         sample_size(self.first_batch * f64::powi(2.0, stage as i32))
     }
 }
 
 impl AcceleratedSa {
     /// With N_k = ⌈constant·2^k·L²/(λ²r²T)⌉.
-    pub(super) fn new(sample_constant: f64) -> Result<Self, ResqueError> {
+    pub(super) fn new(sample_constant: f64) -> Result<Self> {
         super::positive("sample constant", sample_constant)?;
         Ok(Self { sample_constant, iterate: Vec::new(), middle: Vec::new(), gradient: Vec::new() })
     }
@@ -58,7 +58,7 @@ impl AcceleratedSa {
 }
 
 impl BallSolver for AcceleratedSa {
-    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan, ResqueError> {
+    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan> {
         super::positive("smoothing radius ρ", smoothing)?;
         let schedule = self.schedule(subproblem, lipschitz, smoothing);
         let mut samples = 0.0;
@@ -75,7 +75,7 @@ impl BallSolver for AcceleratedSa {
         subproblem: &Subproblem,
         smoothing: f64,
         solution: &mut [f32],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<()> {
         super::positive("smoothing radius ρ", smoothing)?;
         let schedule = self.schedule(subproblem, pool.lipschitz(), smoothing);
         let Subproblem { regularization: lambda, radius, .. } = *subproblem;

@@ -16,23 +16,17 @@
 //! share their centre, thus their round).
 
 use super::geometry::project;
-use super::{ResqueError, positive};
+use super::{ResqueError, Result, positive};
 use crate::state::StateVisitor;
 
 /// The oracles of [002 Definitions 3–5]; each call is one round.
 pub(crate) trait ProximalOracle {
     /// ‖x̂ − y‖ for an x̂ within r/17 of `argmin_{‖x − y‖ ≤ r} F(x) + (λ/2)‖x − y‖²` [002 Definition 3].
-    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError>;
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64>;
 
     /// Offsets of a ball solution [002 Definition 4] and of a proximal estimate of small bias [002 Definition 5], both
     /// at `centre`.
-    fn step(
-        &mut self,
-        centre: &[f64],
-        regularization: f64,
-        solution: &mut [f64],
-        proximal: &mut [f64],
-    ) -> Result<(), ResqueError>;
+    fn step(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64], proximal: &mut [f64]) -> Result<()>;
 }
 
 /// Parameters of ball acceleration.
@@ -50,7 +44,7 @@ pub(crate) struct AccelerationParameters {
 
 impl AccelerationParameters {
     /// Refuses quantities that are not above 0, and r > R.
-    pub(crate) fn check(&self) -> Result<(), ResqueError> {
+    pub(crate) fn check(&self) -> Result<()> {
         positive("domain radius R", self.domain_radius)?;
         positive("ball radius r", self.ball_radius)?;
         positive("accuracy ε", self.accuracy)?;
@@ -132,7 +126,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(parameters: AccelerationParameters, weight: f64, start: Vec<f64>) -> Result<Self, ResqueError> {
+    pub(super) fn new(parameters: AccelerationParameters, weight: f64, start: Vec<f64>) -> Result<Self> {
         parameters.check()?;
         let zeros = vec![0.0; start.len()];
         Ok(Self {
@@ -199,7 +193,7 @@ pub(crate) struct BallAcceleration {
 
 impl BallAcceleration {
     /// A run from `start`.
-    pub(crate) fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
+    pub(crate) fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self> {
         let progress = Progress::new(parameters, parameters.domain_radius / parameters.lipschitz, start)?;
         let smallest = parameters.smallest_regularization();
         Ok(Self { progress, stage: Stage::search_from(smallest.min(parameters.largest_regularization())), trials: 0 })
@@ -228,7 +222,7 @@ impl BallAcceleration {
     }
 
     /// One call of one oracle.
-    pub(crate) fn advance(&mut self, oracle: &mut dyn ProximalOracle) -> Result<(), ResqueError> {
+    pub(crate) fn advance(&mut self, oracle: &mut dyn ProximalOracle) -> Result<()> {
         match self.stage {
             Stage::Search(trial) => {
                 self.place(trial.lambda);
@@ -369,16 +363,10 @@ pub(crate) mod tests {
     }
 
     impl ProximalOracle for ExactOracle {
-        fn distance(&mut self, centre: &[f64], lambda: f64) -> Result<f64, ResqueError> {
+        fn distance(&mut self, centre: &[f64], lambda: f64) -> Result<f64> {
             Ok(norm(&self.solve(centre, lambda)))
         }
-        fn step(
-            &mut self,
-            centre: &[f64],
-            lambda: f64,
-            solution: &mut [f64],
-            proximal: &mut [f64],
-        ) -> Result<(), ResqueError> {
+        fn step(&mut self, centre: &[f64], lambda: f64, solution: &mut [f64], proximal: &mut [f64]) -> Result<()> {
             let v = self.solve(centre, lambda);
             solution.copy_from_slice(&v);
             proximal.copy_from_slice(&v);

@@ -1,7 +1,7 @@
 //! The ball subproblem and its solvers: `min_{‖v‖ ≤ r} f̂_ρ(x̄ + v) + (λ/2)‖v‖²` [002 Definition 4].
 
 use super::pool::GradientPool;
-use super::{ResqueError, positive};
+use super::{ResqueError, Result, positive};
 
 /// A regularised problem on the ball of radius r around the pool's centre, in offsets v = x − x̄.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(super) struct Subproblem {
 
 impl Subproblem {
     /// The subproblem with λ, r and φ.
-    pub(super) fn new(regularization: f64, radius: f64, accuracy: f64) -> Result<Self, ResqueError> {
+    pub(super) fn new(regularization: f64, radius: f64, accuracy: f64) -> Result<Self> {
         Ok(Self {
             regularization: check_regularization(regularization)?,
             radius: positive("ball radius r", radius)?,
@@ -26,7 +26,7 @@ impl Subproblem {
 }
 
 /// Refuses a λ that step sizes and sample sizes cannot be divided by.
-pub(super) fn check_regularization(regularization: f64) -> Result<f64, ResqueError> {
+pub(super) fn check_regularization(regularization: f64) -> Result<f64> {
     positive("regularisation λ (the solvers of a ball divide by it)", regularization)
 }
 
@@ -45,7 +45,7 @@ pub(super) trait BallSolver: Send {
     ///
     /// # Errors
     /// A subproblem that needs more queries than can be counted, a ρ that is not above 0.
-    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan, ResqueError>;
+    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan>;
 
     /// Writes the solution's offset to `solution`, reading the samples `first..first + plan.samples`.
     fn solve(
@@ -55,7 +55,7 @@ pub(super) trait BallSolver: Send {
         subproblem: &Subproblem,
         smoothing: f64,
         solution: &mut [f32],
-    ) -> Result<(), ResqueError>;
+    ) -> Result<()>;
 }
 
 /// Most samples of one solve.
@@ -65,7 +65,7 @@ const MOST_SAMPLES: f64 = (1u64 << 27) as f64;
 ///
 /// # Errors
 /// Above 2²⁷ or NaN.
-pub(crate) fn sample_size(needed: f64) -> Result<usize, ResqueError> {
+pub(crate) fn sample_size(needed: f64) -> Result<usize> {
     if needed <= MOST_SAMPLES {
         Ok(needed.ceil().max(1.0) as usize)
     } else {
@@ -116,13 +116,13 @@ pub(crate) mod tests {
         fn lipschitz(&self) -> f64 {
             1.0
         }
-        fn fetch(&mut self, centre: &[f64], _: f64, count: usize) -> Result<(), ResqueError> {
+        fn fetch(&mut self, centre: &[f64], _: f64, count: usize) -> Result<()> {
             self.centre.copy_from_slice(centre);
             self.ledger.rounds += 1;
             self.ledger.gradient_queries += count as u64;
             Ok(())
         }
-        fn reweighted_mean(&mut self, _: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+        fn reweighted_mean(&mut self, _: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<()> {
             for (j, mean) in mean.iter_mut().enumerate() {
                 *mean = (self.curvature * (self.centre[j] + f64::from(offset[j]) - self.target[j])) as f32;
             }

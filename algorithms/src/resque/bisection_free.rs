@@ -11,7 +11,7 @@
 //! One call of [`BisectionFree::advance`] is one ball call, so one round. [002]'s theorems do not cover it: with sampled
 //! G and λ it is a heuristic, and results say so.
 
-use super::ResqueError;
+use super::Result;
 use super::acceleration::{AccelerationParameters, Progress};
 use super::geometry::norm;
 use crate::state::StateVisitor;
@@ -19,7 +19,7 @@ use crate::state::StateVisitor;
 /// The oracle of a step; each call is one round.
 pub(super) trait BallOracle {
     /// Offset of `argmin_{‖x − y‖ ≤ r} F(x)` and the gradient of F there.
-    fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError>;
+    fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<()>;
 }
 
 /// α ∈ (1, e³]: the theory's is e³, 1.5 to 2 are faster in practice.
@@ -34,7 +34,7 @@ pub(super) struct BisectionFree {
 
 impl BisectionFree {
     /// A run from `start`.
-    pub(super) fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
+    pub(super) fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self> {
         Ok(Self { progress: Progress::new(parameters, 0.0, start)?, guess: None })
     }
 
@@ -48,7 +48,7 @@ impl BisectionFree {
     }
 
     /// One ball call and its update.
-    pub(super) fn advance(&mut self, oracle: &mut dyn BallOracle) -> Result<(), ResqueError> {
+    pub(super) fn advance(&mut self, oracle: &mut dyn BallOracle) -> Result<()> {
         let run = &mut self.progress;
         let share = self.guess.map_or(0.0, |guess| {
             let a = run.root(guess);
@@ -81,7 +81,7 @@ mod tests {
     use crate::resque::acceleration::tests::{ExactOracle, exact};
 
     impl BallOracle for ExactOracle {
-        fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError> {
+        fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<()> {
             solution.copy_from_slice(&self.solve(centre, 0.0));
             let x = crate::vectors::map2(centre, solution, |c, v| c + v);
             self.value_and_gradient(&x, gradient);

@@ -9,10 +9,10 @@ use std::sync::Mutex;
 
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian_blocks};
 
-use super::ResqueError;
 use super::estimator::{log_weight, weight};
 use super::geometry::{dot, narrow, squared_norm};
 use super::pool::{GradientPool, check_round, check_samples};
+use super::{ResqueError, Result};
 use crate::oracle::{Engine, Ledger, lock, partition};
 use crate::vectors::add_scaled;
 
@@ -62,7 +62,7 @@ struct Leaf {
     samples: Range<usize>,
     sum: Vec<f64>,
     block: Vec<f32>,
-    outcome: Result<(), ResqueError>,
+    outcome: Result<()>,
 }
 
 /// Executes and counts queries of one function.
@@ -136,7 +136,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     }
 
     /// w of a sample.
-    fn weight(&self, sample: usize, offset: &[f32], squared_offset: f64, tile: &mut Tile) -> Result<f64, ResqueError> {
+    fn weight(&self, sample: usize, offset: &[f32], squared_offset: f64, tile: &mut Tile) -> Result<f64> {
         if squared_offset == 0.0 {
             return Ok(1.0);
         }
@@ -148,13 +148,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     }
 
     /// `sum += Σ_{i ∈ samples} w_i·g_i` in f64.
-    fn accumulate(
-        &self,
-        samples: Range<usize>,
-        offset: &[f32],
-        leaf: &mut Leaf,
-        tile: &mut Tile,
-    ) -> Result<(), ResqueError> {
+    fn accumulate(&self, samples: Range<usize>, offset: &[f32], leaf: &mut Leaf, tile: &mut Tile) -> Result<()> {
         let squared_offset = squared_norm(offset);
         leaf.sum.fill(0.0);
         let mut pending = 0;
@@ -177,7 +171,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     }
 
     /// One sample's reweighted gradient: the step of the sequential solvers.
-    fn single(&self, sample: usize, offset: &[f32], squared_offset: f64, mean: &mut [f32]) -> Result<(), ResqueError> {
+    fn single(&self, sample: usize, offset: &[f32], squared_offset: f64, mean: &mut [f32]) -> Result<()> {
         let weight = self.weight(sample, offset, squared_offset, &mut lock(&self.tiles[0]))?;
         mean.fill(0.0);
         if self.function.add(&self.answers[sample], weight as f32, mean) {
@@ -197,7 +191,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         self.function.lipschitz()
     }
 
-    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
+    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<()> {
         check_round(radius, count)?;
         self.round += 1;
         self.radius = radius;
@@ -234,7 +228,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         Ok(())
     }
 
-    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<()> {
         let squared_offset = squared_norm(offset);
         check_samples(&samples, self.answers.len(), squared_offset, self.radius)?;
         if samples.len() == 1 {

@@ -14,7 +14,7 @@ use rounds_numerics::dense::{ellipsoid_cut, solve_positive};
 
 use super::geometry::{norm, project};
 use super::pool::{GradientPool, PoolMethod};
-use super::{ResqueError, positive};
+use super::{ResqueError, Result, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
 use crate::vectors::{add_scaled, dot, map2};
@@ -62,7 +62,7 @@ impl CuttingPlane {
         domain_radius: f64,
         accuracy: f64,
         batch: usize,
-    ) -> Result<Self, ResqueError> {
+    ) -> Result<Self> {
         if dimension == 0 || dimension > MOST_DIMENSIONS {
             return Err(ResqueError::TooManyQueries { needed: dimension as f64, limit: MOST_DIMENSIONS as f64 });
         }
@@ -176,7 +176,7 @@ impl CuttingPlane {
 }
 
 impl PoolMethod for CuttingPlane {
-    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
         let offset = vec![0.0; self.centre.len()];
         pool.fetch(&self.centre, 0.0, self.batch)?;
         pool.reweighted_mean(0..self.batch, &offset, &mut self.gradient)?;

@@ -10,7 +10,7 @@
 //! The listing draws 2T samples; indices never pass the last complete epoch's end, so exactly those are fetched. For
 //! T < 16 one epoch is run all the same: the centre itself is no φ-solution.
 
-use super::ResqueError;
+use super::Result;
 use super::ball::{BallSolver, Plan, Subproblem, sample_size};
 use super::geometry::{add, project_offset, widen};
 use super::pool::GradientPool;
@@ -29,13 +29,13 @@ pub(super) struct EpochSgd {
 
 impl EpochSgd {
     /// With T = ⌈constant·L²/(λφ)⌉.
-    pub(super) fn new(sample_constant: f64) -> Result<Self, ResqueError> {
+    pub(super) fn new(sample_constant: f64) -> Result<Self> {
         super::positive("sample constant", sample_constant)?;
         Ok(Self { sample_constant, iterate: Vec::new(), gradient: Vec::new(), sum: Vec::new() })
     }
 
     /// Epochs that fit into T: T_1(2^k − 1) ≤ T, at least one.
-    fn epochs(&self, subproblem: &Subproblem, lipschitz: f64) -> Result<u32, ResqueError> {
+    fn epochs(&self, subproblem: &Subproblem, lipschitz: f64) -> Result<u32> {
         let steps = sample_size(
             self.sample_constant * lipschitz * lipschitz / (subproblem.regularization * subproblem.accuracy),
         )?;
@@ -44,7 +44,7 @@ impl EpochSgd {
 }
 
 impl BallSolver for EpochSgd {
-    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, _smoothing: f64) -> Result<Plan, ResqueError> {
+    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, _smoothing: f64) -> Result<Plan> {
         let samples = FIRST_EPOCH * ((1 << self.epochs(subproblem, lipschitz)?) - 1);
         Ok(Plan { samples, depth: samples as u64 })
     }
@@ -56,7 +56,7 @@ impl BallSolver for EpochSgd {
         subproblem: &Subproblem,
         _smoothing: f64,
         solution: &mut [f32],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<()> {
         let epochs = self.epochs(subproblem, pool.lipschitz())?;
         let Subproblem { regularization, radius, .. } = *subproblem;
         let dimension = pool.dimension();
@@ -94,6 +94,7 @@ impl BallSolver for EpochSgd {
 mod tests {
     use super::*;
     use crate::oracle::Engine;
+    use crate::resque::ResqueError;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::LinearLoss;
     use rounds_kernels::features::Rows;

@@ -12,7 +12,7 @@
 //! every ξ serves one point only and g is one example's gradient, these K + 1 scalars may be drawn instead of ξ, with
 //! the same law: [`super::projected`].
 
-use super::ResqueError;
+use super::{ResqueError, Result};
 
 /// `ln w = (2⟨v, ξ⟩ − ‖v‖²)/(2ρ²)` from the two scalars.
 pub(super) fn log_weight(inner_product: f64, squared_offset: f64, radius: f64) -> f64 {
@@ -23,7 +23,7 @@ pub(super) fn log_weight(inner_product: f64, squared_offset: f64, radius: f64) -
 ///
 /// # Errors
 /// An exponent above 709 (the weight would be infinite) or NaN: the point lies far outside the ball of validity.
-pub(super) fn weight(log_weight: f64) -> Result<f64, ResqueError> {
+pub(super) fn weight(log_weight: f64) -> Result<f64> {
     if log_weight <= 709.0 { Ok(log_weight.exp()) } else { Err(ResqueError::WeightOverflow { exponent: log_weight }) }
 }
 

@@ -5,7 +5,7 @@ use rounds_kernels::features::{F32Rows, Norm, Rows};
 use rounds_kernels::loss::{Loss, Target, TargetKind};
 
 use super::black_box::BlackBox;
-use super::{ResqueError, not_positive, positive};
+use super::{ResqueError, Result, not_positive, positive};
 
 /// `f(x) = L·max_{i < m} |x_i − x*_i|` on R^d with `x*_i = −R/√m`: the maximum of 2m linear functions with orthonormal
 /// gradients, of which a query reveals one; such families make the lower bounds on query depth ([Nemirovski 1994],
@@ -26,7 +26,7 @@ impl MaxOfLinear {
     ///
     /// # Errors
     /// No coordinates, more of them than dimensions, L or R not above 0.
-    pub fn new(dimension: usize, coordinates: usize, lipschitz: f64, radius: f64) -> Result<Self, ResqueError> {
+    pub fn new(dimension: usize, coordinates: usize, lipschitz: f64, radius: f64) -> Result<Self> {
         if coordinates == 0 || coordinates > dimension {
             return not_positive("coordinates (at least 1, at most the dimension)", coordinates as f64);
         }
@@ -81,7 +81,7 @@ impl<'a> LinearLoss<'a> {
     /// # Errors
     /// No rows, rows and targets that differ in number, a loss whose slope is unbounded (squared) or that needs several
     /// margins (softmax), rows that are all zero or not finite.
-    pub fn new(rows: Rows<'a>, targets: &'a [f32], loss: Loss) -> Result<Self, ResqueError> {
+    pub fn new(rows: Rows<'a>, targets: &'a [f32], loss: Loss) -> Result<Self> {
         if rows.is_empty() || rows.len() != targets.len() {
             return not_positive("rows (as many as targets)", rows.len() as f64);
         }

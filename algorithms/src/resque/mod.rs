@@ -136,12 +136,15 @@ impl From<NonFiniteGradient> for ResqueError {
     }
 }
 
+/// What a method of this module gives.
+pub type Result<T, E = ResqueError> = std::result::Result<T, E>;
+
 /// `value` if it is finite and above 0.
-pub(crate) fn positive(quantity: &'static str, value: f64) -> Result<f64, ResqueError> {
+pub(crate) fn positive(quantity: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value.is_finite() { Ok(value) } else { not_positive(quantity, value) }
 }
 
 /// The refusal of `value`.
-pub(crate) fn not_positive<T>(quantity: &'static str, value: f64) -> Result<T, ResqueError> {
+pub(crate) fn not_positive<T>(quantity: &'static str, value: f64) -> Result<T> {
     Err(ResqueError::NotPositive { quantity, value })
 }

@@ -11,7 +11,7 @@
 
 use rounds_kernels::random::UniformStream;
 
-use super::ResqueError;
+use super::Result;
 use super::ball::{BallSolver, Plan, Subproblem};
 use super::geometry::add;
 use super::pool::GradientPool;
@@ -40,8 +40,8 @@ impl Levels {
     pub(super) fn combine(
         &self,
         estimate: &mut [f64],
-        mut solve: impl FnMut(usize, u32, &mut [f32]) -> Result<(), ResqueError>,
-    ) -> Result<(), ResqueError> {
+        mut solve: impl FnMut(usize, u32, &mut [f32]) -> Result<()>,
+    ) -> Result<()> {
         estimate.fill(0.0);
         let mut solution = vec![0.0; estimate.len()];
         let share = 1.0 / self.drawn.len() as f64;
@@ -69,7 +69,7 @@ pub(super) fn plan(
     subproblem: &Subproblem,
     lipschitz: f64,
     smoothing: f64,
-) -> Result<Plan, ResqueError> {
+) -> Result<Plan> {
     let (mut samples, mut depth) = (0, 0);
     for &level in &levels.drawn {
         let plan = solver.plan(&at_level(subproblem, level), lipschitz, smoothing)?;
@@ -88,7 +88,7 @@ pub(super) fn estimate(
     subproblem: &Subproblem,
     smoothing: f64,
     estimate: &mut [f64],
-) -> Result<(), ResqueError> {
+) -> Result<()> {
     let mut firsts = vec![first];
     for &level in &levels.drawn {
         let plan = solver.plan(&at_level(subproblem, level), pool.lipschitz(), smoothing)?;
@@ -114,7 +114,7 @@ mod tests {
         // A solver with bias √φ and noise √φ·z in one coordinate, so that means are known exactly.
         struct Biased(u64);
         impl BallSolver for Biased {
-            fn plan(&self, subproblem: &Subproblem, _: f64, _: f64) -> Result<Plan, ResqueError> {
+            fn plan(&self, subproblem: &Subproblem, _: f64, _: f64) -> Result<Plan> {
                 Ok(Plan { samples: (1.0 / subproblem.accuracy) as usize, depth: 1 })
             }
             fn solve(
@@ -124,7 +124,7 @@ mod tests {
                 subproblem: &Subproblem,
                 _: f64,
                 solution: &mut [f32],
-            ) -> Result<(), ResqueError> {
+            ) -> Result<()> {
                 self.0 += 1;
                 let mut z = [0f32];
                 rounds_kernels::random::fill_gaussian(&StreamKey::Simulation(2), Purpose(9), self.0, 1.0, &mut z);

@@ -20,7 +20,7 @@ use super::epoch_sgd::EpochSgd;
 use super::geometry::{norm, squared_norm, widen};
 use super::multilevel::{self, Levels};
 use super::pool::{GradientPool, PoolMethod};
-use super::{ResqueError, positive};
+use super::{Result, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
 
@@ -91,7 +91,7 @@ impl ParallelResque {
     ///
     /// # Errors
     /// Parameters out of range; a smoothing radius above R.
-    pub fn new(parameters: ParallelParameters, start: Vec<f64>, key: StreamKey) -> Result<Self, ResqueError> {
+    pub fn new(parameters: ParallelParameters, start: Vec<f64>, key: StreamKey) -> Result<Self> {
         let (accuracy, lipschitz, samples) = (parameters.accuracy, parameters.lipschitz, parameters.samples);
         let worst_case = 0.5 * accuracy / (lipschitz * (start.len() as f64).sqrt());
         let radius = positive("smoothing radius ρ", parameters.smoothing.unwrap_or(worst_case))?;
@@ -148,7 +148,7 @@ impl ParallelResque {
 }
 
 impl PoolMethod for ParallelResque {
-    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
         let mut oracle = SampledOracle { sampler: &mut self.sampler, pool };
         match &mut self.search {
             Search::Line(run) => run.advance(&mut oracle)?,
@@ -189,18 +189,13 @@ struct SampledOracle<'s, 'p> {
 }
 
 impl Sampler {
-    fn subproblem(&self, regularization: f64) -> Result<Subproblem, ResqueError> {
+    fn subproblem(&self, regularization: f64) -> Result<Subproblem> {
         let radius = self.acceleration.ball_radius;
         Subproblem::new(regularization, radius, regularization * radius * radius / PRACTICAL_BALL)
     }
 
     /// One round at `centre` and a solve of its ball, whose offset is kept; returns its samples.
-    fn solve(
-        &mut self,
-        pool: &mut dyn GradientPool,
-        centre: &[f64],
-        regularization: f64,
-    ) -> Result<usize, ResqueError> {
+    fn solve(&mut self, pool: &mut dyn GradientPool, centre: &[f64], regularization: f64) -> Result<usize> {
         let (subproblem, radius) = (self.subproblem(regularization)?, self.acceleration.ball_radius);
         let plan = self.solver.plan(&subproblem, pool.lipschitz(), radius)?;
         pool.fetch(centre, radius, plan.samples)?;
@@ -211,19 +206,13 @@ impl Sampler {
 }
 
 impl ProximalOracle for SampledOracle<'_, '_> {
-    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64> {
         // Practical: one solve, where the theorems aggregate about ln(1/ζ) of them to hold with probability 1 − ζ.
         self.sampler.solve(self.pool, centre, regularization)?;
         Ok(squared_norm(&self.sampler.offset).sqrt())
     }
 
-    fn step(
-        &mut self,
-        centre: &[f64],
-        regularization: f64,
-        solution: &mut [f64],
-        proximal: &mut [f64],
-    ) -> Result<(), ResqueError> {
+    fn step(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64], proximal: &mut [f64]) -> Result<()> {
         let Self { sampler, pool } = self;
         let (ball_radius, domain_radius) = (sampler.acceleration.ball_radius, sampler.acceleration.domain_radius);
         let (lipschitz, balls) = (pool.lipschitz(), sampler.acceleration.balls());
@@ -251,7 +240,7 @@ impl ProximalOracle for SampledOracle<'_, '_> {
 impl BallOracle for SampledOracle<'_, '_> {
     /// λ = 0 is replaced by λ_min/4, which adds at most ε/32·(K r/R)² to the objective; G is the mean over the whole
     /// pool, from the same round.
-    fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError> {
+    fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<()> {
         let Self { sampler, pool } = self;
         let radius = sampler.acceleration.ball_radius;
         let samples = sampler.solve(*pool, centre, sampler.acceleration.smallest_regularization())?;
@@ -269,6 +258,7 @@ impl BallOracle for SampledOracle<'_, '_> {
 mod tests {
     use super::*;
     use crate::oracle::Engine;
+    use crate::resque::ResqueError;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::MaxOfLinear;
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{ResqueError, not_positive};
+use super::{ResqueError, Result, not_positive};
 use crate::oracle::Ledger;
 use crate::state::StateVisitor;
 
@@ -22,14 +22,14 @@ pub trait GradientPool {
     ///
     /// # Errors
     /// ρ < 0 or not finite, an answer that is not finite, more queries than the pool's limit.
-    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError>;
+    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<()>;
 
     /// `mean = (1/|S|)·Σ_{i ∈ S} w(v, ξ_i)·g_i`, an unbiased estimate of ∇f̂_ρ(x̄ + v) [002 Lemma 1]. No query, but in
     /// closed-form mode, where it is a round of |S| queries.
     ///
     /// # Errors
     /// ‖v‖ > ρ, an overflowing weight, samples that were not fetched.
-    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError>;
+    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<()>;
 
     /// Rounds and queries so far.
     fn ledger(&self) -> Ledger;
@@ -41,7 +41,7 @@ pub trait PoolMethod: Send {
     ///
     /// # Errors
     /// Whatever the pool refuses.
-    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError>;
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()>;
 
     /// The point to use.
     fn iterate(&self) -> &[f64];
@@ -54,7 +54,7 @@ pub trait PoolMethod: Send {
 const MOST_QUERIES: usize = 1 << 27;
 
 /// Refuses a round whose ρ is neither 0 nor a normal number of f32, the type of offsets, or that has too many queries.
-pub(super) fn check_round(radius: f64, count: usize) -> Result<(), ResqueError> {
+pub(super) fn check_round(radius: f64, count: usize) -> Result<()> {
     let usable = radius == 0.0 || radius >= f64::from(f32::MIN_POSITIVE);
     if !(usable && radius.is_finite()) {
         return not_positive("smoothing radius ρ", radius);
@@ -67,12 +67,7 @@ pub(super) fn check_round(radius: f64, count: usize) -> Result<(), ResqueError> 
 
 /// Refuses samples that the round did not fetch, and offsets at which its gradients cannot be reweighted: any but 0 for
 /// ρ = 0, and those outside ‖v‖ ≤ ρ, where `E w² = e^{‖v‖²/ρ²} ≤ e` no longer holds (a rounding of 1e-5 is allowed).
-pub(super) fn check_samples(
-    samples: &Range<usize>,
-    fetched: usize,
-    squared_offset: f64,
-    radius: f64,
-) -> Result<(), ResqueError> {
+pub(super) fn check_samples(samples: &Range<usize>, fetched: usize, squared_offset: f64, radius: f64) -> Result<()> {
     if samples.end > fetched || samples.is_empty() {
         return Err(ResqueError::PoolExhausted { start: samples.start, end: samples.end, fetched });
     }

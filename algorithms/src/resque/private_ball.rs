@@ -26,7 +26,7 @@ use super::ball::check_regularization;
 use super::geometry::{add, narrow, project_offset};
 use super::multilevel::Levels;
 use super::pool::GradientPool;
-use super::{ResqueError, not_positive, positive};
+use super::{ResqueError, Result, not_positive, positive};
 
 /// Streams of the noise on phase averages.
 const RELEASE: Purpose = Purpose(0x5250_484e);
@@ -99,7 +99,7 @@ impl PrivateSolver {
         budget: PrivateBudget,
         distance: f64,
         solution: &mut [f32],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<()> {
         let Call { pool, ball, next } = call;
         positive("distance r′", distance)?;
         positive("ball radius r", ball.radius)?;
@@ -167,7 +167,7 @@ impl PrivateSolver {
         call: &mut Call<'_>,
         budget: PrivateBudget,
         solution: &mut [f32],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<()> {
         let ball = call.ball;
         check_regularization(ball.regularization)?;
         solution.copy_from_slice(&ball.anchor);
@@ -199,7 +199,7 @@ impl PrivateSolver {
     ///
     /// # Errors
     /// T > n/(2C_priv): not even one level fits.
-    pub(super) fn most_levels(examples: f64, privacy_constant: f64, steps: f64) -> Result<u32, ResqueError> {
+    pub(super) fn most_levels(examples: f64, privacy_constant: f64, steps: f64) -> Result<u32> {
         let (limit, two_steps) = (examples / privacy_constant, 2.0 * steps);
         if two_steps > limit {
             let steps = two_steps;
@@ -222,7 +222,7 @@ impl PrivateSolver {
         budget: PrivateBudget,
         levels: &Levels,
         estimate: &mut [f64],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<()> {
         levels
             .combine(estimate, |_, level, solution| self.strongly_convex(call, Self::at_level(budget, level), solution))
     }
@@ -234,7 +234,7 @@ impl PrivateSolver {
         budget: PrivateBudget,
         runs: usize,
         solution: &mut [f32],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<()> {
         let mut points = Vec::with_capacity(runs.max(1));
         for _ in 0..runs.max(1) {
             self.strongly_convex(call, budget, solution)?;

@@ -19,7 +19,7 @@ use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOrac
 use super::geometry::{squared_norm, widen};
 use super::pool::{GradientPool, PoolMethod};
 use super::private_ball::{Call, PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
-use super::{ResqueError, not_positive, positive};
+use super::{ResqueError, Result, not_positive, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
 
@@ -127,7 +127,7 @@ fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant
 
 impl Plan {
     /// Refuses a T above n/C_priv.
-    pub(crate) fn check_steps(&self, examples: f64) -> Result<(), ResqueError> {
+    pub(crate) fn check_steps(&self, examples: f64) -> Result<()> {
         let (steps, limit) = (self.steps.into_iter().fold(0.0, f64::max), examples / self.privacy_constant);
         if steps <= limit { Ok(()) } else { Err(ResqueError::StepsBeyondData { steps, limit }) }
     }
@@ -203,7 +203,7 @@ impl Plan {
     ///
     /// # Errors
     /// A constant not above 0, ρ/r below 1, r > R.
-    pub(crate) fn scaled(setting: &Setting, constants: &ScaledConstants) -> Result<Self, ResqueError> {
+    pub(crate) fn scaled(setting: &Setting, constants: &ScaledConstants) -> Result<Self> {
         let accuracy = optimal_error(setting, positive("accuracy constant", constants.accuracy)?)
             .min(setting.lipschitz * setting.domain_radius / std::f64::consts::E);
         if constants.radius_ratio.is_nan() || constants.radius_ratio < 1.0 {
@@ -284,7 +284,7 @@ impl PrivateErm {
         start: Vec<f64>,
         regularization: Option<f64>,
         key: StreamKey,
-    ) -> Result<Self, ResqueError> {
+    ) -> Result<Self> {
         plan.check_steps(examples as f64)?;
         let balls = PrivateBalls {
             plan,
@@ -307,7 +307,7 @@ impl PrivateErm {
 }
 
 impl PoolMethod for PrivateErm {
-    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
         let balls = &mut self.balls;
         self.acceleration.advance(&mut PrivateOracle { balls, pool })
     }
@@ -349,7 +349,7 @@ impl PrivateBalls {
         }
     }
 
-    fn budget(&self, call: usize) -> Result<PrivateBudget, ResqueError> {
+    fn budget(&self, call: usize) -> Result<PrivateBudget> {
         let steps = super::ball::sample_size(self.plan.steps[call])?;
         Ok(PrivateBudget { beta: self.plan.beta, steps })
     }
@@ -361,7 +361,7 @@ struct PrivateOracle<'s, 'p> {
 }
 
 impl ProximalOracle for PrivateOracle<'_, '_> {
-    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64> {
         let Self { balls, pool } = self;
         let (ball, budget) = (balls.ball(centre, regularization), balls.budget(0)?);
         let runs = balls.plan.runs as usize;
@@ -372,13 +372,7 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         Ok(squared_norm(&balls.offset).sqrt())
     }
 
-    fn step(
-        &mut self,
-        centre: &[f64],
-        regularization: f64,
-        solution: &mut [f64],
-        proximal: &mut [f64],
-    ) -> Result<(), ResqueError> {
+    fn step(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64], proximal: &mut [f64]) -> Result<()> {
         let Self { balls, pool } = self;
         let ball = balls.ball(centre, regularization);
         let (step, estimate) = (balls.budget(1)?, balls.budget(2)?);

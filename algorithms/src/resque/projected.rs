@@ -15,9 +15,9 @@ use rounds_kernels::random::{
     BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian, fill_gaussian_blocks,
 };
 
-use super::ResqueError;
 use super::geometry::{narrow, squared_norm};
 use super::pool::{GradientPool, check_round, check_samples};
+use super::{ResqueError, Result};
 use crate::choices::choices;
 use crate::oracle::{Ledger, Oracle};
 use crate::problem::PublicProblem;
@@ -69,7 +69,7 @@ struct Answers {
 ///
 /// # Errors
 /// The squared loss, whose slope is unbounded; rows without a bound.
-pub fn lipschitz(problem: &PublicProblem) -> Result<f64, ResqueError> {
+pub fn lipschitz(problem: &PublicProblem) -> Result<f64> {
     let slope = problem.model().loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
     let with_bias = |bound: f64| if problem.model().bias { bound.hypot(1.0) } else { bound };
     let longest = problem.measured().longest_row;
@@ -83,7 +83,7 @@ impl ProjectedPool {
     ///
     /// # Errors
     /// L not above 0.
-    pub fn new(problem: &PublicProblem, weights: Weights, lipschitz: f64, key: StreamKey) -> Result<Self, ResqueError> {
+    pub fn new(problem: &PublicProblem, weights: Weights, lipschitz: f64, key: StreamKey) -> Result<Self> {
         let dimension = problem.parameters();
         Ok(Self {
             key,
@@ -132,7 +132,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         self.pool.lipschitz
     }
 
-    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
+    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<()> {
         check_round(radius, count)?;
         let Self { pool, oracle } = self;
         let problem = oracle.problem();
@@ -165,7 +165,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         Ok(())
     }
 
-    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<()> {
         let Self { pool, oracle } = self;
         let squared_offset = squared_norm(offset);
         check_samples(&samples, pool.rows.len(), squared_offset, pool.radius)?;

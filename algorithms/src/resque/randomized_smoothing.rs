@@ -12,7 +12,7 @@
 
 use super::geometry::project;
 use super::pool::{GradientPool, PoolMethod};
-use super::{ResqueError, positive};
+use super::{Result, positive};
 use crate::state::StateVisitor;
 
 /// Radius, rounds and queries a round.
@@ -35,12 +35,7 @@ impl SmoothingParameters {
     ///
     /// # Errors
     /// A quantity not above 0.
-    pub fn for_accuracy(
-        dimension: usize,
-        lipschitz: f64,
-        domain_radius: f64,
-        accuracy: f64,
-    ) -> Result<Self, ResqueError> {
+    pub fn for_accuracy(dimension: usize, lipschitz: f64, domain_radius: f64, accuracy: f64) -> Result<Self> {
         let condition = positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?;
         let root = (dimension as f64).powf(0.25);
         Ok(Self {
@@ -79,7 +74,7 @@ impl RandomizedSmoothing {
     ///
     /// # Errors
     /// ρ not above 0.
-    pub fn new(dimension: usize, parameters: SmoothingParameters) -> Result<Self, ResqueError> {
+    pub fn new(dimension: usize, parameters: SmoothingParameters) -> Result<Self> {
         positive("smoothing radius ρ", parameters.smoothing)?;
         Ok(Self {
             parameters,
@@ -104,7 +99,7 @@ impl RandomizedSmoothing {
 }
 
 impl PoolMethod for RandomizedSmoothing {
-    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
         let parameters = self.parameters;
         let weight = self.completed as f64 + 1.0;
         // η_{0:t} = (t + 1)(t + 2)/2.

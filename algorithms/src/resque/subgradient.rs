@@ -5,7 +5,7 @@
 
 use super::geometry::project;
 use super::pool::GradientPool;
-use super::{ResqueError, positive};
+use super::{Result, positive};
 
 /// The iteration from 0.
 #[derive(Clone, Debug)]
@@ -25,12 +25,7 @@ impl Subgradient {
     ///
     /// # Errors
     /// A quantity not above 0.
-    pub fn for_accuracy(
-        dimension: usize,
-        lipschitz: f64,
-        domain_radius: f64,
-        accuracy: f64,
-    ) -> Result<Self, ResqueError> {
+    pub fn for_accuracy(dimension: usize, lipschitz: f64, domain_radius: f64, accuracy: f64) -> Result<Self> {
         let rounds =
             (positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?).powi(2).ceil();
         Ok(Self {
@@ -49,7 +44,7 @@ impl Subgradient {
     ///
     /// # Errors
     /// Whatever the pool refuses.
-    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
         self.sum.iter_mut().zip(&self.iterate).for_each(|(sum, x)| *sum += x);
         self.completed += 1;
         pool.fetch(&self.iterate, 0.0, 1)?;
