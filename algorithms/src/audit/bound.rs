@@ -45,7 +45,7 @@ fn incomplete_beta(a: f64, b: f64, p: f64) -> f64 {
 
 /// The Clopper–Pearson upper limit of a probability: the p with P(Binomial(trials, p) ≤ successes) = error; 1 where every
 /// trial succeeded.
-pub fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
+pub(super) fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
     if successes >= trials {
         return 1.0;
     }
@@ -68,16 +68,16 @@ pub fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
 
 /// Upper confidence limits of a test's errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TestErrors {
+pub(super) struct TestErrors {
     /// α: alarm though the canary did not take part.
-    pub false_alarm: f64,
+    pub(super) false_alarm: f64,
     /// β: no alarm though it did.
-    pub miss: f64,
+    pub(super) miss: f64,
 }
 
 impl TestErrors {
     /// The limits from counts, each at half of `error`.
-    pub fn from_counts(false_alarms: u64, misses: u64, trials: u64, error: f64) -> Self {
+    pub(super) fn from_counts(false_alarms: u64, misses: u64, trials: u64, error: f64) -> Self {
         Self {
             false_alarm: upper_limit(false_alarms, trials, 0.5 * error),
             miss: upper_limit(misses, trials, 0.5 * error),
@@ -85,12 +85,12 @@ impl TestErrors {
     }
 
     /// The largest μ that the errors contradict: Φ⁻¹(1 − α) − Φ⁻¹(β), at least 0.
-    pub fn gaussian_mu(self) -> f64 {
+    pub(super) fn gaussian_mu(self) -> f64 {
         (-normal_quantile(self.false_alarm) - normal_quantile(self.miss)).max(0.0)
     }
 
     /// The largest ε at `delta` that the errors contradict, ln((1 − β − δ)/α) in either direction, at least 0.
-    pub fn log_ratio(self, delta: f64) -> f64 {
+    pub(super) fn log_ratio(self, delta: f64) -> f64 {
         let one = ((1.0 - self.miss - delta).max(0.0) / self.false_alarm).ln();
         let other = ((1.0 - self.false_alarm - delta).max(0.0) / self.miss).ln();
         one.max(other).max(0.0)
@@ -99,23 +99,23 @@ impl TestErrors {
 
 /// A lower bound, in the units of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LowerBound {
+pub(super) struct LowerBound {
     /// μ, where the mechanism is one Gaussian mechanism.
-    pub mu: Option<f64>,
+    pub(super) mu: Option<f64>,
     /// ε at the claim's δ.
-    pub epsilon: f64,
+    pub(super) epsilon: f64,
 }
 
 /// A family of mechanisms: the claimed one on a sensitivity `factor` times as large.
-pub struct ClaimedFamily<'a> {
+pub(super) struct ClaimedFamily {
     /// The claimed mechanism, factor 1.
-    pub mechanism: &'a Mechanism,
+    pub(super) mechanism: Mechanism,
     /// The claim's accountant.
-    pub accountant: Accountant,
+    pub(super) accountant: Accountant,
     /// The claim's relation.
-    pub adjacency: Adjacency,
+    pub(super) adjacency: Adjacency,
     /// The claim's δ; 0 for a pure claim.
-    pub delta: f64,
+    pub(super) delta: f64,
 }
 
 /// Relative accuracy of ε of the curves that are compared: δ(ε) is rounded up, so that a coarse one only weakens a bound.
@@ -124,13 +124,15 @@ const CURVE_ACCURACY: f64 = 2e-3;
 /// A claim that is contradicted by this factor (e^1.5 = 4.5) is not followed further.
 const MOST_LOG_FACTOR: f64 = 1.5;
 
-impl ClaimedFamily<'_> {
+impl ClaimedFamily {
+    /// Claimed μ, where the run is one Gaussian mechanism.
+    pub(super) fn mu(&self) -> Option<f64> {
+        gdp::mu(&self.mechanism, self.adjacency).ok()
+    }
+
     /// The bound from `errors`: the member with the smallest factor that `errors` do not contradict.
-    ///
-    /// # Errors
-    /// A mechanism that its accountant, or the privacy-loss accountant, refuses.
-    pub fn lower_bound(&self, errors: TestErrors) -> Result<LowerBound, PrivacyError> {
-        if let Ok(mu) = gdp::mu(self.mechanism, self.adjacency) {
+    pub(super) fn lower_bound(&self, errors: TestErrors) -> Result<LowerBound, PrivacyError> {
+        if let Some(mu) = self.mu() {
             let bound = errors.gaussian_mu();
             let epsilon = if bound > 0.0 { self.epsilon(bound / mu)? } else { 0.0 };
             return Ok(LowerBound { mu: Some(bound), epsilon });
@@ -258,13 +260,9 @@ mod tests {
         assert!((upper_limit(0, 100, 0.05) - (1.0 - 0.05_f64.powf(0.01))).abs() < 1e-13);
     }
 
-    fn family(mechanism: &Mechanism, delta: f64) -> ClaimedFamily<'_> {
-        ClaimedFamily {
-            mechanism,
-            accountant: Accountant::default_for(mechanism),
-            adjacency: Adjacency::ZeroOut,
-            delta,
-        }
+    fn family(mechanism: Mechanism, delta: f64) -> ClaimedFamily {
+        let accountant = Accountant::default_for(&mechanism);
+        ClaimedFamily { mechanism, accountant, adjacency: Adjacency::ZeroOut, delta }
     }
 
     fn errors(false_alarm: f64, miss: f64) -> TestErrors {
@@ -273,18 +271,17 @@ mod tests {
 
     #[test]
     fn errors_on_the_curve_of_a_gaussian_give_its_mu_whichever_family_reads_them() {
-        let gaussian = gaussian(1.0);
         // The best test of N(0, 1) against N(1.5, 1), twice.
         for threshold in [0.4, 1.2] {
             let tail = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
             let errors = errors(tail(threshold), tail(1.5 - threshold));
-            let bound = family(&gaussian, 1e-5).lower_bound(errors).unwrap();
+            let bound = family(gaussian(1.0), 1e-5).lower_bound(errors).unwrap();
             assert!((bound.mu.unwrap() - 1.5).abs() < 1e-9);
             let exact = crate::privacy::gaussian::epsilon(1e-5, 1.5).unwrap();
             assert!((bound.epsilon / exact - 1.0).abs() < 1e-9);
             // A subsampled mechanism of rate nearly 1 is nearly that Gaussian, and is bounded through its curve.
             let subsampled = poisson(1.0, 1.0 - 1e-9, 1);
-            let LowerBound { mu, epsilon } = family(&subsampled, 1e-5).lower_bound(errors).unwrap();
+            let LowerBound { mu, epsilon } = family(subsampled, 1e-5).lower_bound(errors).unwrap();
             assert_eq!(mu, None);
             assert!((epsilon / exact - 1.0).abs() < 0.01, "{epsilon} for {exact}");
             assert!(epsilon < exact * (1.0 + 1e-6), "a bound never exceeds the truth");
@@ -295,7 +292,7 @@ mod tests {
     fn errors_of_a_laplace_mechanism_give_its_epsilon() {
         // Laplace(1) around 0 and around 1.4, threshold 1.4: α = e^{−1.4}/2, β = 1/2.
         let errors = errors(0.5 * (-1.4_f64).exp(), 0.5);
-        let bound = family(&laplace(1.0, 1.0, 1), 0.0).lower_bound(errors).unwrap().epsilon;
+        let bound = family(laplace(1.0, 1.0, 1), 0.0).lower_bound(errors).unwrap().epsilon;
         assert!((bound - 1.4).abs() < 0.02 && bound <= 1.4, "{bound}");
     }
 
@@ -303,7 +300,7 @@ mod tests {
     fn a_test_that_guesses_proves_nothing() {
         let errors = errors(0.5, 0.5);
         assert!(errors.gaussian_mu() < 1e-12);
-        let bound = family(&poisson(1.0, 0.5, 2), 1e-5).lower_bound(errors).unwrap();
+        let bound = family(poisson(1.0, 0.5, 2), 1e-5).lower_bound(errors).unwrap();
         assert_eq!(bound.epsilon, 0.0);
     }
 }

@@ -10,25 +10,22 @@
 
 /// Density of a round's noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Density {
-    /// Gaussian.
+pub(super) enum Density {
     Gaussian,
-    /// Laplace.
     Laplace,
 }
 
 /// The law of the noise of a round, and the rate at which the canary takes part.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoiseLaw {
-    /// Density of the noise.
-    pub density: Density,
+pub(super) struct NoiseLaw {
+    pub(super) density: Density,
     /// Probability that a round reads the canary: 1 where its batches are fixed.
-    pub rate: f64,
+    pub(super) rate: f64,
 }
 
 /// Sums over coordinates that the canary does not touch.
 #[derive(Clone, Debug, Default)]
-pub struct Moments {
+pub(super) struct Moments {
     count: f64,
     sum: Vec<f64>,
     products: Vec<f64>,
@@ -36,12 +33,12 @@ pub struct Moments {
 
 impl Moments {
     /// Nothing seen of `rounds` rounds.
-    pub fn new(rounds: usize) -> Self {
+    pub(super) fn new(rounds: usize) -> Self {
         Self { count: 0.0, sum: vec![0.0; rounds], products: vec![0.0; rounds * rounds] }
     }
 
     /// One coordinate's values, one a round.
-    pub fn add(&mut self, values: &(impl Iterator<Item = f64> + Clone)) {
+    pub(super) fn add(&mut self, values: &(impl Iterator<Item = f64> + Clone)) {
         let rounds = self.sum.len();
         self.count += 1.0;
         for (row, left) in values.clone().enumerate() {
@@ -117,7 +114,7 @@ fn whiten(root: &[f64], values: &mut [f64]) {
 /// that of another scale of the noise in the other coordinates. A divisor, rate or noise that depends on the rows shows in
 /// the scale.
 #[derive(Clone, Debug)]
-pub struct LikelihoodRatio {
+pub(super) struct LikelihoodRatio {
     law: NoiseLaw,
     root: Vec<f64>,
     /// Whitened mean without the canary.
@@ -132,7 +129,7 @@ pub struct LikelihoodRatio {
 
 impl LikelihoodRatio {
     /// The ratio from the noise's moments and the mean transcripts, each without and with the canary.
-    pub fn new(law: NoiseLaw, noise: [&Moments; 2], means: [&[f64]; 2]) -> Self {
+    pub(super) fn new(law: NoiseLaw, noise: [&Moments; 2], means: [&[f64]; 2]) -> Self {
         let root = noise[0].root();
         let whitened = |values: &[f64]| {
             let mut values = values.to_vec();
@@ -151,19 +148,19 @@ impl LikelihoodRatio {
     }
 
     /// ‖δ‖, the mean shift of the whitened transcript by the canary.
-    pub fn shift(&self) -> f64 {
+    pub(super) fn shift(&self) -> f64 {
         let squared: f64 = self.with.iter().zip(&self.without).map(|(a, b)| (a - b).powi(2)).sum();
         squared.sqrt()
     }
 
     /// Variance of the noise with the canary over that without.
-    pub fn scale(&self) -> f64 {
+    pub(super) fn scale(&self) -> f64 {
         self.squares[1] / self.squares[0]
     }
 
     /// ln of the ratio of the densities with and without the canary of a run's iterates, `columns` values a round, the
     /// canary's coordinate first.
-    pub fn log_ratio(&self, iterates: &[f32], columns: usize) -> f64 {
+    pub(super) fn log_ratio(&self, iterates: &[f32], columns: usize) -> f64 {
         let mut values = Vec::with_capacity(self.without.len());
         (0..columns)
             .map(|column| {

@@ -20,10 +20,10 @@ mod canary;
 mod likelihood;
 mod released;
 
-pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
+use bound::{ClaimedFamily, TestErrors};
 use canary::{COLUMNS, Noise};
 pub use canary::{CanaryRows, Sabotage};
-pub use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
+use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
 pub use released::{ReleasedBound, Statistic, released_bound};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
@@ -34,7 +34,7 @@ use crate::noise::StrategyMemory;
 pub use crate::optimizers::Scene;
 use crate::optimizers::{Algorithm, PrepareError, RoundError, Settings};
 use crate::oracle::{Engine, Oracle};
-use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
+use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling};
 use crate::problem::Problem;
 
 /// Probability that a bound exceeds the truth.
@@ -244,18 +244,18 @@ pub fn audit(
         progress,
     };
     let quarter = settings.runs / 4;
-    let family = claim.family();
+    let family = &claim.family;
 
     let iterates = runs.learn(quarter, engine)?;
     let noise = [0, 1].map(|index: usize| runs.moments(&iterates[index]));
     let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
-    let law = noise_law(&claim.mechanism);
+    let law = noise_law(&family.mechanism);
     let ratio = LikelihoodRatio::new(law, [&noise[0], &noise[1]], [&means[0], &means[1]]);
     let [without, with] = iterates.map(|iterates| -> Vec<f64> {
         let runs = iterates.chunks_exact(runs.rounds * COLUMNS);
         runs.map(|iterates| ratio.log_ratio(iterates, COLUMNS)).collect()
     });
-    let threshold = best_threshold(&family, without, with)?;
+    let threshold = best_threshold(family, without, with)?;
 
     let false_alarms = runs.count(&ratio, threshold, false, quarter, engine)?;
     let misses = quarter - runs.count(&ratio, threshold, true, quarter, engine)?;
@@ -263,9 +263,9 @@ pub fn audit(
     let bound = family.lower_bound(errors)?;
     Ok(report(Ok(Finding {
         integers: problems.iter().all(|problem| problem.is_in_integers()),
-        mechanism: claim.mechanism.to_string(),
+        mechanism: family.mechanism.to_string(),
         delta: family.delta,
-        claimed_mu: gdp::mu(&claim.mechanism, adjacency).ok(),
+        claimed_mu: family.mu(),
         claimed_epsilon: claim.epsilon,
         lower_bound_mu: bound.mu,
         lower_bound_epsilon: bound.epsilon,
@@ -282,11 +282,8 @@ pub fn audit(
 
 /// The claim of the algorithm in a scene.
 struct Claimed {
-    mechanism: Mechanism,
-    accountant: Accountant,
-    adjacency: Adjacency,
+    family: ClaimedFamily,
     epsilon: f64,
-    delta: f64,
     /// Adaptive rounds of one run.
     rounds: usize,
     /// The settings that the claim belongs to.
@@ -316,16 +313,8 @@ impl Claimed {
             return Ok(Err(reason.unwrap_or_else(|| "nothing is claimed".to_owned())));
         };
         let delta = if accountant == Accountant::Pure { 0.0 } else { audit.delta };
-        Ok(Ok(Self { mechanism, accountant, adjacency, epsilon, delta, rounds: prepared.rounds as usize, settings }))
-    }
-
-    fn family(&self) -> ClaimedFamily<'_> {
-        ClaimedFamily {
-            mechanism: &self.mechanism,
-            accountant: self.accountant,
-            adjacency: self.adjacency,
-            delta: self.delta,
-        }
+        let family = ClaimedFamily { mechanism, accountant, adjacency, delta };
+        Ok(Ok(Self { family, epsilon, rounds: prepared.rounds as usize, settings }))
     }
 
     /// The settings that are run: the noise that the claim came to, so that its accountant is not asked again for every run.
@@ -337,23 +326,23 @@ impl Claimed {
         audit: &AuditSettings,
         problem: &Problem,
     ) -> Result<Settings, PrivacyError> {
-        let noise = if let Some(noise_multiplier) = self.mechanism.noise_multiplier() {
-            Noise::Multiplier(noise_multiplier)
-        } else {
-            Noise::PureEpsilon(Accountant::Pure.epsilon(&self.mechanism, self.adjacency, 0.0)?)
+        let ClaimedFamily { mechanism, accountant, adjacency, .. } = &self.family;
+        let noise = match mechanism.noise_multiplier() {
+            Some(noise_multiplier) => Noise::Multiplier(noise_multiplier),
+            None => Noise::PureEpsilon(Accountant::Pure.epsilon(mechanism, *adjacency, 0.0)?),
         };
         let key = self.settings.key.clone();
         let mut run = Settings {
             strategies: StrategyMemory::default(),
             ..scene.run(audit.sabotage, noise, audit.delta, key, (algorithm, audit.rows))
         };
-        if self.accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
+        if *accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
             run.set("accountant", Accountant::Rdp);
         }
         let same = || {
             algorithm.prepare(problem, &run).is_ok_and(|prepared| {
                 let run = prepared.mechanism;
-                run.as_ref() == Some(&self.mechanism) || run.is_some_and(|run| is_same_laplace(&run, &self.mechanism))
+                run.as_ref() == Some(mechanism) || run.is_some_and(|run| is_same_laplace(&run, mechanism))
             })
         };
         if audit.sabotage.is_some() || same() {
@@ -388,7 +377,7 @@ fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
 }
 
 /// The threshold whose errors on these statistics, with the limits that as many new runs would have, give the best bound.
-fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: Vec<f64>) -> Result<f64, PrivacyError> {
+fn best_threshold(family: &ClaimedFamily, mut without: Vec<f64>, mut with: Vec<f64>) -> Result<f64, PrivacyError> {
     without.sort_by(f64::total_cmp);
     with.sort_by(f64::total_cmp);
     let trials = without.len() as u64;
@@ -409,7 +398,7 @@ fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: V
             .map_or(0.0, |(_, threshold)| threshold)
     };
     let by_mu = best(&TestErrors::gaussian_mu);
-    if gdp::mu(family.mechanism, family.adjacency).is_ok() {
+    if family.mu().is_some() {
         return Ok(by_mu);
     }
     // Which of the two reads the curve of another mechanism better is seen by asking.
@@ -454,13 +443,6 @@ fn run_key(settings: &AuditSettings, part: Part, run: u64) -> StreamKey {
     StreamKey::Simulation(value ^ (value >> 31))
 }
 
-/// Runs `first..last`.
-struct Task<T> {
-    first: u64,
-    last: u64,
-    outcome: Result<T, AuditError>,
-}
-
 impl Runs<'_> {
     fn oracle(&self, present: bool) -> Oracle<'_> {
         Oracle::new(&self.problems[usize::from(present)], Engine::Sequential)
@@ -490,21 +472,16 @@ impl Runs<'_> {
         Ok(executor.into_oracle())
     }
 
-    /// Runs `work` on tasks that depend on `runs` alone, so that results do not depend on the engine.
+    /// Runs `work(first, end)` on tasks that depend on `runs` alone, so that results do not depend on the engine.
     fn spread<T: Send + Default>(
         runs: u64,
         engine: &Engine,
         work: &(impl Fn(u64, u64) -> Result<T, AuditError> + Sync),
     ) -> Result<Vec<T>, AuditError> {
-        let mut tasks: Vec<Task<T>> = (0..runs.div_ceil(RUNS_A_TASK))
-            .map(|task| Task {
-                first: task * RUNS_A_TASK,
-                last: ((task + 1) * RUNS_A_TASK).min(runs),
-                outcome: Ok(T::default()),
-            })
-            .collect();
-        engine.for_each(&mut tasks, &|task, _| task.outcome = work(task.first, task.last));
-        tasks.into_iter().map(|task| task.outcome).collect()
+        let firsts = (0..runs).step_by(RUNS_A_TASK as usize);
+        let mut tasks: Vec<_> = firsts.map(|first| (first, Ok(T::default()))).collect();
+        engine.for_each(&mut tasks, &|(first, outcome), _| *outcome = work(*first, (*first + RUNS_A_TASK).min(runs)));
+        tasks.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
     /// The iterates of all runs, without and with the canary under the same keys.
