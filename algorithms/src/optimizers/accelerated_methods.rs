@@ -58,11 +58,11 @@ const BASE: Algorithm = Algorithm {
 };
 
 /// `x⁺ = x − α·g̃(x)` with Laplace noise of one scale for all rounds [003 (2.4), (3.4)–(3.5)].
-pub static DP_GD: Algorithm = BASE;
+pub(super) static DP_GD: Algorithm = BASE;
 
 /// `x⁺ = x − α·g̃(x) + β·(x − x₋)` with Laplace noise of one scale [003 (3.1), (3.4)–(3.5)]; DP-SHB on batches. Without
 /// `momentum`, β = (1 − √(μα))/(1 + √(μα)) as in [003 §5]. Rates and exact errors are in [`crate::theory::heavy_ball`].
-pub static DP_HB: Algorithm = Algorithm {
+pub(super) static DP_HB: Algorithm = Algorithm {
     id: Method::HeavyBall.id(),
     name: "DP heavy ball",
     source: "[003 (3.1), Prop. 3.1]",
@@ -74,7 +74,7 @@ pub static DP_HB: Algorithm = Algorithm {
 };
 
 /// `z = (1 + β)x − βx₋, x⁺ = z − α·g̃(z)` with noise of one scale [003 (4.1), (4.4)].
-pub static DP_NAG: Algorithm = Algorithm {
+pub(super) static DP_NAG: Algorithm = Algorithm {
     id: Method::Nesterov { optimized: false }.id(),
     name: "DP Nesterov",
     source: "[003 (4.1), Theorem 4.1]",
@@ -86,7 +86,7 @@ pub static DP_NAG: Algorithm = Algorithm {
 
 /// [`DP_NAG`] with T′ ≤ T rounds and scales that minimise the error bound [003 (4.5)–(4.6)]. The weights of the bound are in
 /// [`crate::theory::multistage`], the division of the budget in [`crate::theory::allocation`].
-pub static DP_NAG_OPT: Algorithm = Algorithm {
+pub(super) static DP_NAG_OPT: Algorithm = Algorithm {
     id: Method::Nesterov { optimized: true }.id(),
     name: "DP Nesterov, optimised budget",
     source: "[003 §4.1, (4.5), (4.6)]",
@@ -102,7 +102,7 @@ pub static DP_NAG_OPT: Algorithm = Algorithm {
 
 /// Nesterov's method in stages of shrinking step sizes, momentum reset at each [003 (4.7), Theorem 4.3], with noise of one
 /// scale. Stages are in [`crate::theory::multistage`].
-pub static DP_MASG: Algorithm = Algorithm {
+pub(super) static DP_MASG: Algorithm = Algorithm {
     id: Method::Multistage { optimized: false }.id(),
     name: "DP multistage Nesterov",
     source: "[003 §4.2, (4.7)]",
@@ -117,7 +117,7 @@ pub static DP_MASG: Algorithm = Algorithm {
 };
 
 /// [`DP_MASG`] with the scales that minimise (4.8).
-pub static DP_MASG_OPT: Algorithm = Algorithm {
+pub(super) static DP_MASG_OPT: Algorithm = Algorithm {
     id: Method::Multistage { optimized: true }.id(),
     name: "DP multistage Nesterov, optimised budget",
     source: "[003 §4.2, (4.5)–(4.8)]",

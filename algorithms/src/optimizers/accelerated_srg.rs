@@ -42,8 +42,7 @@ use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 use crate::theory;
 
-/// The catalogue's entry of the recursive variant.
-pub static ACCELERATED_DP_SRG: Algorithm = Algorithm {
+pub(super) static ACCELERATED_DP_SRG: Algorithm = Algorithm {
     id: "accelerated-dp-srg",
     name: "Accelerated-DP-SRGD",
     source: "[000 Algorithm 1], [004 Algorithm 1]",
@@ -55,8 +54,7 @@ pub static ACCELERATED_DP_SRG: Algorithm = Algorithm {
     constructor: |problem, settings| prepare(problem, settings, true),
 };
 
-/// The catalogue's entry of the variant with independent gradients.
-pub static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
+pub(super) static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
     id: "accelerated-independent",
     name: "accelerated DP gradient method with independent gradients",
     source: "[000 Theorem 4.11], [004 Theorem 5.13]",

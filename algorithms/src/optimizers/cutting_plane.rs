@@ -22,8 +22,7 @@ parameters! {
     }
 }
 
-/// The catalogue's entry.
-pub static CUTTING_PLANE: Algorithm = Algorithm {
+pub(super) static CUTTING_PLANE: Algorithm = Algorithm {
     id: "cutting-plane",
     name: "cutting planes",
     source: "[002 Table I] after Khachiyan, Tarasov and Erlikh 1988 (inscribed ellipsoids), here with analytic centres",

@@ -54,8 +54,7 @@ const MF: Variant = Variant {
 
 macro_rules! entry {
     ($name:ident, $title:literal, $source:literal, $how:literal, $groups:expr, $variant:expr) => {
-        #[doc = concat!("The catalogue's entry of ", $title, ".")]
-        pub static $name: Algorithm = Algorithm {
+        pub(super) static $name: Algorithm = Algorithm {
             id: $variant.id,
             name: $title,
             source: $source,
@@ -71,7 +70,7 @@ macro_rules! entry {
 
 choices! {
     /// The workload that a factorisation is made for.
-    pub enum WorkloadKind {
+    pub(super) enum WorkloadKind {
         /// Prefix sums.
         Ones = "ones",
         /// The sums that the run takes, with its momentum.

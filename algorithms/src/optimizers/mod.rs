@@ -3,26 +3,26 @@
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
-pub mod accelerated_methods;
+mod accelerated_methods;
 pub mod accelerated_plan;
-pub mod accelerated_srg;
-pub mod cutting_plane;
-pub mod matrix_factorization;
+mod accelerated_srg;
+mod cutting_plane;
+mod matrix_factorization;
 pub mod momentum;
 mod noisy_sums;
 pub mod parameters;
-pub mod phased_erm;
-pub mod phased_sgd;
+mod phased_erm;
+mod phased_sgd;
 pub mod plan;
 mod pooled;
-pub mod randomized_smoothing;
-pub mod resque_parallel;
-pub mod resque_private;
+mod randomized_smoothing;
+mod resque_parallel;
+mod resque_private;
 pub mod scene;
 pub mod settings;
-pub mod sgd;
-pub mod srg_matrix_factorization;
-pub mod unaccelerated_srg;
+pub(crate) mod sgd;
+mod srg_matrix_factorization;
+mod unaccelerated_srg;
 
 /// All algorithms, in the order in which they are listed. A new one is a file, its `mod` line above and a line here.
 pub static ALGORITHMS: &[&Algorithm] = &[

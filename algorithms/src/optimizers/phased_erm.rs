@@ -88,8 +88,7 @@ const SCENE: Scene = Scene {
     ..Scene::FIXED
 };
 
-/// The catalogue's entry of minimisation with noise on its results.
-pub static PHASED_ERM: Algorithm = Algorithm {
+pub(super) static PHASED_ERM: Algorithm = Algorithm {
     id: "phased-erm",
     name: "Phased-ERM",
     source: "Zhang, Thekumparampil, Oh and He 2022; [004 Table 1]",
@@ -102,8 +101,7 @@ pub static PHASED_ERM: Algorithm = Algorithm {
     constructor: |problem, settings| prepare(problem, settings, &PHASED_ERM, Private::Results),
 };
 
-/// The catalogue's entry of minimisation with noise on its gradients.
-pub static LOCALIZED_ACCELERATED: Algorithm = Algorithm {
+pub(super) static LOCALIZED_ACCELERATED: Algorithm = Algorithm {
     id: "localized-accelerated",
     name: "localised accelerated DP gradient method",
     source: "Gao, Lowy, Zhou and Wright 2024; [004 Table 1]",

@@ -42,8 +42,7 @@ parameters! {
     }
 }
 
-/// The catalogue's entry.
-pub static PHASED_SGD: Algorithm = Algorithm {
+pub(super) static PHASED_SGD: Algorithm = Algorithm {
     id: "phased-sgd",
     name: "Phased-SGD",
     source: "Feldman, Koren and Talwar 2020, Algorithm 2; [002 Table II]",

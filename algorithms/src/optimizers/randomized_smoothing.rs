@@ -20,8 +20,7 @@ parameters! {
     }
 }
 
-/// The catalogue's entry.
-pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
+pub(super) static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     id: "randomized-smoothing",
     name: "accelerated randomised smoothing",
     source: "Duchi, Bartlett and Wainwright 2012; [002 Table I]",

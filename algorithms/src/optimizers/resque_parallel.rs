@@ -32,7 +32,7 @@ parameters! {
 const GROUPS: &[&[Parameter]] = &[&[Common::rounds()], ParallelSettings::ALL];
 
 /// Theorem 1.
-pub static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
+pub(super) static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     id: "resque-epoch-sgd",
     name: "parallel ReSQue with EpochSGD",
     source: "[002 Theorem 1, Algorithm 1]",
@@ -45,7 +45,7 @@ pub static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
 };
 
 /// Theorem 2.
-pub static RESQUE_AC_SA: Algorithm = Algorithm {
+pub(super) static RESQUE_AC_SA: Algorithm = Algorithm {
     id: "resque-ac-sa",
     name: "parallel ReSQue with AC-SA",
     source: "[002 Theorem 2, Algorithm 2]",

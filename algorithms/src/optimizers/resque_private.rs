@@ -95,7 +95,7 @@ const POISSON: Scene = Scene {
 };
 
 /// Theorem 3.
-pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
+pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     id: "resque-private-erm",
     name: "private ReSQue, empirical risk",
     source: "[002 Theorem 3, Algorithms 3–7]",
@@ -108,7 +108,7 @@ pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
 };
 
 /// Theorem 4.
-pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
+pub(super) static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     id: "resque-private-sco",
     name: "private ReSQue, population risk",
     source: "[002 Theorem 4, Proposition 11]",

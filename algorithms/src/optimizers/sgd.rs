@@ -40,8 +40,7 @@ parameters! {
     }
 }
 
-/// The catalogue's entry of the non-private twin.
-pub static SGD: Algorithm = Algorithm {
+pub(crate) static SGD: Algorithm = Algorithm {
     id: "sgd",
     name: "stochastic gradient descent",
     source: "[000 §2.3] without clipping and noise",
@@ -53,8 +52,7 @@ pub static SGD: Algorithm = Algorithm {
     constructor: sgd,
 };
 
-/// The catalogue's entry of DP-SGD.
-pub static DP_SGD: Algorithm = Algorithm {
+pub(crate) static DP_SGD: Algorithm = Algorithm {
     id: "dp-sgd",
     name: "DP-SGD",
     source: "[000 §2.3], [004 §2.1], [001 (3)]",

@@ -46,8 +46,7 @@ parameters! {
     }
 }
 
-/// The catalogue's entry.
-pub static DP_SRG_MEMF: Algorithm = Algorithm {
+pub(super) static DP_SRG_MEMF: Algorithm = Algorithm {
     id: "dp-srg-memf",
     name: "DP-SRG-MEMF",
     source: "[000 Algorithm 3]",

@@ -34,8 +34,7 @@ parameters! {
     }
 }
 
-/// The catalogue's entry.
-pub static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
+pub(super) static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     id: "unaccelerated-dp-srg",
     name: "unaccelerated DP-SRG",
     source: "[000 §4.3], [004 §4.3]",
