@@ -9,7 +9,8 @@ use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
-use super::recursion::{Planned, Recursive};
+use super::laws::keys;
+use super::recursion::{Planned, Recursion, Recursive};
 use super::*;
 
 const ROUNDS: usize = 13;
@@ -21,10 +22,6 @@ const COMPARED: [usize; 6] = [0, 1, 777, BLOCK_COORDINATES - 1, BLOCK_COORDINATE
 /// σ/γ; the last leaves a part of the coordinates to the slow path.
 const SCALES: [f64; 4] = [0.7, 1.3e6, 3.1e9, 1.7e12];
 const UNIT: f64 = 0.375;
-
-fn keys() -> [StreamKey; 2] {
-    [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
-}
 
 /// The matrix of a mechanism.
 enum Matrix {
@@ -113,74 +110,50 @@ fn tree_draws(t: usize) -> Vec<(usize, f64)> {
     nodes(leaf, 1.0).chain(nodes(leaf - 1, -1.0)).collect()
 }
 
+/// A mechanism, made of a key and σ.
+type Stream = Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>;
+
+fn recursive<R: Recursion>(recursion: R) -> Stream {
+    let planned = Arc::new(Planned::new(recursion, ROUNDS as u64));
+    Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&planned), DIMENSION)))
+}
+
 /// Every mechanism with its matrix. Coefficients of C are such that its entries are f64 themselves.
-fn cases() -> Vec<(&'static str, Matrix, Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>)> {
-    let rounds = ROUNDS as u64;
+fn cases() -> Vec<(&'static str, Matrix, Stream)> {
+    let (rounds, epoch) = (ROUNDS as u64, EPOCH as u64);
     let lower = |entry: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
         (0..ROUNDS).map(|t| (0..=t).map(|s| entry(t, s)).collect()).collect()
     };
-    let dense = Arc::new(lower(&|t, s| (if t == s { 1.1 } else { -0.3 }) / (1.0 + (t - s) as f64)));
+    let independent: Stream = Box::new(|key, sigma| Box::new(IndependentGaussian::new(key, sigma)));
+    let scheduled: Stream = Box::new(|key, sigma| {
+        let standard_deviations = vec![sigma; ROUNDS];
+        Box::new(ScheduledNoise::new(key, NoiseLevels::Gaussian { standard_deviations }))
+    });
+    let anti_correlated: Stream = Box::new(move |key, sigma| Box::new(anti_correlated::stream(key, sigma, rounds)));
+    let tree: Stream = Box::new(move |key, sigma| Box::new(tree::stream(key, sigma, rounds, epoch)));
     let bands = |t: usize, lag: usize| (1.2 + 0.1 * t as f64) / (1 + 2 * lag) as f64;
     let banded = |count: usize| {
         let rows = (0..ROUNDS).map(|t| (0..count.min(t + 1)).map(|lag| bands(t, lag)).collect());
-        Arc::new(Planned::new(Banded::new(rows.collect()), rounds))
+        recursive(Banded::new(rows.collect()))
     };
     let banded_matrix = |count| Matrix::Inverse(lower(&|t, s| if t - s < count { bands(t, t - s) } else { 0.0 }));
     let (omega, theta) = ([0.25, 0.125], [0.75, 0.5_f64]);
     let coefficient = |lag: i32| (0..2).map(|j| omega[j] * theta[j].powi(lag - 1)).sum::<f64>();
-    let blt = Arc::new(Planned::new(BufferedToeplitz::new(&omega, &theta), rounds));
     let blt_matrix = Matrix::Inverse(lower(&|t, s| if t == s { 1.0 } else { coefficient((t - s) as i32) }));
-    let honaker = Arc::new(Planned::new(HonakerTree::new(rounds, EPOCH as u64), rounds));
-    let (wide, narrow) = (banded(11), banded(1));
+    let rows = Arc::new(lower(&|t, s| (if t == s { 1.1 } else { -0.3 }) / (1.0 + (t - s) as f64)));
+    let dense_matrix = Matrix::Rows(rows.to_vec());
+    let dense: Stream = Box::new(move |key, sigma| Box::new(Dense::new(key, sigma, Arc::clone(&rows), DIMENSION)));
+    let difference = |t: usize| [(t, 1.0), (t.saturating_sub(1), -1.0)][..=t.min(1)].to_vec();
     vec![
-        (
-            "independent",
-            Matrix::Draws(|t| vec![(t, 1.0)]),
-            Box::new(|key, sigma| Box::new(IndependentGaussian::new(key, sigma))),
-        ),
-        (
-            "scheduled",
-            Matrix::Draws(|t| vec![(t, 1.0)]),
-            Box::new(|key, sigma| {
-                let standard_deviations = vec![sigma; ROUNDS];
-                Box::new(ScheduledNoise::new(key, NoiseLevels::Gaussian { standard_deviations }))
-            }),
-        ),
-        (
-            "anti-correlated",
-            Matrix::Draws(|t| [(t, 1.0), (t.saturating_sub(1), -1.0)][..=t.min(1)].to_vec()),
-            Box::new(move |key, sigma| Box::new(anti_correlated::stream(key, sigma, rounds))),
-        ),
-        (
-            "tree",
-            Matrix::Draws(tree_draws),
-            Box::new(move |key, sigma| Box::new(tree::stream(key, sigma, rounds, EPOCH as u64))),
-        ),
-        (
-            "honaker-online",
-            Matrix::Honaker,
-            Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&honaker), DIMENSION))),
-        ),
-        (
-            "banded=11",
-            banded_matrix(11),
-            Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&wide), DIMENSION))),
-        ),
-        (
-            "banded=1",
-            banded_matrix(1),
-            Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&narrow), DIMENSION))),
-        ),
-        (
-            "blt",
-            blt_matrix,
-            Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&blt), DIMENSION))),
-        ),
-        (
-            "dense",
-            Matrix::Rows(dense.to_vec()),
-            Box::new(move |key, sigma| Box::new(Dense::new(key, sigma, Arc::clone(&dense), DIMENSION))),
-        ),
+        ("independent", Matrix::Draws(|t| vec![(t, 1.0)]), independent),
+        ("scheduled", Matrix::Draws(|t| vec![(t, 1.0)]), scheduled),
+        ("anti-correlated", Matrix::Draws(difference), anti_correlated),
+        ("tree", Matrix::Draws(tree_draws), tree),
+        ("honaker-online", Matrix::Honaker, recursive(HonakerTree::new(rounds, epoch))),
+        ("banded=11", banded_matrix(11), banded(11)),
+        ("banded=1", banded_matrix(1), banded(1)),
+        ("blt", blt_matrix, recursive(BufferedToeplitz::new(&omega, &theta))),
+        ("dense", dense_matrix, dense),
     ]
 }
 

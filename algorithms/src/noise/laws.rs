@@ -98,7 +98,7 @@ fn toeplitz(coefficients: &[f64], rounds: usize) -> Vec<Vec<f64>> {
     lower(rounds, |t, s| coefficients.get(t - s).copied().unwrap_or(0.0))
 }
 
-fn keys() -> [StreamKey; 2] {
+pub(super) fn keys() -> [StreamKey; 2] {
     [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
 }
 
@@ -113,6 +113,15 @@ fn independent_noise_is_z_and_anti_correlated_prefixes_are_one_draw() {
             let found = increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
             assert_close(&found, &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION, draw), 1e-12);
         }
+    }
+}
+
+/// Asserts that a recursion's increments are `inverse·Z`, in f32 and in f64.
+fn assert_inverts<R: Recursion>(recursion: &dyn Fn() -> R, inverse: &[Vec<f64>]) {
+    for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
+        let mut mechanism = stream(&key, recursion(), ROUNDS);
+        let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
+        assert_close(&found, &product(inverse, &key, DIMENSION, draw_kept), tolerance);
     }
 }
 
@@ -135,11 +144,7 @@ fn banded_noise_solves_its_recursion() {
         let rows: Vec<Vec<f64>> =
             (0..ROUNDS).map(|t| (0..bands.min(t + 1)).map(|lag| entry(t, lag)).collect()).collect();
         let expected = inverse(&lower(ROUNDS, |t, s| rows[t].get(t - s).copied().unwrap_or(0.0)));
-        for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
-            let mut mechanism = stream(&key, Banded::new(rows.clone()), ROUNDS);
-            let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-            assert_close(&found, &product(&expected, &key, DIMENSION, draw_kept), tolerance);
-        }
+        assert_inverts(&|| Banded::new(rows.clone()), &expected);
     }
 }
 
@@ -186,11 +191,7 @@ fn buffered_toeplitz_noise_is_its_dense_solve() {
     let coefficient = |i: i32| (0..3).map(|j| scale[j] * decay[j].powi(i - 1)).sum::<f64>();
     let coefficients: Vec<f64> = (0..ROUNDS as i32).map(|i| if i == 0 { 1.0 } else { coefficient(i) }).collect();
     let expected = inverse(&toeplitz(&coefficients, ROUNDS));
-    for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
-        let mut mechanism = stream(&key, BufferedToeplitz::new(&scale, &decay), ROUNDS);
-        let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&expected, &key, DIMENSION, draw_kept), tolerance);
-    }
+    assert_inverts(&|| BufferedToeplitz::new(&scale, &decay), &expected);
 }
 
 #[test]
