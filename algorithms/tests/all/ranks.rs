@@ -8,62 +8,13 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
-use rounds_algorithms::problem::{
-    Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, ProblemError, SparseMatrix,
-    Storage,
-};
+use rounds_algorithms::problem::{Dataset, Features, Problem, ProblemError};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
-use crate::runs::{budget, executor, noisy};
-
-fn labels(rows: usize, classes: u64, stream: &mut UniformStream) -> Labels {
-    if classes == 0 {
-        let sign = |_| if stream.below(2) == 0 { -1.0 } else { 1.0 };
-        Labels::Values((0..rows).map(sign).collect())
-    } else {
-        let values = (0..rows).map(|_| stream.below(classes) as u32).collect();
-        Labels::numbered(values, classes as usize)
-    }
-}
-
-fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
-    let mut stream = UniformStream::new(&StreamKey::Simulation(5), Purpose(1), 0, 0);
-    let features = match format {
-        "u8" => {
-            let values: Vec<u8> = (0..rows * columns).map(|_| stream.below(256) as u8).collect();
-            Features::bytes(&values, columns, 1.0 / 255.0)
-        }
-        "f32" => {
-            let values: Vec<f32> = (0..rows * columns).map(|_| (2.0 * stream.next_f64() - 1.0) as f32).collect();
-            Features::f32(values, columns)
-        }
-        _ => {
-            let mut sparse = SparseMatrix::new(columns);
-            for _ in 0..rows {
-                sparse.push_row((0..columns as u32).filter_map(|column| {
-                    let stored = stream.below(4) == 0;
-                    stored.then(|| (column, (2.0 * stream.next_f64() - 1.0) as f32))
-                }));
-            }
-            Features::Sparse(sparse)
-        }
-    };
-    let labels = labels(rows, classes, &mut stream);
-    Dataset::new("uniform", features, labels).expect("a valid data set")
-}
-
-/// Dense rows in a declared domain.
-fn in_domain(dataset: Dataset) -> Dataset {
-    let bounds = Bounds::new(-1.0, 1.0).expect("bounds");
-    let count = dataset.columns();
-    let names = (0..dataset.classes().expect("classes")).map(|class| class.to_string());
-    let label = Label::Classes(names.collect());
-    let domain = Domain::new(Columns::Matrix { count, bounds }, Storage::Dense, label, DomainSource::Arguments);
-    dataset.in_domain(Arc::new(domain)).expect("rows of the domain")
-}
+use crate::runs::{budget, dataset, executor, in_domain, labels, noisy};
 
 fn loss_of(dataset: &Dataset) -> Loss {
     if dataset.classes().is_some() { Loss::Softmax } else { Loss::Logistic }

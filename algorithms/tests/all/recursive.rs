@@ -437,20 +437,19 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
 #[test]
 fn theory_accepts_its_own_default_batch_and_the_check_of_beta_uses_the_smoothness_of_the_proof() {
     let public = [("constants", "theory"), ("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
-    let algorithm = catalog::find("accelerated-dp-srg").expect("in the catalogue");
+    let id = "accelerated-dp-srg";
     // √64,000 = 252.98: 253 rounds of 253 rows would be refused.
     for rows in [1_000, 4_000, 64_000] {
         let (_, problem) = planted(rows, 6, 2.0);
         let settings = settings(3.0, 1, &public).with("regime", "constrained");
-        let prepared = algorithm.prepare(&problem, &settings).unwrap_or_else(|error| panic!("{rows}: {error}"));
-        assert_eq!(prepared.warnings, [], "{rows}");
+        assert_eq!(prepared(&problem, id, &settings).warnings, [], "{rows}");
     }
     // Rows of norm 1 have M = 1/4; practical steps are set for a quarter of that.
     let (_, problem) = planted(1_000, 6, 2.0);
     let settings = settings(3.0, 1, &[("beta", "1"), ("radius", "2")]).with("batch-size", 20);
-    let prepared = algorithm.prepare(&problem, &settings).unwrap_or_else(|error| panic!("{error}"));
     let (beta, needed) = (1.0, 2.0 * 0.25 * 50.0);
-    assert!(prepared.warnings.contains(&AssumptionWarning::SmallBeta { beta, needed }), "{:?}", prepared.warnings);
+    let warnings = prepared(&problem, id, &settings).warnings;
+    assert!(warnings.contains(&AssumptionWarning::SmallBeta { beta, needed }), "{warnings:?}");
 }
 
 #[test]
@@ -458,13 +457,10 @@ fn methods_that_their_paper_projects_stay_in_the_ball_and_ask_for_its_radius() {
     let (planted, problem) = planted(1_000, 6, 2.0);
     for id in ["accelerated-dp-srg", "accelerated-independent", "unaccelerated-dp-srg"] {
         let settings = settings(20.0, 1, &[("beta", "0.3")]).with("batch-size", 1);
-        let algorithm = catalog::find(id).expect("in the catalogue");
-        let prepared = algorithm.prepare(&problem, &settings).unwrap_or_else(|error| panic!("{error}"));
-        let asks = |warning: &AssumptionWarning| warning.to_string().contains("radius=R");
-        assert!(prepared.warnings.iter().any(asks), "{id}");
         let inside = settings.clone().with("radius", 2.0);
-        let prepared = algorithm.prepare(&problem, &inside).unwrap_or_else(|error| panic!("{error}"));
-        assert!(!prepared.warnings.iter().any(asks), "{id}");
+        let asks = |warning: &AssumptionWarning| warning.to_string().contains("radius=R");
+        let asked = [&settings, &inside].map(|settings| prepared(&problem, id, settings).warnings.iter().any(asks));
+        assert_eq!(asked, [true, false], "{id}");
         // One row a round: without the projection the noise of all rounds carries the iterates away.
         let [free, kept] = [&settings, &inside].map(|settings| last(&problem, id, settings));
         let norm = |x: &[f32]| x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();

@@ -7,16 +7,13 @@ use std::sync::Arc;
 
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
-use rounds_algorithms::problem::{
-    Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, SparseMatrix, Storage,
-};
+use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
 use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point, has_integer_kernels};
 use rounds_kernels::loss::Loss;
-use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
-use crate::runs::{executor, noisy};
+use crate::runs::{dataset, executor, in_domain, noisy};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -42,17 +39,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Uniform features in [−1, 1) and classes in 0..classes.
-fn dataset(rows: usize, columns: usize, classes: usize, seed: u64) -> Dataset {
-    let mut stream = UniformStream::new(&StreamKey::Simulation(seed), Purpose(1), 0, 0);
-    let values = (0..rows * columns).map(|_| (2.0 * stream.next_f64() - 1.0) as f32).collect::<Vec<f32>>();
-    let labels = (0..rows).map(|_| stream.below(classes as u64) as u32).collect();
-    let (features, labels) = (Features::f32(values, columns), Labels::numbered(labels, classes));
-    Dataset::new("uniform", features, labels).expect("finite features and labels in range")
+fn problem(rows: usize, columns: usize, classes: usize) -> Problem {
+    softmax(dataset("f32", rows, columns, classes as u64))
 }
 
-fn problem(rows: usize, columns: usize, classes: usize) -> Problem {
-    Problem::new(Arc::new(dataset(rows, columns, classes, 3)), Loss::Softmax, true, 0.0).expect("classes for softmax")
+fn softmax(dataset: Dataset) -> Problem {
+    Problem::new(Arc::new(dataset), Loss::Softmax, true, 0.0).expect("classes for softmax")
 }
 
 fn settings(noise_multiplier: f64) -> Settings {
@@ -69,17 +61,7 @@ fn train(problem: &Problem, id: &str, settings: &Settings, engine: &Engine) -> (
 #[test]
 fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
     let settings = settings(1.0).with("batch-size", 700).with("epochs", 2.0);
-    let sparse = || {
-        let dense = dataset(2_000, 50, 10, 3);
-        let (Features::F32 { values, columns }, labels) = dense.into_parts() else { unreachable!("dense rows") };
-        let kept = |row: usize| (0..columns).filter(move |column| (row + column).is_multiple_of(3));
-        let mut sparse = SparseMatrix::new(columns);
-        for row in 0..2_000 {
-            sparse.push_row(kept(row).map(|column| (column as u32, values[row * columns + column])));
-        }
-        let data = Dataset::new("sparse", Features::Sparse(sparse), labels).expect("sparse rows");
-        Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).expect("classes for softmax")
-    };
+    let sparse = || softmax(dataset("sparse", 2_000, 50, 10));
     let makers: [&dyn Fn() -> Problem; 3] = [&|| problem(3_000, 50, 10), &sparse, &|| declared(3_000, 70, 10)];
     for make in makers {
         let one = train(&make(), "dp-sgd", &settings, &Engine::Sequential).0;
@@ -178,12 +160,7 @@ fn scattered(problem: &Problem) -> Vec<f32> {
 
 /// The same problem in a declared domain.
 fn declared(rows: usize, columns: usize, classes: usize) -> Problem {
-    let bounds = Bounds::new(-1.0, 1.0).unwrap();
-    let matrix = Columns::Matrix { count: columns, bounds };
-    let names = Label::Classes((0..classes).map(|class| class.to_string()).collect());
-    let domain = Domain::new(matrix, Storage::Dense, names, DomainSource::Arguments);
-    let dataset = dataset(rows, columns, classes, 3).in_domain(Arc::new(domain)).unwrap();
-    Problem::new(Arc::new(dataset), Loss::Softmax, true, 0.0).unwrap()
+    softmax(in_domain(dataset("f32", rows, columns, classes as u64)))
 }
 
 /// ‖sum over all 700 rows − sum over all but `example`‖.
