@@ -50,9 +50,4 @@ mod tests {
             assert!(ALGORITHMS[..index].iter().all(|other| other.id != algorithm.id));
         }
     }
-
-    #[test]
-    fn an_unknown_id_names_the_nearest() {
-        assert_eq!(find("dp-sdg").err().unwrap().nearest, "dp-sgd");
-    }
 }

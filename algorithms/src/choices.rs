@@ -43,20 +43,19 @@ macro_rules! choices {
 
             fn from_str(name: &str) -> Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|choice| choice.name() == name).ok_or_else(|| {
-                    $crate::choices::UnknownChoice { value: name.to_owned(), known: $crate::choices::listed!($($text),+) }
+                    let known = <Self as $crate::choices::Choice>::NAMES;
+                    $crate::choices::UnknownChoice { value: name.to_owned(), known }
                 })
             }
         }
 
         impl $crate::choices::Choice for $name {
-            const NAMES: &'static str = $crate::choices::listed!($($text),+);
+            const NAMES: &'static str = {
+                let names = concat!($($text, ", "),+);
+                names.split_at(names.len() - 2).0
+            };
         }
     };
-}
-
-/// Literals as one text, separated by commas.
-macro_rules! listed {
-    ($first:literal $(, $other:literal)*) => { concat!($first $(, ", ", $other)*) };
 }
 
 /// An enumeration with names.
@@ -69,4 +68,4 @@ impl Choice for bool {
     const NAMES: &'static str = "false, true";
 }
 
-pub(crate) use {choices, listed};
+pub(crate) use choices;

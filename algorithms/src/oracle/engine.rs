@@ -183,27 +183,30 @@ impl Engine {
         }
     }
 
+    /// The threads of this rank, but for a single one that calls.
+    fn team(&self) -> Option<&Threads> {
+        match self.local() {
+            Self::Threads(threads) => Some(threads),
+            Self::Sequential | Self::Ranks(_) => None,
+        }
+    }
+
     /// Threads that may run tasks at the same time on this rank.
     pub fn threads(&self) -> usize {
-        match self.local() {
-            Self::Sequential | Self::Ranks(_) => 1,
-            Self::Threads(threads) => threads.team.members(),
-        }
+        self.team().map_or(1, |threads| threads.team.members())
     }
 
     /// Threads near each memory node, where tasks are shared out by node; else all threads.
     pub fn threads_by_node(&self) -> Vec<usize> {
-        match self.local() {
-            Self::Sequential | Self::Ranks(_) => vec![1],
-            Self::Threads(threads) => threads.pools.iter().map(|(pool, _)| pool.current_num_threads()).collect(),
-        }
+        let of_pools = |threads: &Threads| threads.pools.iter().map(|(pool, _)| pool.current_num_threads()).collect();
+        self.team().map_or_else(|| vec![1], of_pools)
     }
 
     /// Runs `work` where tasks are cheapest to start: on a thread of the team, which stays together meanwhile.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match self.local() {
-            Self::Sequential | Self::Ranks(_) => work(),
-            Self::Threads(threads) => threads.install(work),
+        match self.team() {
+            None => work(),
+            Some(threads) => threads.install(work),
         }
     }
 
@@ -231,20 +234,13 @@ impl Engine {
                 task(index * chunk, part, worker);
             }
         };
-        match self.local() {
-            Self::Threads(threads) if values.len() > chunk => threads.install(|| match threads.worker() {
+        match self.team() {
+            Some(threads) if values.len() > chunk => threads.install(|| match threads.worker() {
                 Some(worker) => threads.team.for_each_chunk(worker, values, chunk, task),
                 None => alone(values, 0),
             }),
-            _ => alone(values, self.worker()),
-        }
-    }
-
-    /// Index of the calling thread among the engine's workers, 0 outside the pool.
-    fn worker(&self) -> usize {
-        match self.local() {
-            Self::Sequential | Self::Ranks(_) => 0,
-            Self::Threads(threads) => threads.worker().unwrap_or(0),
+            // Outside the pool the calling thread counts as its first worker.
+            team => alone(values, team.and_then(Threads::worker).unwrap_or(0)),
         }
     }
 }

@@ -180,8 +180,8 @@ impl Oracle<'_> {
         };
         let failure = failed.as_ref().map(|&(leaf, _)| (leaf, first_row(leaf)));
         let parts_of_oracle = (leaves, self.additions.as_slice(), &mut self.travelling);
-        let agreed = combine(parts_of_oracle, &ranked, parts, (0, failure), sum);
-        match (agreed.failed_row, failed) {
+        let (_, failed_row) = combine(parts_of_oracle, &ranked, parts, (0, failure), sum);
+        match (failed_row, failed) {
             (None, _) => Ok(()),
             (Some(_), Some((_, error))) => Err(error),
             // The rank that failed knows why; the others name the row.

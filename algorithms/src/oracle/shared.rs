@@ -52,25 +52,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number of the row that a kernel calls `row`.
-    pub(super) fn row(&self, row: usize) -> usize {
-        self.store.as_ref().map_or(row, |store| store.row(row))
-    }
-
-    pub(super) fn named(&self, error: NonFiniteGradient) -> NonFiniteGradient {
-        NonFiniteGradient { row: self.row(error.row) }
+    /// `error` with the number of the row that a kernel names.
+    pub(super) fn named(&self, NonFiniteGradient { row }: NonFiniteGradient) -> NonFiniteGradient {
+        NonFiniteGradient { row: self.store.as_ref().map_or(row, |store| store.row(row)) }
     }
 }
 
 /// The leaves of this rank; without ranks all.
 pub(super) fn share(leaves: usize, ranks: Option<&dyn Ranks>) -> Range<usize> {
     ranks.map_or(0..leaves, |ranks| partition::leaf_range(leaves, ranks.count(), ranks.rank()))
-}
-
-/// What the ranks agreed on about a sum.
-pub(super) struct Agreed {
-    pub(super) clipped: usize,
-    pub(super) failed_row: Option<usize>,
 }
 
 /// A failure that a rank reports: the leaf and the row.
@@ -91,13 +81,14 @@ fn join(own: &mut [f64], other: &[f64]) {
 
 /// `sum = Σ` over the leaves of all ranks along the tree, of which `own` are those of this rank. One sum is sent in each of
 /// log₂ P steps where P is a power of two; else the fewest subtrees of each rank are gathered, and every rank adds them.
+/// Returns the rows clipped and the first row that failed, of all ranks.
 pub(super) fn combine(
     oracle_parts: (&[Leaf], &[std::sync::Mutex<Vec<f64>>], &mut Travelling),
     ranked: &RankedEngine,
     leaves: usize,
     (clipped, failure): (usize, Failure),
     sum: &mut [f64],
-) -> Agreed {
+) -> (usize, Option<usize>) {
     let (own, additions, travelling) = oracle_parts;
     let (ranks, engine) = (ranked.ranks(), ranked.local());
     let (rank, count, width) = (ranks.rank(), ranks.count(), sum.len());
@@ -156,7 +147,7 @@ pub(super) fn combine(
         ranked.fail(culprit.unwrap_or(0));
         known[2] as usize
     });
-    Agreed { clipped: known[0] as usize, failed_row }
+    (known[0] as usize, failed_row)
 }
 
 impl Oracle<'_> {
@@ -195,18 +186,14 @@ impl Oracle<'_> {
                 Err(error) => failure = failure.or(Some((number, error.row))),
             }
         }
-        let agreed = if let Some(ranked) = ranked {
+        let (clipped, failed_row) = if let Some(ranked) = ranked {
             let parts = (&*own, self.additions.as_slice(), &mut self.travelling);
             combine(parts, &ranked, count, (clipped, failure), sum)
         } else {
             add_leaves(&self.engine, own, 0, &self.additions, sum);
-            let failed_row = failure.map(|(_, row)| row);
-            Agreed { clipped, failed_row }
+            (clipped, failure.map(|(_, row)| row))
         };
-        match agreed.failed_row {
-            Some(row) => Err(NonFiniteGradient { row }),
-            None => Ok(Tally { rows, clipped: agreed.clipped }),
-        }
+        failed_row.map_or(Ok(Tally { rows, clipped }), |row| Err(NonFiniteGradient { row }))
     }
 }
 
