@@ -315,3 +315,23 @@ impl Algorithm {
         Ok(prepared)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Prepared;
+    use crate::executor::Executor;
+    use crate::oracle::{Engine, Ledger, evaluate};
+    use crate::problem::Problem;
+
+    /// The solution after all rounds, and their counts.
+    pub(super) fn run(problem: &Problem, prepared: Prepared) -> (Vec<f32>, Ledger) {
+        let mut executor = Executor::new(problem, Engine::default(), prepared);
+        executor.run().unwrap();
+        (executor.solution().to_vec(), executor.ledger())
+    }
+
+    /// The mean loss of a row, without the regulariser.
+    pub(super) fn mean_loss(problem: &Problem, x: &[f32]) -> f64 {
+        evaluate(problem, &Engine::default(), x).unwrap().loss / problem.rows() as f64
+    }
+}

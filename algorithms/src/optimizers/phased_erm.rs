@@ -345,8 +345,8 @@ mod tests {
     use rounds_kernels::random::StreamKey;
 
     use super::*;
-    use crate::executor::Executor;
     use crate::optimizers::Budget;
+    use crate::optimizers::tests::{mean_loss, run};
     use crate::oracle::Engine;
     use crate::privacy::Adjacency;
     use crate::problem::synthetic::synthetic_logistic;
@@ -431,10 +431,6 @@ mod tests {
         descended
     }
 
-    fn of_f32(values: &[f32]) -> Vec<f64> {
-        values.iter().copied().map(f64::from).collect()
-    }
-
     #[test]
     fn a_phase_ends_within_its_share_of_the_sensitivity_and_a_changed_row_moves_it_by_no_more_than_the_claim() {
         let rows = 640;
@@ -509,9 +505,7 @@ mod tests {
             assert_eq!(reads.iter().max(), Some(&participations));
             let (queries, planned) = (reads.iter().sum::<usize>() as u64, prepared.queries);
             assert_eq!(planned, Some(queries));
-            let mut executor = Executor::new(&problem, Engine::default(), prepared);
-            executor.run().unwrap();
-            assert_eq!(executor.ledger().gradient_queries, queries);
+            assert_eq!(run(&problem, prepared).1.gradient_queries, queries);
         }
     }
 
@@ -519,23 +513,19 @@ mod tests {
     fn with_little_noise_both_learn_and_noise_on_results_is_that_of_the_budget() {
         let problem = problem(4_000, None);
         for entry in [&PHASED_ERM, &LOCALIZED_ACCELERATED] {
-            let run = |epsilon: f64, seed| {
+            let solution = |epsilon: f64, seed| {
                 let budget = Budget::Target { epsilon, delta: 1e-6 };
                 let settings = Settings::new(budget, StreamKey::Simulation(seed)).with("first-regularization", 1e-3);
-                let mut executor =
-                    Executor::new(&problem, Engine::default(), entry.prepare(&problem, &settings).unwrap());
-                executor.run().unwrap();
-                of_f32(executor.solution())
+                run(&problem, entry.prepare(&problem, &settings).unwrap()).0
             };
-            let loss = |x: &[f64]| {
-                let mut rounded = [0.0; 6];
-                narrow(&mut rounded, x);
-                let evaluation = crate::oracle::evaluate(&problem, &Engine::default(), &rounded);
-                evaluation.unwrap().loss / 4_000.0
+            let (zero, learnt) = (mean_loss(&problem, &[0.0; 6]), mean_loss(&problem, &solution(100.0, 1)));
+            assert!(learnt < zero - 0.01, "{}: {learnt} of {zero}", entry.id);
+            let apart = |epsilon| {
+                let [one, other]: [Vec<f64>; 2] =
+                    [1, 2].map(|seed| solution(epsilon, seed).into_iter().map(f64::from).collect());
+                distance(&one, &other)
             };
-            let zero = loss(&[0.0; 6]);
-            assert!(loss(&run(100.0, 1)) < zero - 0.01, "{}: {} of {zero}", entry.id, loss(&run(100.0, 1)));
-            assert!(distance(&run(1.0, 1), &run(1.0, 2)) > 10.0 * distance(&run(100.0, 1), &run(100.0, 2)));
+            assert!(apart(1.0) > 10.0 * apart(100.0));
         }
     }
 }

@@ -268,8 +268,8 @@ impl Optimizer for PhasedSgd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::Executor;
     use crate::optimizers::Budget;
+    use crate::optimizers::tests::{mean_loss, run};
     use crate::oracle::Engine;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
@@ -290,20 +290,13 @@ mod tests {
         Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(5))
     }
 
-    fn run(problem: &Problem, settings: &Settings) -> (Vec<f32>, crate::oracle::Ledger) {
-        let prepared = PHASED_SGD.prepare(problem, settings).unwrap();
-        let mut executor = Executor::new(problem, Engine::default(), prepared);
-        executor.run().unwrap();
-        (executor.solution().to_vec(), executor.ledger())
-    }
-
     #[test]
     fn one_pass_learns_and_reads_every_row_at_most_once() {
         let problem = problem(Loss::Logistic);
-        let (solution, ledger) = run(&problem, &settings(5.0));
+        let (solution, ledger) = run(&problem, PHASED_SGD.prepare(&problem, &settings(5.0)).unwrap());
         assert!(ledger.gradient_queries <= 4_000);
-        let loss = |x: &[f32]| crate::oracle::evaluate(&problem, &Engine::default(), x).unwrap().loss / 4_000.0;
-        assert!(loss(&solution) < loss(&[0.0; 6]) - 0.005, "{} {}", loss(&solution), loss(&[0.0; 6]));
+        let (learnt, zero) = (mean_loss(&problem, &solution), mean_loss(&problem, &[0.0; 6]));
+        assert!(learnt < zero - 0.005, "{learnt} {zero}");
     }
 
     #[test]

@@ -592,8 +592,7 @@ impl Optimizer for PracticalResque {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::Executor;
-    use crate::oracle::Engine;
+    use crate::optimizers::tests::{mean_loss, run};
     use crate::privacy::Claim;
     use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
@@ -612,13 +611,10 @@ mod tests {
     }
 
     fn loss_after(algorithm: &'static Algorithm, problem: &Problem, settings: &Settings) -> (f64, Prepared, u64) {
-        let prepared = algorithm.prepare(problem, settings).unwrap();
-        let mut executor = Executor::new(problem, Engine::default(), prepared);
-        executor.run().unwrap();
-        assert_eq!(executor.ledger().rounds, executor.rounds());
-        let loss = crate::oracle::evaluate(problem, &Engine::default(), executor.solution()).unwrap().loss
-            / problem.rows() as f64;
-        (loss, algorithm.prepare(problem, settings).unwrap(), executor.rounds())
+        let prepared = || algorithm.prepare(problem, settings).unwrap();
+        let (solution, ledger) = run(problem, prepared());
+        assert_eq!(ledger.rounds, prepared().rounds);
+        (mean_loss(problem, &solution), prepared(), ledger.rounds)
     }
 
     #[test]
@@ -642,20 +638,17 @@ mod tests {
     #[test]
     fn a_noise_multiplier_runs_as_the_epsilon_that_it_gives() {
         let problem = problem(1_000);
-        let run = |settings: &Settings| {
+        let solution = |settings: &Settings| {
             let prepared = RESQUE_PRIVATE_SCO.prepare(&problem, settings).unwrap();
-            let noise_multiplier = prepared.privacy.noise_multiplier.unwrap();
-            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
-            executor.run().unwrap();
-            (noise_multiplier, executor.solution().to_vec())
+            (prepared.privacy.noise_multiplier.unwrap(), run(&problem, prepared).0)
         };
         let target = settings(0.25, &[]);
-        let (noise_multiplier, expected) = run(&target);
+        let (noise_multiplier, expected) = solution(&target);
         let given = |noise_multiplier| Settings {
             budget: Budget::NoiseMultiplier { noise_multiplier, delta: 1e-6 },
             ..target.clone()
         };
-        let (_, found) = run(&given(noise_multiplier));
+        let (_, found) = solution(&given(noise_multiplier));
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-4 * expected.abs().max(1e-2), "{found} {expected}");
         }
