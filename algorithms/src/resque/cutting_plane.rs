@@ -5,10 +5,9 @@
 //! analytic centre: x = argmin −Σ_i ln(⟨g_i, c_i − x⟩ + s_i) − ln(R² − ‖x‖²)
 //! ```
 //!
-//! One step is one round of m queries at the centre (an infeasible ellipsoid centre costs none). The result is the visited
-//! centre with the least value, chosen by one last round of function values, or the mean of the best half where values
-//! are not to be had; here the caller passes the value function. Bound with exact gradients:
-//! `gap ≤ 2LR·(volume factor)^{rounds/d}` with factor e^{−1/(2(d+1))} for the ellipsoid.
+//! One step is one round of m queries at the centre (an infeasible ellipsoid centre costs none). The method's point is the
+//! centre after the last cut; who knows function values keeps the best centre that was queried. Its bound with exact
+//! gradients: `gap ≤ 2LR·(volume factor)^{rounds/d}` with factor e^{−1/(2(d+1))} for the ellipsoid.
 
 use rounds_numerics::dense::{ellipsoid_cut, solve_positive};
 

@@ -24,8 +24,7 @@ pub trait GradientPool {
     /// ρ < 0 or not finite, an answer that is not finite, more queries than the pool's limit.
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<()>;
 
-    /// `mean = (1/|S|)·Σ_{i ∈ S} w(v, ξ_i)·g_i`, an unbiased estimate of ∇f̂_ρ(x̄ + v) [002 Lemma 1]. No query, but in
-    /// closed-form mode, where it is a round of |S| queries.
+    /// `mean = (1/|S|)·Σ_{i ∈ S} w(v, ξ_i)·g_i`, an unbiased estimate of ∇f̂_ρ(x̄ + v) [002 Lemma 1]: no query.
     ///
     /// # Errors
     /// ‖v‖ > ρ, an overflowing weight, samples that were not fetched.
