@@ -271,33 +271,22 @@ impl BallAcceleration {
     fn judge(&self, trial: Trial, distance: f64) -> Stage {
         let parameters = &self.progress.parameters;
         let radius = parameters.ball_radius;
-        let Trial { lambda, low, high, factor } = trial;
-        let (too_small, too_large) = (distance > 13.0 / 16.0 * radius, distance < 0.5 * radius);
-        if too_small && lambda < parameters.largest_regularization() {
-            let trial = Trial { low: Some(lambda), ..trial };
-            match high {
-                Some(high) if (high / lambda).ln() < 1e-3 => Stage::Step(high),
-                Some(high) => Stage::Search(Trial { lambda: (lambda * high).sqrt(), ..trial }),
-                None => Stage::Search(Trial {
-                    lambda: (lambda * factor).min(parameters.largest_regularization()),
-                    factor: 2.0 * factor,
-                    ..trial
-                }),
-            }
-        } else if too_large && lambda > parameters.smallest_regularization() {
-            let trial = Trial { high: Some(lambda), ..trial };
-            match low {
-                Some(low) if (lambda / low).ln() < 1e-3 => Stage::Step(lambda),
-                Some(low) => Stage::Search(Trial { lambda: (lambda * low).sqrt(), ..trial }),
-                None => Stage::Search(Trial {
-                    lambda: (lambda / factor).max(parameters.smallest_regularization()),
-                    factor: 2.0 * factor,
-                    ..trial
-                }),
-            }
+        let (smallest, largest) = (parameters.smallest_regularization(), parameters.largest_regularization());
+        let Trial { lambda, factor, .. } = trial;
+        let trial = if distance > 13.0 / 16.0 * radius && lambda < largest {
+            Trial { low: Some(lambda), ..trial }
+        } else if distance < 0.5 * radius && lambda > smallest {
+            Trial { high: Some(lambda), ..trial }
         } else {
-            Stage::Step(lambda)
-        }
+            return Stage::Step(lambda);
+        };
+        let expanded = Trial { factor: 2.0 * factor, ..trial };
+        Stage::Search(match (trial.low, trial.high) {
+            (Some(low), Some(high)) if (high / low).ln() < 1e-3 => return Stage::Step(high),
+            (Some(low), Some(high)) => Trial { lambda: (low * high).sqrt(), ..trial },
+            (_, None) => Trial { lambda: (lambda * factor).min(largest), ..expanded },
+            (None, _) => Trial { lambda: (lambda / factor).max(smallest), ..expanded },
+        })
     }
 }
 
