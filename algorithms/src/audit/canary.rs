@@ -125,8 +125,9 @@ impl Scene {
         rows == CanaryRows::F32 || !self.needs_f32
     }
 
-    /// The settings with this budget, key and clip norm; steps on rows of bytes are small where the algorithm takes any.
-    fn settings(
+    /// The settings with this budget, key and clip norm (1 in a claim); steps on rows of bytes are small where the algorithm
+    /// takes any.
+    pub(super) fn settings(
         &self,
         budget: Budget,
         clip: f64,
@@ -148,16 +149,6 @@ impl Scene {
             settings.set("learning-rate", BYTES_LEARNING_RATE);
         }
         settings
-    }
-
-    /// The settings that are claimed, with a key of the kind that is run.
-    pub(super) fn claimed(
-        &self,
-        (epsilon, delta): (f64, f64),
-        key: StreamKey,
-        run: (&Algorithm, CanaryRows),
-    ) -> Settings {
-        self.settings(Budget::Target { epsilon, delta }, 1.0, key, run)
     }
 
     /// The settings that are run: those of the claim, its noise given as what it came to, unless sabotage changes them.

@@ -32,7 +32,7 @@ use crate::choices::choices;
 use crate::executor::Executor;
 use crate::noise::StrategyMemory;
 pub use crate::optimizers::Scene;
-use crate::optimizers::{Algorithm, PrepareError, RoundError, Settings};
+use crate::optimizers::{Algorithm, Budget, PrepareError, RoundError, Settings};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling};
 use crate::problem::Problem;
@@ -302,7 +302,8 @@ impl Claimed {
     ) -> Result<Result<Self, String>, AuditError> {
         let epsilon = audit.epsilon.unwrap_or_else(|| scene.epsilon(audit.delta));
         let key = run_key(audit, Part::Claim, 0);
-        let settings = scene.claimed((epsilon, audit.delta), key, (algorithm, audit.rows));
+        let budget = Budget::Target { epsilon, delta: audit.delta };
+        let settings = scene.settings(budget, 1.0, key, (algorithm, audit.rows));
         let prepared = algorithm.prepare(problem, &settings);
         let prepared = prepared.map_err(|source| AuditError::Prepare { algorithm: algorithm.id, source })?;
         let statement = prepared.privacy;
