@@ -24,7 +24,7 @@ const SCALES: [f64; 4] = [0.7, 1.3e6, 3.1e9, 1.7e12];
 const UNIT: f64 = 0.375;
 
 /// The matrix of a mechanism.
-enum Matrix {
+pub(super) enum Matrix {
     /// N, by the rounds of its draws.
     Draws(fn(usize) -> Vec<(usize, f64)>),
     /// The rows of N.
@@ -111,7 +111,7 @@ fn tree_draws(t: usize) -> Vec<(usize, f64)> {
 }
 
 /// A mechanism, made of a key and σ.
-type Stream = Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>;
+pub(super) type Stream = Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>;
 
 fn recursive<R: Recursion>(recursion: R) -> Stream {
     let planned = Arc::new(Planned::new(recursion, ROUNDS as u64));
@@ -119,7 +119,7 @@ fn recursive<R: Recursion>(recursion: R) -> Stream {
 }
 
 /// Every mechanism with its matrix. Coefficients of C are such that its entries are f64 themselves.
-fn cases() -> Vec<(&'static str, Matrix, Stream)> {
+pub(super) fn cases() -> Vec<(&'static str, Matrix, Stream)> {
     let (rounds, epoch) = (ROUNDS as u64, EPOCH as u64);
     let lower = |entry: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
         (0..ROUNDS).map(|t| (0..=t).map(|s| entry(t, s)).collect()).collect()

@@ -9,6 +9,7 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
+use super::exact_laws::{Matrix, cases};
 use super::honaker::HonakerTree;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::*;
@@ -21,20 +22,13 @@ const ROUNDS: usize = 13;
 const DIMENSION: usize = BLOCK_COORDINATES + 37;
 const SIGMA: f64 = 1.5;
 
-type Draw = fn(&StreamKey, Purpose, u64, usize) -> Vec<f64>;
-
-fn draw(key: &StreamKey, purpose: Purpose, round: u64, dimension: usize) -> Vec<f64> {
-    let mut out = vec![0.0; dimension];
-    add_gaussian(key, purpose, round, 1.0, &mut out);
-    out
-}
-
 /// The normals of mechanisms that keep vectors: in f64 for a release key.
 fn draw_kept(key: &StreamKey, purpose: Purpose, round: u64, dimension: usize) -> Vec<f64> {
-    let StreamKey::Release(_) = key else {
-        return draw(key, purpose, round, dimension);
-    };
     let mut out = vec![0.0; dimension];
+    if let StreamKey::Simulation(_) = key {
+        add_gaussian(key, purpose, round, 1.0, &mut out);
+        return out;
+    }
     for (block, out) in (0..).zip(out.chunks_mut(BLOCK_COORDINATES)) {
         fill_enclosed_normals(key, purpose, round, block, out);
     }
@@ -58,11 +52,11 @@ fn increments(mechanism: &mut dyn NoiseMechanism, rounds: usize, dimension: usiz
 }
 
 /// `rows·Z`, Z being the draws of `NOISE`.
-fn product(rows: &[Vec<f64>], key: &StreamKey, dimension: usize, draw: Draw) -> Vec<Vec<f64>> {
-    let z: Vec<Vec<f64>> = (0..rows.len()).map(|round| draw(key, NOISE, round as u64, dimension)).collect();
+fn product(rows: &[Vec<f64>], key: &StreamKey) -> Vec<Vec<f64>> {
+    let z: Vec<Vec<f64>> = (0..rows.len()).map(|round| draw_kept(key, NOISE, round as u64, DIMENSION)).collect();
     rows.iter()
         .map(|row| {
-            (0..dimension).map(|j| SIGMA * row.iter().zip(&z).map(|(entry, z)| entry * z[j]).sum::<f64>()).collect()
+            (0..DIMENSION).map(|j| SIGMA * row.iter().zip(&z).map(|(entry, z)| entry * z[j]).sum::<f64>()).collect()
         })
         .collect()
 }
@@ -103,15 +97,18 @@ pub(super) fn keys() -> [StreamKey; 2] {
 }
 
 #[test]
-fn independent_noise_is_z_and_anti_correlated_prefixes_are_one_draw() {
-    for key in keys() {
-        let independent = IndependentGaussian::new(key.clone(), SIGMA);
-        let anti_correlated = anti_correlated::stream(key.clone(), SIGMA, ROUNDS as u64);
-        let cases: [(Box<dyn NoiseMechanism>, &[f64]); 2] =
-            [(Box::new(independent), &[1.0]), (Box::new(anti_correlated), &[1.0, -1.0])];
-        for (mut mechanism, inverse) in cases {
-            let found = increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-            assert_close(&found, &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION, draw), 1e-12);
+fn increments_of_addressed_noise_are_signed_sums_of_its_draws() {
+    for (_, matrix, mechanism) in cases() {
+        let Matrix::Draws(draws) = matrix else { continue };
+        for key in keys() {
+            let found = increments(&mut *mechanism(key.clone(), SIGMA), ROUNDS, DIMENSION, &Engine::Sequential);
+            let mut expected = vec![vec![0.0; DIMENSION]; ROUNDS];
+            for (t, expected) in expected.iter_mut().enumerate() {
+                for (round, sign) in draws(t) {
+                    add_gaussian(&key, NOISE, round as u64, sign * SIGMA, expected);
+                }
+            }
+            assert_close(&found, &expected, 1e-12);
         }
     }
 }
@@ -121,7 +118,7 @@ fn assert_inverts<R: Recursion>(recursion: &dyn Fn() -> R, inverse: &[Vec<f64>])
     for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
         let mut mechanism = stream(&key, recursion(), ROUNDS);
         let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(inverse, &key, DIMENSION, draw_kept), tolerance);
+        assert_close(&found, &product(inverse, &key), tolerance);
     }
 }
 
@@ -200,7 +197,7 @@ fn dense_noise_is_the_product_across_blocks_and_threads() {
     let rounds = 150;
     let matrix = lower(rounds, |t, s| 1.0 / (1.0 + (t - s) as f64 + 0.01 * s as f64));
     let key = StreamKey::Simulation(8);
-    let expected = product(&matrix, &key, DIMENSION, draw_kept);
+    let expected = product(&matrix, &key);
     let matrix = Arc::new(matrix);
     let run = |engine: &Engine| {
         let mut mechanism = Dense::new(key.clone(), SIGMA, Arc::clone(&matrix), DIMENSION);
@@ -221,30 +218,6 @@ fn prefixes(increments: &[Vec<f64>]) -> Vec<Vec<f64>> {
             total.clone()
         })
         .collect()
-}
-
-#[test]
-fn tree_prefixes_are_sums_of_their_nodes() {
-    for key in keys() {
-        let mut mechanism = tree::stream(key.clone(), SIGMA, ROUNDS as u64, 8);
-        let found = prefixes(&increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
-        for (round, prefix) in found.iter().enumerate() {
-            // The nodes at the set bits of the prefix of each tree; a finished tree of 8 is its root.
-            let mut nodes = Vec::new();
-            for (tree, leaves) in [(0, (round + 1).min(8)), (8, (round + 1).saturating_sub(8))] {
-                let mut end = 0;
-                for level in (0..usize::BITS - leaves.leading_zeros()).rev() {
-                    if leaves >> level & 1 == 1 {
-                        end += 1 << level;
-                        nodes.push(tree + end as u64);
-                    }
-                }
-            }
-            let mut expected = vec![0.0; DIMENSION];
-            nodes.iter().for_each(|&node| add_gaussian(&key, NOISE, node, SIGMA, &mut expected));
-            assert_close(std::slice::from_ref(prefix), &[expected], 1e-11);
-        }
-    }
 }
 
 #[test]
