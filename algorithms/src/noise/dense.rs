@@ -177,13 +177,8 @@ impl NoiseMechanism for Dense {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
-        let scale = match unit {
-            None => None,
-            Some(unit) => {
-                let size = self.rows.iter().map(|row| row_size(row)).fold(0.0, f64::max);
-                Some(in_units(self.standard_deviation, unit, size, MOST_OF_RECURSIONS)?)
-            }
-        };
+        let size = || self.rows.iter().map(|row| row_size(row)).fold(0.0, f64::max);
+        let scale = unit.map(|unit| in_units(self.standard_deviation, unit, size(), MOST_OF_RECURSIONS)).transpose()?;
         let (key, dimension, round) = (&self.key, self.dimension, round as usize);
         if matches!(self.made, Made::Nothing) {
             self.made = match (key, scale) {

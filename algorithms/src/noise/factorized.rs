@@ -2,7 +2,6 @@
 //! study differ in their seeds and step sizes, and share C.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use rounds_kernels::random::StreamKey;
@@ -113,22 +112,14 @@ impl StrategyMemory {
     /// The strategy of `request`, made once. Two threads may make it at the same time; both get the one that is kept.
     fn strategy(&self, request: FactorizationRequest) -> Result<Arc<FactorizedStrategy>, FactorizationError> {
         let key = request.key();
-        let known = || lock(&self.known);
-        if let Some(strategy) = known().get(&key) {
+        if let Some(strategy) = lock(&self.known).get(&key) {
             return Ok(Arc::clone(strategy));
         }
         let factorization = self.source.factorize(request)?;
         let (inverse, factor) = Inverse::of(factorization.strategy())?;
         let strategy =
             Arc::new(FactorizedStrategy { inverse, sensitivity: factor * factorization.sensitivity().value });
-        Ok(Arc::clone(known().entry(key).or_insert(strategy)))
-    }
-}
-
-impl fmt::Debug for StrategyMemory {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = lock(&self.known).len();
-        write!(formatter, "StrategyMemory({known} strategies)")
+        Ok(Arc::clone(lock(&self.known).entry(key).or_insert(strategy)))
     }
 }
 

@@ -193,13 +193,8 @@ impl<R: Recursion> NoiseMechanism for Recursive<R> {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
-        let scale = match unit {
-            None => None,
-            Some(unit) => {
-                let size = 1.0 + self.planned.gains().iter().sum::<f64>();
-                Some(in_units(self.standard_deviation, unit, size, MOST_OF_RECURSIONS)?)
-            }
-        };
+        let size = || 1.0 + self.planned.gains().iter().sum::<f64>();
+        let scale = unit.map(|unit| in_units(self.standard_deviation, unit, size(), MOST_OF_RECURSIONS)).transpose()?;
         if matches!(self.kept, Kept::Nothing) {
             self.kept = match (&self.key, scale) {
                 (StreamKey::Simulation(_), None) => Kept::Single(self.blocks()),
