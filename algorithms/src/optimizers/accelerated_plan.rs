@@ -12,7 +12,7 @@ use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
 use super::parameters::{Common, ParameterValue, Range, parameters};
-use super::plan::{self, CalibrationMemory};
+use super::plan;
 use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::{Choice, choices};
 use crate::noise::NoiseLevels;
@@ -238,17 +238,16 @@ impl AcceleratedPlan {
         let by_epochs = common.epochs.map(|epochs| plan::rounds_of(epochs, rows, batch));
         let rounds = common.rounds.or(by_epochs.transpose()?).unwrap_or(100);
         let gaussian = method.is_gaussian(common.noise)?;
-        let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, gaussian)?;
+        let norm = if gaussian { Norm::L2 } else { Norm::L1 };
+        let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, norm)?;
         let budget = BudgetOf {
-            budget: settings.budget,
+            problem,
+            settings,
             accountant: common.accountant,
-            calibrations: settings.calibrations.clone(),
             division: Division::read(settings)?,
             sampling,
             adjacency,
             batch,
-            rows,
-            dimension: problem.parameters(),
             clip_norm: f64::from(clip_norm),
             sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency),
         };
@@ -278,7 +277,7 @@ impl AcceleratedPlan {
                 adjacency,
                 delta,
                 clip_norm: budget.clip_norm,
-                norm: if gaussian { Norm::L2 } else { Norm::L1 },
+                norm,
                 problem,
                 noise_source: plan::noise_source(settings),
                 arithmetic: plan::arithmetic(settings, problem),
@@ -286,7 +285,6 @@ impl AcceleratedPlan {
             let statement = PrivacyStatement::new(&run);
             (Some(noise), Some(mechanism), statement)
         };
-        let norm = if gaussian { Norm::L2 } else { Norm::L1 };
         let clip = if noise.is_some() { Clip::Bounded { norm, clip_norm } } else { Clip::Unbounded };
         let acceleration = match method {
             Method::GradientDescent | Method::HeavyBall => Acceleration::HeavyBall,
@@ -469,13 +467,7 @@ fn public_smoothness(method: Method, problem: &PublicProblem, declared: Option<f
 }
 
 /// The clip norm that is set, else the bound that features and loss imply (then nothing is ever clipped).
-fn clip_norm(
-    problem: &PublicProblem,
-    budget: Budget,
-    given: Option<f64>,
-    gaussian: bool,
-) -> Result<f32, SettingsError> {
-    let norm = if gaussian { Norm::L2 } else { Norm::L1 };
+fn clip_norm(problem: &PublicProblem, budget: Budget, given: Option<f64>, norm: Norm) -> Result<f32, SettingsError> {
     let implied = problem
         .row_bound(norm)
         .zip(problem.model().loss.lipschitz(norm))
@@ -490,16 +482,14 @@ fn clip_norm(
 }
 
 /// The budget and what it is spent on.
-struct BudgetOf {
-    budget: Budget,
+struct BudgetOf<'a> {
+    problem: &'a PublicProblem,
+    settings: &'a Settings,
     accountant: Option<Accountant>,
-    calibrations: CalibrationMemory,
     division: Division,
     sampling: Sampling,
     adjacency: Adjacency,
     batch: usize,
-    rows: usize,
-    dimension: usize,
     clip_norm: f64,
     /// Of the sum.
     sensitivity: f64,
@@ -508,7 +498,7 @@ struct BudgetOf {
 /// Accountant, δ, noise and mechanism.
 type Spent = (Accountant, f64, NoiseLevels, Mechanism);
 
-impl BudgetOf {
+impl BudgetOf<'_> {
     /// T′ ≤ T of the smallest bound [003 Remark 4.1]; all of T with `initial-gap=fixed`.
     fn best_rounds(&self, schedule: &Schedule, gaussian: bool) -> Result<usize, PrepareError> {
         let gap = match self.division.initial_gap {
@@ -517,9 +507,10 @@ impl BudgetOf {
         };
         // Per example: the sum over m rows changes by the sensitivity, the mean over n by sensitivity/n
         // [003 Remark 4.2 for m < n].
-        let per_mean = self.sensitivity / self.rows as f64;
+        let per_mean = self.sensitivity / self.problem.rows() as f64;
+        let dimension = self.problem.parameters() as f64;
         let noise = if gaussian {
-            let rho = match self.budget {
+            let rho = match self.settings.budget {
                 Budget::Target { epsilon, delta } if self.accountant == Some(Accountant::Zcdp) => {
                     zcdp::rho(epsilon, delta)?
                 }
@@ -531,12 +522,12 @@ impl BudgetOf {
                 }
                 Budget::NonPrivate => return Ok(schedule.rounds()),
             };
-            self.dimension as f64 * per_mean * per_mean / (4.0 * rho)
+            dimension * per_mean * per_mean / (4.0 * rho)
         } else {
-            let Budget::Target { epsilon, .. } = self.budget else {
+            let Budget::Target { epsilon, .. } = self.settings.budget else {
                 return Ok(schedule.rounds());
             };
-            self.dimension as f64 * (per_mean / Range::POSITIVE.check("epsilon", epsilon)?).powi(2)
+            dimension * (per_mean / Range::POSITIVE.check("epsilon", epsilon)?).powi(2)
         };
         let noise = match self.division.rounds_rule {
             RoundsRule::Bound => noise,
@@ -546,7 +537,7 @@ impl BudgetOf {
     }
 
     fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
-        let Budget::Target { epsilon, delta } = self.budget else {
+        let Budget::Target { epsilon, delta } = self.settings.budget else {
             let reason = "sets Laplace scales from a budget; give an ε, or take noise=independent";
             return Err(SettingsError::unsupported("noise-multiplier", "any", id, reason).into());
         };
@@ -554,7 +545,7 @@ impl BudgetOf {
             Ok(match log_weights {
                 None => allocation::uniform(total, rounds)?,
                 Some(weights) if self.division.allocation == Shares::Exact => {
-                    allocation::laplace_subsampled(weights, total, self.batch, self.rows)?
+                    allocation::laplace_subsampled(weights, total, self.batch, self.problem.rows())?
                 }
                 Some(weights) => allocation::laplace(weights, total)?,
             })
@@ -581,7 +572,7 @@ impl BudgetOf {
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
         let family = |factor: f64| mechanism(&times(factor));
-        let factor = self.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, family)?;
+        let factor = self.settings.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, family)?;
         let scales = times(factor.next_up());
         let mechanism = mechanism(&scales);
         Ok((accountant, delta, NoiseLevels::Laplace { scales }, mechanism))
@@ -615,9 +606,10 @@ impl BudgetOf {
             }
         };
         let accountant = self.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-        let (noise_multiplier, delta) = match self.budget {
+        let (noise_multiplier, delta) = match self.settings.budget {
             Budget::Target { epsilon, delta } => {
-                let least = self.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
+                let least =
+                    self.settings.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
                 (least.next_up(), delta)
             }
             Budget::NoiseMultiplier { noise_multiplier, delta } => {

@@ -20,28 +20,28 @@ use crate::sampling::Sampler;
 
 /// Which batches, and how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchPlan {
+pub(super) struct BatchPlan {
     /// Nominal batch size B: sums are divided by it.
-    pub batch_size: usize,
+    pub(super) batch_size: usize,
     /// Rounds T.
-    pub rounds: usize,
+    pub(super) rounds: usize,
     /// Rounds of one pass over the data, ⌈n/B⌉.
-    pub rounds_per_epoch: usize,
+    pub(super) rounds_per_epoch: usize,
     /// What the sampler does and the accountant reads.
-    pub sampling: Sampling,
+    pub(super) sampling: Sampling,
     /// Neighbouring relation of the guarantee.
-    pub adjacency: Adjacency,
+    pub(super) adjacency: Adjacency,
 }
 
 /// What an algorithm does where nothing is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchDefaults {
+pub(super) struct BatchDefaults {
     /// Batch size, cut to n.
-    pub batch_size: usize,
+    pub(super) batch_size: usize,
     /// Passes over the data.
-    pub epochs: f64,
+    pub(super) epochs: f64,
     /// Sampling scheme.
-    pub sampling: SamplingKind,
+    pub(super) sampling: SamplingKind,
 }
 
 impl BatchPlan {
@@ -54,7 +54,11 @@ impl BatchPlan {
     ///
     /// # Errors
     /// Zero epochs, batches that the data cannot give, add/remove without a public number of rows.
-    pub fn new(settings: &Settings, problem: &PublicProblem, defaults: BatchDefaults) -> Result<Self, PrepareError> {
+    pub(super) fn new(
+        settings: &Settings,
+        problem: &PublicProblem,
+        defaults: BatchDefaults,
+    ) -> Result<Self, PrepareError> {
         let (rows, common) = (problem.rows(), settings.common()?);
         let batch_size = batch_size(&common, rows, defaults.batch_size)?;
         let epochs = common.epochs.unwrap_or(defaults.epochs);
@@ -75,22 +79,19 @@ impl BatchPlan {
     }
 
     /// Queries of a run that asks one a row, or two in every round but the first where it takes `differences`.
-    pub fn difference_queries(&self, sampler: &Sampler, differences: bool) -> Option<u64> {
+    pub(super) fn difference_queries(&self, sampler: &Sampler, differences: bool) -> Option<u64> {
         let rows = sampler.planned_rows(self.rounds as u64)?;
         let again = if differences { rows - sampler.planned_rows(1)? } else { 0 };
         Some(rows + again)
     }
 
     /// Rounds in which one example takes part at most, for sampling that is not random.
-    pub fn participations(&self) -> usize {
+    pub(super) fn participations(&self) -> usize {
         self.rounds.div_ceil(self.rounds_per_epoch)
     }
 }
 
-/// Rounds of batches of B that make `epochs` passes over n rows: ⌈epochs·n/B⌉.
-///
-/// # Errors
-/// More than a run could ever end.
+/// Rounds of batches of B that make `epochs` passes over n rows: ⌈epochs·n/B⌉. Refuses more than a run could ever end.
 pub(super) fn rounds_of(epochs: f64, rows: usize, batch_size: usize) -> Result<usize, SettingsError> {
     let rounds = (epochs * rows as f64 / batch_size as f64).ceil().max(1.0);
     Range::ROUNDS.check("rounds (epochs × rows / batch size)", rounds)?;
@@ -132,33 +133,30 @@ pub(super) fn independent_noise_only(common: &Common, algorithm: &'static str) -
 }
 
 /// Noise that fits a budget, and the statement about it.
-pub struct CalibratedNoise {
+pub(super) struct CalibratedNoise {
     /// Clip norm C > 0. An f32, so that what is clipped to and what is accounted for are the same number.
-    pub clip_norm: f32,
+    pub(super) clip_norm: f32,
     /// Noise standard deviation over clip norm.
-    pub noise_multiplier: f64,
+    pub(super) noise_multiplier: f64,
     /// The target ε, or that of the given noise multiplier.
-    pub epsilon: f64,
+    pub(super) epsilon: f64,
     /// δ of the budget.
-    pub delta: f64,
+    pub(super) delta: f64,
     /// Standard deviation of the noise on a sum whose summands are clipped to C, a coordinate.
-    pub standard_deviation: f64,
+    pub(super) standard_deviation: f64,
     /// What the run does, for accountants.
-    pub mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
     /// The guarantee.
-    pub statement: PrivacyStatement,
+    pub(super) statement: PrivacyStatement,
 }
 
 /// The clip norm as the f32 that the kernels clip to: what is clipped to and what is accounted for are one number.
-///
-/// # Errors
-/// A clip norm outside of what the kernels clip to.
-pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError> {
+pub(super) fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError> {
     let given = settings.common()?.clip_norm.unwrap_or(default);
     single_clip_norm(given as f32)
 }
 
-/// A clip norm that the kernels can clip to.
+/// `clip_norm` if the kernels can clip to it.
 pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
     Range::CLIPPABLE.check("clip-norm", f64::from(clip_norm)).map(|_| clip_norm)
 }
@@ -209,21 +207,17 @@ impl CalibrationMemory {
         let inputs = format!("{accountant:?} {adjacency:?} {epsilon:?} {delta:?} {:?}", mechanism(1.0));
         // A schedule has as many numbers as rounds.
         let key = hexadecimal(&Sha256::digest(inputs));
-        let known = || lock(&self.0);
-        if let Some(&noise) = known().get(&key) {
+        if let Some(&noise) = lock(&self.0).get(&key) {
             return Ok(noise);
         }
         let noise = privacy::calibrate(accountant, adjacency, epsilon, delta, mechanism)?;
-        known().insert(key, noise);
+        lock(&self.0).insert(key, noise);
         Ok(noise)
     }
 }
 
-/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`.
-///
-/// # Errors
-/// A budget that is no budget, or a mechanism that no theorem covers.
-pub fn calibrate(
+/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`, which must be one.
+pub(super) fn calibrate(
     settings: &Settings,
     clip_norm: f32,
     adjacency: Adjacency,
