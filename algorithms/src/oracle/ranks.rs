@@ -19,15 +19,9 @@
 //! batches that are shuffled anew each epoch, in runs of more than one, and queries of ReSQue do so all the time.
 //!
 //! **What cannot overlap.** A rank's sum is complete when its last leaf is, in every coordinate, and the next round's
-//! gradients are taken at a point that needs the sum of all ranks: that is what an adaptive round is. Sending the sums of
-//! single leaves while others are computed would give the wire something to do, but they would have to be added on the
-//! other side in the order of the tree, so that as many vectors as leaves would travel instead of one. What is independent
-//! of a round's sum, its noise and the next batch's rows, takes microseconds; rows, which would be worth hiding, come before
-//! the first round.
-//!
-//! The alternatives: reproducible summation (exact accumulators or binned sums) would let any rank add any row, and costs
-//! several times the arithmetic of the kernels; leaves by owner instead of by position would change the bits with the
-//! number of ranks; copies of all rows everywhere would need no exchange and is what sharding is to avoid.
+//! gradients are taken at a point that needs the sum of all ranks. Sums of single leaves, sent while others are computed,
+//! would have to be added in the order of the tree: as many vectors as leaves would travel instead of one. Noise and the
+//! next batch, which do not depend on a round's sum, take microseconds; rows come before the first round.
 
 use std::sync::{Arc, Barrier, Mutex};
 

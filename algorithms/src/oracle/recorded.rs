@@ -17,13 +17,6 @@ pub(super) struct RecordedScratch {
     slots: Vec<u32>,
 }
 
-/// What one leaf of a round writes: its positions of every output.
-struct Answers<'r> {
-    positions: Range<usize>,
-    residuals: Vec<&'r mut [f32]>,
-    outcome: Result<(), NonFiniteGradient>,
-}
-
 impl Oracle<'_> {
     /// `residuals[k·rows + b] = ∂φ/∂u_k` at `u = W·a_b + shifts_b` for row b of the batch, 0 for null rows: one adaptive round of one query
     /// a row. The gradient of row b is `residuals_b ⊗ a_b`.
@@ -44,8 +37,7 @@ impl Oracle<'_> {
         let (problem, rows) = (self.problem, batch.len());
         let (model, outputs) = (problem.model(), problem.model().outputs);
         assert_eq!(residuals.len(), rows * outputs, "residuals of another batch");
-        self.ledger.rounds += 1;
-        self.ledger.gradient_queries += rows as u64;
+        self.count_round(rows, 1);
         self.count_reading(rows, problem.flops_per_row() / 2.0, problem.stored_bytes_per_row());
         self.prepare_recorded();
         let parts = partition::leaves(rows, problem.row_cycles() / 2.0, problem.leaf_rows());
@@ -56,31 +48,27 @@ impl Oracle<'_> {
         let reader = Reader::of(problem, batch, parts, norm, ranks);
         let mut rest: Vec<&mut [f32]> = residuals.chunks_exact_mut(rows.max(1)).collect();
         // Poisson batches may be empty: every output has residuals, if none.
-        rest.resize_with(problem.model().outputs, Default::default);
+        rest.resize_with(outputs, Default::default);
         let first = partition::leaf_range(rows, parts, own.start).start;
         rest.iter_mut().for_each(|rest| drop(rest.split_off_mut(..first)));
-        let mut leaves: Vec<_> = own
-            .map(|leaf| {
-                let positions = partition::leaf_range(rows, parts, leaf);
-                let length = positions.len();
-                Answers {
-                    positions,
-                    residuals: rest.iter_mut().filter_map(|rest| rest.split_off_mut(..length)).collect(),
-                    outcome: Ok(()),
-                }
-            })
-            .collect();
+        // A leaf writes its positions of every output.
+        let leaf = |leaf: usize| {
+            let positions = partition::leaf_range(rows, parts, leaf);
+            let residuals: Vec<&mut [f32]> =
+                rest.iter_mut().filter_map(|rest| rest.split_off_mut(..positions.len())).collect();
+            (positions, residuals, Ok(()))
+        };
+        let mut leaves: Vec<_> = own.map(leaf).collect();
         // The last leaf first: a reweighting goes through them in order, and finds the first ones still in cache.
         leaves.reverse();
         let scratches = &self.recorded;
-        self.engine.for_each(&mut leaves, &|leaf, worker| {
+        self.engine.for_each(&mut leaves, &|(positions, residuals, outcome), worker| {
             let RecordedScratch { workspace, slots } = &mut *lock(&scratches[worker]);
-            let Answers { positions, residuals, .. } = leaf;
             let rows = reader.batch(part(batch, positions.clone()), norm, slots);
             let shifts = shifts.map(|shifts| Shifts { normals: shifts.normals.from(positions.start), ..shifts });
-            leaf.outcome = recorded::record(model, &rows, parameters, shifts, residuals, workspace);
+            *outcome = recorded::record(model, &rows, parameters, shifts, residuals, workspace);
         });
-        let failed = leaves.iter().rev().find_map(|leaf| leaf.outcome.err()).map(|error| reader.named(error));
+        let failed = leaves.iter().rev().find_map(|(_, _, outcome)| outcome.err()).map(|error| reader.named(error));
         drop(reader);
         let Some(ranked) = ranked else {
             return failed.map_or(Ok(()), |row| Err(row.into()));
