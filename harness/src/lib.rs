@@ -19,6 +19,7 @@ pub mod factorization_cache;
 pub mod factorization_file;
 pub mod files;
 pub mod format;
+mod grouping;
 pub mod kernel_rates;
 pub mod launcher;
 pub mod machine;

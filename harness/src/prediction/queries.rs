@@ -75,7 +75,7 @@ pub struct Found {
 
 impl Found {
     /// The medians of runs of one cell, one a seed. Unless all of them reached the target it was not reached.
-    pub fn median(runs: &[&Self]) -> Self {
+    pub fn median(runs: &[&Cell]) -> Self {
         let number = |value: fn(&Self) -> f64| median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
         let count = |value: fn(&Self) -> u64| {
             let values: Vec<u64> = runs.iter().map(|run| value(run)).collect();
@@ -108,10 +108,9 @@ impl Deref for Cell {
 }
 
 impl Cell {
-    /// True for runs of the same cell.
-    pub fn is_of(&self, other: &Self) -> bool {
-        let setting = |cell: &Self| (cell.family, cell.dimension, cell.threads, cell.accuracy.to_bits());
-        setting(self) == setting(other) && self.algorithm == other.algorithm
+    /// The same for all runs of a cell.
+    pub fn setting(&self) -> impl PartialEq {
+        (self.family, &*self.algorithm, self.dimension, self.threads, self.accuracy.to_bits())
     }
 
     /// True if the counts describe the method: it reached its target, from a start well above it.

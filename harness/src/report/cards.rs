@@ -12,6 +12,7 @@ use super::cells::of_algorithm;
 use super::figures::algorithms;
 use super::labels::{anchor, phases, symbol};
 use crate::format::{rounded, three_digits};
+use crate::grouping::distinct;
 use crate::results::{Phases, Pooled};
 
 /// The fields of a privacy statement in the order of the card.
@@ -98,12 +99,7 @@ fn statement(cells: &[&Pooled]) -> Vec<(String, String)> {
             let high = number(numbers.iter().copied().reduce(f64::max)?);
             if low == high { low } else { format!("{low} to {high}") }
         } else {
-            let mut words: Vec<String> = Vec::new();
-            for text in values.iter().flat_map(|value| texts(value)) {
-                if !words.contains(&text) {
-                    words.push(text);
-                }
-            }
+            let mut words = distinct(values.iter().flat_map(|value| texts(value)));
             let more = match words.len().saturating_sub(LISTED) {
                 0 => String::new(),
                 more => format!("; and {more} like it"),

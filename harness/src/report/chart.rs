@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::format::{count, number, percent, seconds, time};
+use crate::grouping::by_key;
 
 /// Number of colours. They differ in lightness, and markers differ in shape.
 pub(super) const COLOURS: usize = 8;
@@ -215,16 +216,8 @@ impl Chart {
 
 /// One series for each name, in the order of appearance, with colours in this order.
 pub fn grouped(style: Style, points: impl IntoIterator<Item = (String, Point)>) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
-    for (name, point) in points {
-        if let Some(known) = series.iter_mut().find(|series| series.name == name) {
-            known.points.push(point);
-        } else {
-            let place = series.len();
-            series.push(Series::new(name, style, place, vec![point]).variant(place / COLOURS));
-        }
-    }
-    series
+    let groups = by_key(points).into_iter().enumerate();
+    groups.map(|(place, (name, points))| Series::new(name, style, place, points).variant(place / COLOURS)).collect()
 }
 
 /// Stacked bars of equal length: the composition of totals.

@@ -6,6 +6,7 @@ use super::chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, 
 use super::labels::{self, Labels};
 use super::legend::Legend;
 use crate::format::{count, of_limit, percent, plural, three_digits, time};
+use crate::grouping::distinct;
 use crate::kernel_rates::KernelRate;
 use crate::machine::{Environment, Limit};
 use crate::results::{Cell, Configuration, Phases, Pooled, pool};
@@ -70,12 +71,7 @@ impl<'a> Group<'a> {
         let name = |cell: &Pooled| labels.name(cell.configuration()) + &apart(&datasets, cell);
         let is_first = |cell: &&&Pooled, id: &str| cell.configuration().algorithm == id;
         let first = SHOWN_FIRST.iter().flat_map(|id| cells.iter().filter(move |cell| is_first(cell, id)));
-        let mut colours: Vec<String> = Vec::new();
-        for cell in first.chain(cells) {
-            if !colours.contains(&name(cell)) {
-                colours.push(name(cell));
-            }
-        }
+        let colours = distinct(first.chain(cells).map(|cell| name(cell)));
         let mut groups: BTreeMap<(usize, usize), Self> = BTreeMap::new();
         for cell in cells {
             let algorithm = name(cell);

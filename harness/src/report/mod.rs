@@ -23,6 +23,7 @@ pub use chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, end
 pub use figures::time_per_round_svg;
 pub(crate) use labels::{Labels, sentence_of_guarantees};
 pub use page::report_html;
+pub(crate) use presentation::slug;
 pub use presentation::{FILE as PRESENTATION, Figure, Panel, Part, Picture, Presentation};
 pub use studies::Studies;
 pub use summary::summary;

@@ -214,7 +214,7 @@ fn legend_html(legend: &Legend) -> Markup {
 }
 
 /// Letters and digits of a name, joined by hyphens.
-pub(super) fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join("-").to_lowercase()

@@ -10,6 +10,7 @@ use super::peers;
 use super::presentation::{FILE, Presentation, slug};
 use super::shell::Section;
 use crate::experiment::store;
+use crate::grouping::by_key;
 use crate::kernel_rates::{self, KernelRate};
 
 /// Depth of studies below the folder of a run: `paper/srg-table-1`.
@@ -96,23 +97,14 @@ impl Studies {
 
     /// A section for each group of presentations; those of papers come last.
     pub(super) fn sections(&self) -> Vec<Section> {
-        let mut groups: Vec<&str> = Vec::new();
-        for (_, presentation) in &self.presentations {
-            if !groups.contains(&presentation.group.as_str()) {
-                groups.push(&presentation.group);
-            }
-        }
-        groups.sort_by_key(|group| *group == "Papers");
-        let of = |group: &str| {
-            let group = group.to_owned();
-            let own = move |(_, presentation): &&(String, Presentation)| presentation.group == group;
-            self.presentations.iter().filter(own)
-        };
-        let section = |group: &str| {
-            let alone = of(group).count() == 1;
+        let presentations = self.presentations.iter();
+        let mut groups = by_key(presentations.map(|(name, presentation)| (&*presentation.group, (name, presentation))));
+        groups.sort_by_key(|(group, _)| *group == "Papers");
+        let section = |(group, own): (&str, Vec<(&String, &Presentation)>)| {
+            let alone = own.len() == 1;
             let html = html! {
                 @if !alone { h2 { (group) } }
-                @for (name, presentation) in of(group) {
+                @for (name, presentation) in own {
                     @if alone { h2 { (presentation.title) } } @else { h3.study { (presentation.title) } }
                     (presentation.body(&slug(if name.is_empty() { &presentation.title } else { name }), !alone))
                 }

@@ -7,6 +7,7 @@ use rounds_algorithms::theory::parallel::Method;
 use rounds_numerics::{Mat, dense};
 use serde::{Deserialize, Serialize};
 
+use crate::grouping::by_key;
 use crate::prediction::queries::{Cell, Found, Kind};
 use crate::statistics::{Estimate, Interval, of_mean, student_quantile};
 
@@ -83,16 +84,9 @@ pub struct Study {
 impl Study {
     /// A study of these runs, each with the place of its seed.
     pub fn new(runs: &[(usize, Cell)], exchange_seconds: f64) -> Self {
-        let mut cells: Vec<Cell> = Vec::new();
-        for (_, run) in runs {
-            if cells.iter().any(|cell| cell.is_of(run)) {
-                continue;
-            }
-            let of_cell: Vec<&Found> =
-                runs.iter().filter(|(_, other)| other.is_of(run)).map(|(_, other)| &other.found).collect();
-            let found = Found::median(&of_cell);
-            cells.push(Cell { found, ..run.clone() });
-        }
+        let of_cells = by_key(runs.iter().map(|(_, run)| (run.setting(), run))).into_iter();
+        let cells: Vec<Cell> =
+            of_cells.map(|(_, runs)| Cell { found: Found::median(&runs), ..runs[0].clone() }).collect();
         let fewest = cells.iter().map(|cell| cell.threads).min().unwrap_or(1);
         Self { exponents: fit_all(&cells, runs, fewest), cells, exchange_seconds }
     }
@@ -152,7 +146,9 @@ fn fit_all(cells: &[Cell], runs: &[(usize, Cell)], threads: usize) -> Vec<Fitted
         for (quantity, count, (of_dimension, of_accuracy)) in counts(method) {
             let found = fit_cells(used.iter().copied(), count);
             let of_seed = |seed: &usize| {
-                let own = runs.iter().filter(|(other, run)| other == seed && used.iter().any(|cell| cell.is_of(run)));
+                let own = runs
+                    .iter()
+                    .filter(|(other, run)| other == seed && used.iter().any(|cell| cell.setting() == run.setting()));
                 fit_cells(own.map(|(_, run)| run), count)
             };
             let of_seeds: Vec<Vec<Estimate>> = seeds.iter().map(of_seed).collect();

@@ -15,6 +15,7 @@ use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
     Study, definition,
 };
+use crate::grouping::by_key;
 use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Style, ends, grouped};
 use crate::statistics::median;
 
@@ -334,26 +335,16 @@ impl Formulas {
     fn medians(&self, results: &Results<Curves>) -> anyhow::Result<Panel> {
         let measured = self.measured(results)?;
         let of_first = formula(&measured[0].0.configuration.algorithm);
-        let mut methods: Vec<(String, BTreeMap<usize, Vec<f64>>)> = Vec::new();
-        for (cell, runs) in &measured {
-            let name = cell.configuration.label_of_method();
-            let known = methods.iter().position(|(known, _)| known == name);
-            let place = known.unwrap_or_else(|| {
-                methods.push((name.to_owned(), BTreeMap::new()));
-                methods.len() - 1
-            });
-            for &(x, y) in &runs[0].curves[0].1 {
-                methods[place].1.entry(x as usize).or_default().push(y);
-            }
-        }
+        let curves = measured.iter().map(|(cell, runs)| (cell.configuration.label_of_method(), &runs[0].curves[0].1));
         let point = |x: usize, values: &[f64]| {
             let (middle, (low, high)) = (median(values), ends(values.iter().copied()));
             let note = format!("{x}: {middle:.3} ({low:.3} to {high:.3})");
             Point::new(x as f64, middle, note)
         };
-        let points = methods.into_iter().flat_map(|(name, points)| {
-            let points = points.into_iter().map(move |(x, values)| (name.clone(), point(x, &values)));
-            points.collect::<Vec<_>>()
+        let points = by_key(curves).into_iter().flat_map(|(name, curves)| {
+            let mut values: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+            curves.into_iter().flatten().for_each(|&(x, y)| values.entry(x as usize).or_default().push(y));
+            values.into_iter().map(move |(x, values)| (name.to_owned(), point(x, &values)))
         });
         let title = &self.definition.options().title;
         let (x, y) = (Axis::logarithmic(of_first.x), Axis::logarithmic(of_first.y).including([1.0]));

@@ -1,6 +1,9 @@
 //! Panels of curves, one for each setting of an experiment.
 
+use serde_json::Value;
+
 use crate::experiment::{Configuration, Measured, Sample};
+use crate::grouping::{by_key, distinct};
 use crate::report::{Axis, Chart, Panel, Point, Series, Style};
 
 /// Curves of a cell, by name.
@@ -14,33 +17,29 @@ pub(super) fn by_setting<T>(
     axes: &dyn Fn(&Configuration) -> (Axis, Axis),
     curves: &dyn Fn(&[&Sample<T>]) -> Curves,
 ) -> Vec<Panel> {
-    let mut panels: Vec<(Configuration, Chart)> = Vec::new();
-    // A value has one colour in all panels, also in those that lack others.
-    let mut values = Vec::new();
-    for (cell, runs) in measured {
-        let (varied, curves) = (varied(&cell.configuration), curves(runs));
+    let cells = measured.iter().map(|(cell, runs)| {
+        let varied = varied(&cell.configuration);
         let mut common = cell.configuration.clone();
         let value = common.parameters.remove(varied);
-        let place = panels.iter().position(|(known, _)| *known == common);
-        let place = place.unwrap_or_else(|| {
-            let (x, y) = axes(&common);
-            panels.push((common.clone(), Chart::new(title(&common, measured), "", x, y, Vec::new())));
-            panels.len() - 1
-        });
-        let chart = &mut panels[place].1;
-        let known = values.iter().position(|known| *known == value);
-        let colour = known.unwrap_or(values.len());
-        if known.is_none() {
-            values.push(value.clone());
+        (common, (varied, value, runs))
+    });
+    let cells: Vec<_> = cells.collect();
+    // A value has one colour in all panels, also in those that lack others.
+    let values = distinct(cells.iter().map(|(_, (_, value, _))| value.clone()));
+    let panel = |(common, cells): (Configuration, Vec<(&str, Option<Value>, &Vec<&Sample<T>>)>)| {
+        let mut series = Vec::new();
+        for (varied, value, runs) in cells {
+            let colour = values.iter().position(|known| *known == value).unwrap_or(0);
+            let own = value.map_or_else(String::new, |value| format!("{varied} = {value}"));
+            for (variant, (name, points)) in curves(runs).into_iter().enumerate() {
+                let curve = Series::new(format!("{own} {name}"), Style::Curve, colour, points).variant(variant);
+                series.push(curve.keys(own.clone(), name));
+            }
         }
-        let own = value.map_or_else(String::new, |value| format!("{varied} = {value}"));
-        for (variant, (name, points)) in curves.into_iter().enumerate() {
-            let series = Series::new(format!("{own} {name}"), Style::Curve, colour, points).variant(variant);
-            chart.series.push(series.keys(own.clone(), name));
-        }
-    }
-    let panel = |(_, chart): (Configuration, Chart)| Panel::chart(&chart.title.clone(), "", chart);
-    panels.into_iter().map(panel).collect()
+        let ((x, y), title) = (axes(&common), title(&common, measured));
+        Panel::chart(&title, "", Chart::new(&*title, "", x, y, series))
+    };
+    by_key(cells).into_iter().map(panel).collect()
 }
 
 /// The method with those parameters that differ among its cells.

@@ -30,6 +30,7 @@ use crate::experiment::{
     Study,
 };
 use crate::format::{count, three_digits};
+use crate::grouping::by_key;
 use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Series, Style, Table};
 use crate::settings;
 use crate::statistics::{Choices, Estimate, mean, median, of_mean};
@@ -184,15 +185,11 @@ impl PrivateQueries {
 
     /// The measured cells without their budgets, in the order of the definition.
     fn needs(&self, measured: &[Measured<'_, Spent>]) -> anyhow::Result<Vec<Need>> {
-        let mut groups: Vec<(Configuration, Vec<&Measured<'_, Spent>>)> = Vec::new();
-        for of_cell in measured {
+        let cells = measured.iter().map(|of_cell| {
             let mut common = of_cell.0.configuration.clone();
             common.parameters.remove("epochs");
-            match groups.iter_mut().find(|(known, _)| *known == common) {
-                Some((_, group)) => group.push(of_cell),
-                None => groups.push((common, vec![of_cell])),
-            }
-        }
+            (common, of_cell)
+        });
         let need = |(common, group): (Configuration, Vec<&Measured<'_, Spent>>)| {
             let of_seed = |repeat: usize| {
                 let runs = group.iter().filter_map(|(_, runs)| runs.iter().find(|run| run.trial.repeat == repeat));
@@ -214,7 +211,7 @@ impl PrivateQueries {
                 best: ratios.fold(f64::INFINITY, f64::min),
             })
         };
-        groups.into_iter().map(need).collect()
+        by_key(cells).into_iter().map(need).collect()
     }
 }
 

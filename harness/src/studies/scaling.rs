@@ -26,6 +26,7 @@ use crate::experiment::{
     self, Cell, Configuration, Context, Definition, Execution, Experiment, Outcome, Presentation, Results, Run, Sample,
     Selection, Study,
 };
+use crate::grouping::by_key;
 use crate::machine::{Disturbance, Environment, PinPolicy, Roofline};
 use crate::measure;
 use crate::results::RoundTimes;
@@ -262,13 +263,8 @@ impl Scaling {
         let threads: Vec<usize> = threads.into_iter().collect();
         let cells: Vec<Timed> = measured.iter().map(|(cell, runs)| timed(&cell.configuration, runs)).collect();
         let mut curves: Vec<Curve> = Vec::new();
-        for (cell, _) in &measured {
-            let id = CurveId::of(&cell.configuration);
-            if curves.iter().any(|curve| curve.id == id) {
-                continue;
-            }
-            let own = cells.iter().filter(|cell| cell.curve == id);
-            let mut medians: Vec<(usize, Vec<f64>)> = own.map(|cell| (cell.threads, cell.medians.clone())).collect();
+        let of_curve = |cell: &Timed| (cell.curve.clone(), (cell.threads, cell.medians.clone()));
+        for (id, mut medians) in by_key(cells.iter().map(of_curve)) {
             medians.sort_by_key(|(threads, _)| *threads);
             // A stopped run measured some thread counts once less.
             let least = medians.iter().map(|(_, medians)| medians.len()).min().unwrap_or(0);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{DRAWN_NOISE, Gaps, Options};
 use crate::experiment::{Configuration, Measured, Sample, text};
 use crate::format::three_digits;
+use crate::grouping::by_key;
 use crate::report::{Axis, Chart, Entry, Panel, Point, Style, Table, grouped};
 use crate::statistics::{median, of_mean, percentile_interval};
 
@@ -89,14 +90,7 @@ pub(super) fn ends(measured: &[Measured<'_, Gaps>], options: &Options) -> Table 
 /// The best gaps of every method over the draws.
 pub(super) fn table(best: &[Best<'_>]) -> Table {
     let mut table = Table::new("Best over T", "noise|#c|method|#median gap|quartiles|#mean|#draws|T (draws)");
-    let mut rows: Vec<(&[String; 2], &str)> = Vec::new();
-    for one in best {
-        if !rows.contains(&(&one.setting, one.algorithm)) {
-            rows.push((&one.setting, one.algorithm));
-        }
-    }
-    for (setting, algorithm) in rows {
-        let own: Vec<_> = best.iter().filter(|one| (&one.setting, one.algorithm) == (setting, algorithm)).collect();
+    for ((setting, algorithm), own) in by_key(best.iter().map(|one| ((&one.setting, one.algorithm), one))) {
         let mut chosen: BTreeMap<usize, usize> = BTreeMap::new();
         own.iter().for_each(|one| *chosen.entry(one.rounds.parse().unwrap_or(0)).or_default() += 1);
         let chosen: Vec<_> = chosen.iter().map(|(rounds, draws)| format!("{rounds} ({draws})")).collect();

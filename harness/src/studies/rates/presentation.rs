@@ -1,8 +1,9 @@
 //! The presentation of rates: risk and rounds against n, the privacy term against d and ε, exponents with intervals.
 
 use super::{Rate, Rates};
-use crate::experiment::{Presentation, Results, Study as _};
+use crate::experiment::{Presentation, Results, Sample, Study as _};
 use crate::format::{number, three_digits};
+use crate::grouping::{by_key, distinct};
 use crate::report::{self, Chart, Entry, Figure, Panel, Part, Point, Series, Style, Table};
 use crate::statistics::{Choices, Estimate, Interval, mean, of_mean, percentile_interval};
 use crate::studies::exponents;
@@ -12,7 +13,7 @@ const RESAMPLES: usize = 400;
 
 /// The risks of a method with each number of rounds, at one value of the axis.
 struct Curve<'r> {
-    method: String,
+    method: &'r str,
     /// In the order of their rounds.
     rates: Vec<&'r Rate>,
 }
@@ -28,8 +29,8 @@ struct Place<'r> {
 
 /// The places of a population along an axis.
 struct Family<'r> {
-    label: String,
-    axis: &'static str,
+    label: &'r str,
+    axis: &'r str,
     places: Vec<Place<'r>>,
 }
 
@@ -80,7 +81,23 @@ impl Curve<'_> {
     }
 }
 
-impl Place<'_> {
+impl<'r> Place<'r> {
+    fn new(x: f64, samples: &[&'r Sample<Rate>]) -> anyhow::Result<Self> {
+        let number = |name| samples[0].configuration.number(name);
+        let of_method = |sample: &&'r Sample<Rate>| (sample.configuration.label_of_method(), &sample.outcome);
+        let curves = by_key(samples.iter().map(of_method)).into_iter().map(|(method, mut rates)| {
+            rates.sort_by_key(|rate| rate.adaptive_rounds);
+            Curve { method, rates }
+        });
+        Ok(Self {
+            x,
+            rows: number("rows")?,
+            dimension: number("dimension")?,
+            epsilon: number("epsilon")?,
+            curves: curves.collect(),
+        })
+    }
+
     /// The optimum: the least mean risk of any method and T.
     fn optimum(&self) -> f64 {
         let means = self.curves.iter().map(|curve| mean(&curve.best().excess));
@@ -111,51 +128,18 @@ impl Place<'_> {
 }
 
 /// The families of all finished cells, in the order of the definition.
-fn families<'r>(study: &Rates, results: &'r Results<Rate>) -> anyhow::Result<Vec<Family<'r>>> {
-    let mut families: Vec<Family<'r>> = Vec::new();
-    for (cell, runs) in study.measured(results)? {
-        let (Some(x), Some(run)) = (cell.axis, runs.first()) else {
-            continue;
-        };
+fn families<'r>(study: &'r Rates, results: &'r Results<Rate>) -> anyhow::Result<Vec<Family<'r>>> {
+    let cells = study.measured(results)?.into_iter().filter_map(|(cell, runs)| {
         let problem = &study.definition.problems[cell.problem];
-        let axis = match problem.axis.as_deref() {
-            Some("rows") => "rows",
-            Some("dimension") => "dimension",
-            _ => "epsilon",
-        };
-        let label = problem.label.clone();
-        let known = families.iter().position(|family| (&family.label, family.axis) == (&label, axis));
-        let family = known.unwrap_or_else(|| {
-            let places = Vec::new();
-            families.push(Family { label, axis, places });
-            families.len() - 1
-        });
-        let places = &mut families[family].places;
-        let place = places.iter().position(|place| place.x == x).unwrap_or(places.len());
-        if place == places.len() {
-            let number = |name| cell.configuration.number(name);
-            places.push(Place {
-                x,
-                rows: number("rows")?,
-                dimension: number("dimension")?,
-                epsilon: number("epsilon")?,
-                curves: Vec::new(),
-            });
-        }
-        let curves = &mut places[place].curves;
-        let method = cell.configuration.label_of_method();
-        let curve = curves.iter().position(|curve| curve.method == method).unwrap_or_else(|| {
-            let (method, rates) = (method.to_owned(), Vec::new());
-            curves.push(Curve { method, rates });
-            curves.len() - 1
-        });
-        curves[curve].rates.push(&run.outcome);
-        curves[curve].rates.sort_by_key(|rate| rate.adaptive_rounds);
-    }
-    for family in &mut families {
-        family.places.sort_by(|a, b| a.x.total_cmp(&b.x));
-    }
-    Ok(families)
+        Some(((&*problem.label, problem.axis.as_deref()?), (cell.axis?, *runs.first()?)))
+    });
+    let families = by_key(cells).into_iter().map(|((label, axis), samples)| {
+        let places = by_key(samples).into_iter().map(|(x, samples)| Place::new(x, &samples));
+        let mut places: Vec<Place<'_>> = places.collect::<anyhow::Result<_>>()?;
+        places.sort_by(|a, b| a.x.total_cmp(&b.x));
+        Ok(Family { label, axis, places })
+    });
+    families.collect()
 }
 
 pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<Presentation> {
@@ -194,14 +178,7 @@ pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<
 
 impl Family<'_> {
     fn methods(&self) -> Vec<&str> {
-        let all = self.places.iter().flat_map(|place| &place.curves).map(|curve| &*curve.method);
-        let mut methods: Vec<&str> = Vec::new();
-        for method in all {
-            if !methods.contains(&method) {
-                methods.push(method);
-            }
-        }
-        methods
+        distinct(self.places.iter().flat_map(|place| &place.curves).map(|curve| curve.method))
     }
 
     /// The places of a method with its curve there.
@@ -220,9 +197,7 @@ impl Family<'_> {
     }
 
     fn panels(&self, within: f64) -> Vec<Panel> {
-        let words = self.label.split(|letter: char| !letter.is_ascii_alphanumeric());
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        let name = words.join("-").to_lowercase();
+        let name = report::slug(self.label);
         let methods = self.methods();
         let of_methods = |points: &dyn Fn(&str) -> Vec<Point>| {
             let all =
@@ -248,7 +223,7 @@ impl Family<'_> {
             let rate = self.places.iter().map(|place| (place.x, factor * place.optimal_rate()));
             series.push(Series::reference("c·(1/√n + √(d·ln 1/δ)/(εn))", rate));
         }
-        let chart = Chart::logarithmic(&self.label, "best T of each method", variable, "excess risk", series);
+        let chart = Chart::logarithmic(self.label, "best T of each method", variable, "excess risk", series);
         let title = format!("{}: risk against {variable}", self.label);
         let mut panels = vec![Panel::chart(&title, &format!("{name}-risk-{}", self.axis), chart)];
         if self.axis != "rows" {
@@ -268,7 +243,7 @@ impl Family<'_> {
             series.push(Series::reference(name, line).variant(variant));
         }
         let subtitle = format!("smallest T within {within} of the optimum");
-        let chart = Chart::logarithmic(&self.label, &subtitle, variable, "rounds T", series);
+        let chart = Chart::logarithmic(self.label, &subtitle, variable, "rounds T", series);
         panels.push(Panel::chart(&format!("{}: rounds against n", self.label), &format!("{name}-rounds-rows"), chart));
         if let Some(place) = self.places.last() {
             let points = |method: &str| {
@@ -287,7 +262,7 @@ impl Family<'_> {
             let level = within * place.optimum();
             series.push(Series::reference(&format!("{within} times the optimum"), [(1.0, level), (most, level)]));
             let subtitle = format!("n = {}", number(place.x));
-            let chart = Chart::logarithmic(&self.label, &subtitle, "rounds T", "excess risk", series);
+            let chart = Chart::logarithmic(self.label, &subtitle, "rounds T", "excess risk", series);
             panels.push(Panel::chart(
                 &format!("{}: risk against T", self.label),
                 &format!("{name}-risk-rounds"),
@@ -311,7 +286,7 @@ impl Family<'_> {
                 return;
             };
             table.row([
-                Entry::text(&self.label),
+                Entry::text(self.label),
                 Entry::text(method),
                 Entry::text(quantity),
                 Entry::text(self.axis),
@@ -350,10 +325,10 @@ impl Family<'_> {
                 };
                 let digits = |value: f64| format!("{value:.2e}");
                 table.row([
-                    Entry::text(&self.label),
+                    Entry::text(self.label),
                     Entry::text(self.axis),
                     Entry::number(place.x, number),
-                    Entry::text(&curve.method),
+                    Entry::text(curve.method),
                     Entry::sorted(
                         format!("{} ({} – {})", digits(mean.value), digits(mean.low), digits(mean.high)),
                         mean.value,

@@ -4,6 +4,7 @@
 use super::{Metric, Options, Panel, Setting};
 use crate::experiment::{Definition, text};
 use crate::format::{count, number, percent, seconds, three_digits};
+use crate::grouping::{by_key, distinct};
 use crate::report::{
     Axis, Chart, Entry, Figure, Format, Panel as Picture, Part, Point, Presentation, Scale, Style, Table, grouped,
     sentence_of_guarantees,
@@ -13,12 +14,7 @@ use crate::studies::exponents::fit;
 /// The title that the definition gives, or its name and its data sets.
 fn title(definition: &Definition<Options>) -> String {
     definition.options().title.clone().unwrap_or_else(|| {
-        let mut datasets: Vec<&str> = Vec::new();
-        for problem in &definition.problems {
-            if !datasets.contains(&&*problem.dataset) {
-                datasets.push(&problem.dataset);
-            }
-        }
+        let datasets = distinct(definition.problems.iter().map(|problem| &*problem.dataset));
         format!("{}: {}", definition.name, datasets.join(", "))
     })
 }
@@ -158,19 +154,9 @@ fn growth(panel: &Panel<'_>) -> Table {
     let columns = "method|#rounds ~ n^ (95 %)|#queries ~ n^ (95 %)|#excess risk ~ n^ (95 %)";
     let mut table = Table::new("Growth with n", columns);
     let most = panel.settings.iter().map(|setting| setting.runs.len()).max();
-    let mut methods: Vec<&str> = Vec::new();
-    for setting in &panel.settings {
-        let method = setting.cell.configuration.label_of_method();
-        if !methods.contains(&method) {
-            methods.push(method);
-        }
-    }
-    for method in methods {
-        let own: Vec<&Setting<'_>> = best(panel)
-            .filter(|setting| {
-                setting.cell.configuration.label_of_method() == method && Some(setting.runs.len()) == most
-            })
-            .collect();
+    let settings = panel.settings.iter();
+    for (method, mut own) in by_key(settings.map(|setting| (setting.cell.configuration.label_of_method(), setting))) {
+        own.retain(|setting| setting.best && Some(setting.runs.len()) == most);
         let slope = |value: &dyn Fn(&Setting<'_>) -> f64| {
             let row = |setting: &&Setting<'_>| Some((vec![setting.cell.axis?], value(setting)));
             let exponents = fit(&own.iter().filter_map(row).collect::<Vec<_>>());
