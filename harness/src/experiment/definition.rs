@@ -101,7 +101,7 @@ impl Source {
 /// The table `[options]` of a study that has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NoOptions {}
+pub(crate) struct NoOptions {}
 
 /// A definition with the options of its study. A field is a key at the top of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

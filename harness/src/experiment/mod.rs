@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 
 pub use cache::{Context, Loaded};
 pub use cell::{Cell, Configuration, Parameters, Record, Sample, Trial, text};
-pub use definition::{Definition, DefinitionError, NoOptions, Selection, Source};
+pub(crate) use definition::NoOptions;
+pub use definition::{Definition, DefinitionError, Selection, Source};
 pub use run::{Plan, Session, plan};
 pub use store::{Results, Store};
 

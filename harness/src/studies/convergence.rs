@@ -27,13 +27,11 @@ use crate::report::{Axis, Figure, Part, Point};
 use crate::statistics::{Interval, median, percentile_interval, student_quantile};
 
 /// The study. Runs share the minima of their problems.
-pub type Convergence = Experiment<Options, Memo<f64>>;
+pub(super) type Convergence = Experiment<Options, Memo<f64>>;
 
-/// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
-    /// Title of the figure.
+pub(super) struct Options {
     title: String,
     /// Panels in a row.
     columns: usize,
@@ -65,29 +63,26 @@ const DRAWN_NOISE: &str = "drawn-noise";
 
 /// F(x_t) − F* over the runs of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gaps {
+pub(super) struct Gaps {
     /// T′: rounds of each run.
-    pub rounds: usize,
+    rounds: usize,
     /// Gradient queries of each run, as its oracle counted them.
-    pub gradient_queries: u64,
-    /// Runs.
-    pub runs: usize,
+    gradient_queries: u64,
+    runs: usize,
     /// ε of the drawn noise.
-    pub epsilon: f64,
-    /// release, simulation or none.
-    pub claim: String,
+    epsilon: f64,
+    claim: String,
     /// Smoothness L that the steps were set from.
-    pub smoothness_used: f64,
+    smoothness_used: f64,
     /// Strong convexity μ that the steps were set from.
-    pub strong_convexity_used: f64,
-    /// Iterations at which F was evaluated.
-    pub iterations: Vec<usize>,
+    strong_convexity_used: f64,
+    iterations: Vec<usize>,
     /// Share of the rows of this draw with a negative label.
-    pub negative_labels: f64,
+    negative_labels: f64,
     /// Mean gap over the runs, the start's first.
-    pub gap_mean: Vec<f64>,
+    gap_mean: Vec<f64>,
     /// Its standard error.
-    pub gap_standard_error: Vec<f64>,
+    gap_standard_error: Vec<f64>,
 }
 
 /// The runs of a cell before they start.
@@ -172,7 +167,6 @@ impl Study for Convergence {
 }
 
 impl Options {
-    /// The published final gap of a cell.
     fn published_for(&self, cell: &Configuration) -> Option<f64> {
         let number = |name| cell.parameters.get(name).and_then(serde_json::Value::as_f64);
         let is_of = |known: &&Published| {
@@ -350,7 +344,6 @@ impl Plan<'_> {
     }
 }
 
-/// Share of the rows with a negative label.
 fn negative_labels(problem: &Problem) -> f64 {
     let Labels::Values(labels) = problem.dataset().labels() else {
         return f64::NAN;

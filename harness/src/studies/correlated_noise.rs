@@ -27,13 +27,11 @@ use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style,
 use crate::statistics::{Estimate, of_mean};
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
-pub type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
+pub(super) type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
 
-/// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Options {
-    /// Title of the figure.
+pub(super) struct Options {
     title: String,
     /// Runs of a cell.
     runs: usize,
@@ -45,31 +43,30 @@ pub struct Options {
 
 /// Squared gradient norms of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Norms {
+pub(super) struct Norms {
     /// Exact mean over t of E‖∇f(x_t)‖².
-    pub average: f64,
+    average: f64,
     /// Exact E‖∇f(x_T)‖².
-    pub last: f64,
+    last: f64,
     /// Mean over the runs of the average, with the ends of its 95 % interval.
-    pub measured_average: [f64; 3],
+    measured_average: [f64; 3],
     /// The same of the last.
-    pub measured_last: [f64; 3],
+    measured_last: [f64; 3],
     /// The noise term of [001 Theorem 4.7] at τ = 1/(γL), over that of DP-MF.
-    pub theory_ratio: f64,
+    theory_ratio: f64,
     /// Exact E‖∇f(x_t)‖² for t = 0 … T, in the cells that are shown over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub over_time: Vec<f64>,
+    over_time: Vec<f64>,
 }
 
 /// A factorisation with the rows that the formulas need, at sensitivity 1.
-pub struct Candidate {
+pub(super) struct Candidate {
     /// C⁻¹.
     inverse: Vec<Vec<f64>>,
     /// S·C⁻¹.
     prefixes: Vec<Vec<f64>>,
 }
 
-/// The parameters of a cell.
 struct Setting {
     dimension: usize,
     smoothness: f64,

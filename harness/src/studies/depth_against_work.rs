@@ -24,18 +24,18 @@ use crate::experiment::{
 use crate::prediction::queries::{Cell, Found, Kind};
 
 mod measurement;
-pub mod presentation;
+mod presentation;
 
-pub use measurement::{exchange_seconds, hard_function, measure};
+pub(crate) use measurement::{exchange_seconds, hard_function, measure};
 
 /// The study. A problem is `max-of-linear`, `l1-regression`, a data set with hinge loss, or `exchange`, which measures a
 /// round of threads without work. Runs share the least known values of hinge losses.
-pub type DepthAgainstWork = Experiment<Options, Memo<f64>>;
+pub(super) type DepthAgainstWork = Experiment<Options, Memo<f64>>;
 
 /// Keys of the study. No limit is one of time: counts must not depend on the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Options {
+pub(super) struct Options {
     /// Queries after which a run is given up.
     most_queries: u64,
     /// Runs of more queries are not made again on more threads; these serve the model of times alone.

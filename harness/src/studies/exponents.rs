@@ -14,7 +14,7 @@ use crate::statistics::{Estimate, Interval, of_mean, student_quantile};
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
 /// with its 95 % interval under independent errors; NaN for a variable with fewer than three values, which any exponent fits.
 /// `None` where a variable does not vary, or with no more rows than unknowns.
-pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
+pub(crate) fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
     let variables = rows.first()?.0.len();
     let unknowns = variables + 1;
     if rows.len() <= unknowns {
@@ -50,40 +50,37 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
 
 /// A fitted exponent beside the theory's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FittedExponent {
-    /// Kind of the functions.
-    pub family: Kind,
-    /// The method.
-    pub algorithm: String,
+pub(crate) struct FittedExponent {
+    pub(crate) family: Kind,
+    pub(crate) algorithm: String,
     /// `rounds` or `gradient_queries`.
-    pub quantity: String,
+    pub(crate) quantity: String,
     /// `dimension` or `1/accuracy`.
-    pub variable: String,
+    pub(crate) variable: String,
     /// Table I.
-    pub theory: f64,
+    pub(crate) theory: f64,
     /// The fit to the medians of the cells, with the interval of its residuals: the misfit of a power law.
     #[serde(flatten)]
-    pub exponent: Estimate,
+    pub(crate) exponent: Estimate,
     /// The mean of the fits of each seed's runs, with its interval over the seeds: chance. None for a single seed.
-    pub over_seeds: Option<Estimate>,
-    /// Number of cells.
-    pub cells: usize,
+    pub(crate) over_seeds: Option<Estimate>,
+    pub(crate) cells: usize,
 }
 
 /// All cells with their fits: `depth-against-work.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Study {
+pub(crate) struct Study {
     /// Cells in the order in which they were measured, each with the medians of its runs.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
     /// Fits to the cells of the fewest threads that every seed reached.
-    pub exponents: Vec<FittedExponent>,
+    pub(crate) exponents: Vec<FittedExponent>,
     /// Seconds that a round costs two threads of one process beside its work; 0 if it was not measured.
-    pub exchange_seconds: f64,
+    pub(crate) exchange_seconds: f64,
 }
 
 impl Study {
     /// A study of these runs, each with the place of its seed.
-    pub fn new(runs: &[(usize, Cell)], exchange_seconds: f64) -> Self {
+    pub(crate) fn new(runs: &[(usize, Cell)], exchange_seconds: f64) -> Self {
         let of_cells = by_key(runs.iter().map(|(_, run)| (run.setting(), run))).into_iter();
         let cells: Vec<Cell> =
             of_cells.map(|(_, runs)| Cell { found: Found::median(&runs), ..runs[0].clone() }).collect();
@@ -95,7 +92,7 @@ impl Study {
     ///
     /// # Errors
     /// Numbers that JSON cannot represent.
-    pub fn document(&self) -> Result<String, serde_json::Error> {
+    pub(crate) fn document(&self) -> Result<String, serde_json::Error> {
         fn lines<T: Serialize>(rows: &[T]) -> Result<String, serde_json::Error> {
             let lines: Result<Vec<_>, _> = rows.iter().map(serde_json::to_string).collect();
             Ok(lines?.join(",\n"))
@@ -109,7 +106,6 @@ impl Study {
     }
 }
 
-/// A count of a cell.
 type Count = fn(&Found) -> u64;
 
 /// A count, its name, and its exponents (of d, of 1/ε) in Table I.

@@ -19,25 +19,21 @@ use crate::grouping::by_key;
 use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Style, ends, grouped};
 use crate::statistics::median;
 
-/// The study.
-pub type Formulas = Experiment<Options>;
+pub(super) type Formulas = Experiment<Options>;
 
-/// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Options {
-    /// Title of the figure.
+pub(super) struct Options {
     title: String,
     /// Panels in a row; without it one chart has a line for each method, the median of its settings.
     columns: Option<usize>,
-    /// Eigenvalues of the quadratic.
     #[serde(default)]
     eigenvalues: Vec<f64>,
 }
 
 /// Curves of a cell by name, each as points (x, y).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Curves {
+pub(super) struct Curves {
     curves: Vec<(String, Curve)>,
 }
 

@@ -1,20 +1,20 @@
 //! Studies: the kinds of experiments, one file each with what a run yields and what all runs show. No algorithm is written
 //! here, and no store or loop.
 
-pub mod convergence;
-pub mod correlated_noise;
-pub mod depth_against_work;
-pub mod exponents;
-pub mod formulas;
+mod convergence;
+mod correlated_noise;
+pub(crate) mod depth_against_work;
+pub(crate) mod exponents;
+mod formulas;
 mod logistic;
-pub mod noise_mechanisms;
+mod noise_mechanisms;
 mod panels;
-pub mod private_queries;
-pub mod rates;
-pub mod round_time;
-pub mod scaling;
-pub mod training;
-pub mod wrong_constants;
+mod private_queries;
+mod rates;
+mod round_time;
+mod scaling;
+pub(crate) mod training;
+mod wrong_constants;
 
 use std::path::Path;
 

@@ -20,37 +20,33 @@ use crate::statistics::median;
 
 /// The study. A problem is `prefix-sums`, whose methods are those of `rounds factorize`, or `noise-stream`, whose methods are
 /// noise mechanisms.
-pub type NoiseMechanisms = Experiment<NoOptions>;
+pub(super) type NoiseMechanisms = Experiment<NoOptions>;
 
 const ERRORS: &str = "prefix-sums";
 const COSTS: &str = "noise-stream";
 
-/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Mechanism {
-    /// Error of a factorisation.
+pub(crate) enum Mechanism {
     Error(Errors),
-    /// Cost of a round.
     Cost(Cost),
 }
 
 /// Error of a factorisation, at sensitivity 1 and one participation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Errors {
+pub(crate) struct Errors {
     /// Root mean square over rounds.
     rms_error: f64,
     /// Largest over rounds.
     max_error: f64,
     /// Certified gap of the squared error, for optima.
     relative_gap: Option<f64>,
-    /// Seconds of the factorisation.
     factorization_seconds: f64,
 }
 
 /// Cost of a round on one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Nanoseconds of a round, all rounds of a run timed together.
     round_ns: f64,
     /// Nanoseconds of a vector of fresh Gaussians, just before.
@@ -60,7 +56,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The time of a round in vectors of Gaussians.
     fn gaussian_vectors(&self) -> f64 {
         self.round_ns / self.gaussian_vector_ns
     }

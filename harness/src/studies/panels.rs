@@ -6,7 +6,6 @@ use crate::experiment::{Configuration, Measured, Sample};
 use crate::grouping::{by_key, distinct};
 use crate::report::{Axis, Chart, Panel, Point, Series, Style};
 
-/// Curves of a cell, by name.
 pub(super) type Curves = Vec<(String, Vec<Point>)>;
 
 /// A panel for the cells that differ in the parameter `varied` alone. Each of its values has a colour, each curve of a cell a

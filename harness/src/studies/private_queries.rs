@@ -36,12 +36,11 @@ use crate::settings;
 use crate::statistics::{Choices, Estimate, mean, median, of_mean};
 
 /// The study. Runs share their rows.
-pub type PrivateQueries = Experiment<Options, Memo<Arc<Problem>>>;
+pub(super) type PrivateQueries = Experiment<Options, Memo<Arc<Problem>>>;
 
-/// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Options {
+pub(super) struct Options {
     /// R.
     radius: f64,
     /// C of the error.
@@ -52,15 +51,12 @@ pub struct Options {
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
+pub(super) struct Spent {
     /// F(x) − F*, of the population.
-    pub excess: f64,
-    /// The error to reach.
-    pub error: f64,
-    /// Adaptive rounds.
-    pub rounds: u64,
-    /// Gradient queries.
-    pub gradient_queries: u64,
+    excess: f64,
+    error: f64,
+    rounds: u64,
+    gradient_queries: u64,
 }
 
 /// n, d, ε and δ of a cell.
@@ -82,7 +78,6 @@ impl Setting {
         })
     }
 
-    /// The variables of the exponents.
     fn variables(self) -> Vec<f64> {
         vec![self.rows, self.dimension, 1.0 / self.epsilon]
     }

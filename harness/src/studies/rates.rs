@@ -28,7 +28,7 @@ use crate::experiment::{
 use crate::statistics::mean;
 
 /// The study. A problem is a population: a slope, a slope with a stiff coordinate, or valleys.
-pub type Rates = Experiment<Options>;
+pub(super) type Rates = Experiment<Options>;
 
 const SLOPE: &str = "slope";
 const STIFF_SLOPE: &str = "stiff-slope";
@@ -44,10 +44,9 @@ const MOST: i32 = 30;
 /// A relative change of the risk that is none, so that climbing ends on a plateau, as that of steps beyond the ball.
 const FLAT: f64 = 1e-3;
 
-/// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+pub(super) struct Options {
     /// Draws of data and noise of a cell.
     draws: usize,
     /// The smallest T is one whose risk is within this factor of the optimum.
@@ -56,22 +55,21 @@ pub struct Options {
 
 /// The best of a method with T rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rate {
+pub(super) struct Rate {
     /// Adaptive rounds, as the oracle counted them.
-    pub adaptive_rounds: u64,
+    adaptive_rounds: u64,
     /// The step size (1/β for methods that have β) with the least risk.
-    pub step: f64,
+    step: f64,
     /// κ of the slope with the largest risk; none for valleys.
-    pub slope: Option<f64>,
+    slope: Option<f64>,
     /// A grid ended before both neighbours of the optimum were measured.
-    pub at_edge: bool,
-    /// Share of clipped terms.
-    pub clipped: f64,
+    at_edge: bool,
+    clipped: f64,
     /// Excess population risk by draw, to four digits.
-    pub excess: Vec<f64>,
+    excess: Vec<f64>,
     /// Step sizes that were tried, by their exponent of 2, each with its mean excess at its worst slope, to three digits (or at a slope that is
     /// worse than that of a better step).
-    pub tried: Vec<(i32, f64)>,
+    tried: Vec<(i32, f64)>,
 }
 
 impl Study for Rates {
@@ -176,7 +174,6 @@ impl<'a> Trials<'a> {
         })
     }
 
-    /// Whether the population is a family of slopes.
     fn has_slopes(&self) -> bool {
         self.cell.dataset != VALLEYS
     }

@@ -26,16 +26,13 @@ use crate::{kernel_rates, statistics};
 /// Number of rounds of a run: the same in every repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct RoundBudget {
-    /// Examples to read in all.
-    pub examples: u64,
-    /// Least number of rounds.
-    pub at_least: u64,
-    /// Greatest number of rounds.
-    pub at_most: u64,
+pub(super) struct RoundBudget {
+    examples: u64,
+    at_least: u64,
+    at_most: u64,
     /// Rounds before the first timed one.
     #[serde(default)]
-    pub warm_up: u64,
+    pub(super) warm_up: u64,
 }
 
 /// An algorithm before its first round, and the settings that prepare it again; or the reason for which it cannot run.
@@ -65,7 +62,7 @@ impl RoundBudget {
     }
 
     /// examples / batch size, between the bounds.
-    pub fn timed_rounds(&self, batch_size: usize) -> u64 {
+    fn timed_rounds(&self, batch_size: usize) -> u64 {
         (self.examples / (batch_size as u64).max(1)).clamp(self.at_least, self.at_most)
     }
 
@@ -73,7 +70,7 @@ impl RoundBudget {
     ///
     /// # Errors
     /// Bounds in the wrong order.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.at_least > 0 && self.at_least <= self.at_most,
             "rounds: at-least must be at least 1 and no more than at-most"
@@ -86,15 +83,15 @@ impl RoundBudget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a check of its own")]
-pub struct Verification {
+pub(super) struct Verification {
     /// The counted rounds are the planned ones.
-    pub rounds: bool,
+    rounds: bool,
     /// The counted gradient queries are the planned ones (expected ones need not be).
-    pub queries: bool,
+    queries: bool,
     /// Model and loss are finite.
-    pub finite: bool,
+    finite: bool,
     /// All repeats and thread counts end with the same model.
-    pub model: bool,
+    model: bool,
 }
 
 impl Default for Verification {
@@ -103,19 +100,15 @@ impl Default for Verification {
     }
 }
 
-/// The options of a suite.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
-    /// Number of rounds of a run.
-    pub rounds: RoundBudget,
-    /// Checks of a result.
+pub(super) struct Options {
+    rounds: RoundBudget,
     #[serde(default)]
-    pub verify: Verification,
+    verify: Verification,
 }
 
-/// A suite.
-pub type RoundTime = Experiment<Options>;
+pub(super) type RoundTime = Experiment<Options>;
 
 impl Study for RoundTime {
     const KIND: Kind = Kind {

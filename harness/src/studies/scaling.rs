@@ -11,7 +11,7 @@
 //! measured side by side, and intervals are percentiles of a bootstrap over repeats, the same ones for all thread counts.
 //! A serial fraction below 0 says that more threads did better than their number, as caches that add up do.
 
-pub mod presentation;
+mod presentation;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,9 +30,7 @@ use crate::grouping::by_key;
 use crate::machine::{Disturbance, Environment, PinPolicy, Roofline};
 use crate::measure;
 use crate::results::RoundTimes;
-use crate::statistics::{
-    Choices, Estimate, SampleWarning, as_numbers, bootstrap_median, examine_all, median, percentile_interval,
-};
+use crate::statistics::{Choices, Estimate, SampleWarning, as_numbers, examine_all, median, percentile_interval};
 
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4_000;
@@ -41,30 +39,24 @@ const LEVEL: f64 = 0.95;
 /// Parameter of weak scaling, instead of the batch size.
 const ROWS_PER_THREAD: &str = "rows-per-thread";
 
-/// The options of the study.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
-    /// Rounds of a cell in a repeat.
-    pub rounds: RoundBudget,
+pub(super) struct Options {
+    rounds: RoundBudget,
 }
 
-/// Result of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rounds {
-    /// Times of the timed rounds.
-    pub round_ns: RoundTimes,
+pub(super) struct Rounds {
+    round_ns: RoundTimes,
     /// SHA-256 of the model: equal for all thread counts of a batch size.
-    pub model_sha256: String,
+    model_sha256: String,
 }
 
-/// The study.
-pub type Scaling = Experiment<Options>;
+pub(super) type Scaling = Experiment<Options>;
 
 /// Quantity that stays constant while threads are added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
     /// The batch.
     Strong,
     /// The rows a thread.
@@ -72,28 +64,25 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The batch on `threads` threads of a curve of `size`.
-    pub fn batch_size(self, size: usize, threads: usize) -> usize {
+    /// The batch on so many threads, over that on one.
+    fn work(self, threads: usize) -> usize {
         match self {
-            Self::Strong => size,
-            Self::Weak => size * threads,
+            Self::Strong => 1,
+            Self::Weak => threads,
         }
     }
 }
 
 /// A curve: speed-up of a method against threads.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CurveId {
-    /// The method's label.
-    pub method: String,
-    /// Constant quantity.
-    pub kind: Kind,
+struct CurveId {
+    method: String,
+    kind: Kind,
     /// Batch size (strong) or rows a thread (weak).
-    pub size: usize,
+    size: usize,
 }
 
 impl CurveId {
-    /// The curve of a cell.
     fn of(cell: &Configuration) -> Self {
         let (kind, size) = match cell.whole(ROWS_PER_THREAD) {
             Ok(Some(rows)) => (Kind::Weak, rows),
@@ -103,7 +92,7 @@ impl CurveId {
     }
 
     /// `DP-SGD, bytes, B = 8000`, or with rows a thread.
-    pub fn label(&self) -> String {
+    fn label(&self) -> String {
         match self.kind {
             Kind::Strong => format!("{}, B = {}", self.method, self.size),
             Kind::Weak => format!("{}, {} rows a thread", self.method, self.size),
@@ -113,58 +102,46 @@ impl CurveId {
 
 /// Times of one method, batch size and thread count.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Timed {
-    /// Its curve.
-    pub curve: CurveId,
-    /// Threads.
-    pub threads: usize,
+struct Timed {
+    curve: CurveId,
+    threads: usize,
     /// Median round of each repeat, in nanoseconds.
-    pub medians: Vec<f64>,
-    /// Median over all rounds, in nanoseconds, with its interval.
-    pub round_ns: Estimate,
+    medians: Vec<f64>,
+    /// Median over all rounds, in nanoseconds.
+    round_ns: f64,
     /// Warnings about the samples of any repeat, each kind once.
-    pub warnings: Vec<SampleWarning>,
+    warnings: Vec<SampleWarning>,
 }
 
-/// One point of a curve.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// Threads.
-    pub threads: usize,
-    /// Examples a round.
-    pub batch_size: usize,
+struct Point {
+    threads: usize,
+    batch_size: usize,
     /// S(p).
-    pub speedup: Estimate,
+    speedup: Estimate,
     /// S(p)/p.
-    pub efficiency: Estimate,
+    efficiency: Estimate,
 }
 
-/// A curve with its points.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
-    /// Method, kind and size.
-    pub id: CurveId,
+struct Curve {
+    id: CurveId,
     /// By threads, 1 first.
-    pub points: Vec<Point>,
+    points: Vec<Point>,
     /// Serial fraction: Amdahl's for strong scaling, Gustafson's for weak; none on one thread alone.
-    pub serial_fraction: Option<Estimate>,
+    serial_fraction: Option<Estimate>,
 }
 
-/// All that was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+struct Found {
     /// Machine, its state, the build and the rooflines by thread count, measured before.
-    pub environment: Environment,
-    /// Thread counts.
-    pub threads: Vec<usize>,
-    /// Number of repeats.
-    pub repeats: usize,
-    /// Times.
-    pub cells: Vec<Timed>,
-    /// Speed-ups.
-    pub curves: Vec<Curve>,
+    environment: Environment,
+    threads: Vec<usize>,
+    repeats: usize,
+    cells: Vec<Timed>,
+    curves: Vec<Curve>,
     /// Disturbances of the measurement, each with its remedy.
-    pub warnings: Vec<String>,
+    warnings: Vec<String>,
 }
 
 /// Thread counts that show a curve: all up to 4, then three for each doubling, and all cores.
@@ -296,9 +273,8 @@ fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
     let mut runs = runs.to_vec();
     runs.sort_by_key(|run| run.trial);
     let samples: Vec<Vec<f64>> = runs.iter().map(|run| as_numbers(&run.round_ns.samples)).collect();
-    let all = samples.concat();
     Timed {
-        round_ns: Estimate::new(median(&all), bootstrap_median(&all, LEVEL, 1_000, all.len() as u64)),
+        round_ns: median(&samples.concat()),
         curve: CurveId::of(cell),
         threads: cell.threads,
         medians: samples.iter().map(|samples| median(samples)).collect(),
@@ -326,15 +302,11 @@ fn doubtful(cells: &[Timed]) -> Option<Disturbance> {
 /// Speed-ups and serial fraction from the medians of each repeat by thread count, 1 first.
 fn scaled(kind: Kind, size: usize, medians: &[(usize, Vec<f64>)], seed: u64) -> (Vec<Point>, Option<Estimate>) {
     let base = &medians[0].1;
-    let work = |threads: usize| match kind {
-        Kind::Strong => 1.0,
-        Kind::Weak => threads as f64,
-    };
     // S(p) of each repeat.
     let ratios: Vec<(usize, Vec<f64>)> = medians
         .iter()
         .map(|(threads, own)| {
-            let ratio = |(one, many): (&f64, &f64)| work(*threads) * one / many;
+            let ratio = |(one, many): (&f64, &f64)| kind.work(*threads) as f64 * one / many;
             (*threads, base.iter().zip(own).map(ratio).collect())
         })
         .collect();
@@ -362,12 +334,7 @@ fn scaled(kind: Kind, size: usize, medians: &[(usize, Vec<f64>)], seed: u64) -> 
         .zip(&mut draws)
         .map(|(&(threads, value), draws)| {
             let speedup = Estimate::new(value, percentile_interval(draws, LEVEL));
-            Point {
-                threads,
-                batch_size: kind.batch_size(size, threads),
-                speedup,
-                efficiency: speedup.over(threads as f64),
-            }
+            Point { threads, batch_size: size * kind.work(threads), speedup, efficiency: speedup.over(threads as f64) }
         })
         .collect();
     let fraction =
@@ -392,7 +359,7 @@ fn serial_fraction(kind: Kind, speedups: &[(usize, f64)]) -> Option<f64> {
 }
 
 /// Speed-ups of the machine itself: arithmetic from registers, and reading from memory.
-pub fn limits(study: &Found) -> Vec<(&'static str, Vec<(usize, f64)>)> {
+fn limits(study: &Found) -> Vec<(&'static str, Vec<(usize, f64)>)> {
     let Some(one) = study.environment.roofline(1) else {
         return Vec::new();
     };

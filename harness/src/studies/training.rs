@@ -4,7 +4,7 @@
 //! Runs are spread over the threads, one a thread. Where parameters of a method are swept, the best combination is shown;
 //! picking it on private data spends privacy that no ε here counts.
 
-pub mod presentation;
+mod presentation;
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -31,21 +31,19 @@ use crate::format::rounded;
 use crate::statistics::{Estimate, mean, median, of_draws};
 use crate::usage::with_causes;
 
-/// The options of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+pub(crate) struct Options {
     /// Title of table and figure; by default the name of the study and its data sets.
-    pub title: Option<String>,
-    /// Source of the published numbers.
+    title: Option<String>,
     #[serde(default)]
-    pub source: String,
+    source: String,
     /// Confidence level of the intervals of means.
     #[serde(default = "default_level")]
-    pub level: f64,
+    level: f64,
     /// Metric of data sets; accuracy on the test rows by default. Generated rows of `planted-logistic` have their excess risk.
     #[serde(default, serialize_with = "or_default")]
-    pub metric: Option<Metric>,
+    metric: Option<Metric>,
 }
 
 /// A definition that leaves the metric out has the digest of one that says the default.
@@ -58,10 +56,9 @@ fn default_level() -> f64 {
     0.95
 }
 
-/// Metric of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Metric {
+pub(super) enum Metric {
     /// Share of test examples classified rightly, in percent: more is better.
     #[default]
     TestAccuracy,
@@ -81,32 +78,26 @@ impl Metric {
     }
 }
 
-/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trained {
-    /// Its value in the metric.
-    pub value: f64,
+pub(crate) struct Trained {
+    value: f64,
     /// The objective, where it is the metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub objective: Option<f64>,
+    objective: Option<f64>,
     /// Share of test examples classified rightly, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub test_accuracy: Option<f64>,
-    /// Examples.
-    pub n: usize,
-    /// Adaptive rounds.
-    pub rounds: u64,
-    /// Gradient queries.
-    pub gradient_queries: u64,
-    /// Share of the clipped contributions.
-    pub clipped: f64,
+    test_accuracy: Option<f64>,
+    n: usize,
+    rounds: u64,
+    gradient_queries: u64,
+    clipped: f64,
     /// Seconds of the rounds, on one thread, without preparation and evaluation.
-    pub seconds: f64,
+    seconds: f64,
     /// Rounds and queries when the target was first seen to be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to_target: Option<(u64, u64)>,
+    to_target: Option<(u64, u64)>,
     /// The privacy statement: all of it in the first run of a cell, its numbers in the others.
-    pub privacy: Value,
+    privacy: Value,
 }
 
 impl Trained {
@@ -115,16 +106,14 @@ impl Trained {
     }
 }
 
-/// A cell with its runs.
-pub struct Setting<'r> {
-    /// The cell.
-    pub cell: Cell,
+pub(super) struct Setting<'r> {
+    cell: Cell,
     /// Its runs, at least one.
-    pub runs: Vec<&'r Sample<Trained>>,
+    runs: Vec<&'r Sample<Trained>>,
     /// Mean of the metric.
-    pub mean: Estimate,
+    mean: Estimate,
     /// True for the best of its method's combinations at this place on the axis.
-    pub best: bool,
+    best: bool,
 }
 
 impl Setting<'_> {
@@ -151,18 +140,13 @@ impl Setting<'_> {
     }
 }
 
-/// The settings of a problem.
-pub struct Panel<'r> {
-    /// The problem.
-    pub problem: &'r Problem,
-    /// Its heading.
-    pub label: String,
-    /// Metric of its runs.
-    pub metric: Metric,
-    /// Its cells.
-    pub settings: Vec<Setting<'r>>,
+pub(super) struct Panel<'r> {
+    problem: &'r Problem,
+    label: String,
+    metric: Metric,
+    settings: Vec<Setting<'r>>,
     /// Cells that could not be run, with the reason.
-    pub left_out: Vec<String>,
+    left_out: Vec<String>,
 }
 
 impl Panel<'_> {
@@ -197,7 +181,7 @@ impl Panel<'_> {
 }
 
 /// The study. Runs share the minima of their objectives.
-pub type Training = Experiment<Options, Memo<f64>>;
+pub(crate) type Training = Experiment<Options, Memo<f64>>;
 
 impl Study for Training {
     const KIND: Kind = Kind::new::<Self>("training", Execution::Concurrent);
@@ -307,7 +291,6 @@ struct Judge<'l> {
 }
 
 impl Judge<'_> {
-    /// The metric's value of a model.
     fn value(&self, parameters: &[f32]) -> anyhow::Result<f64> {
         Ok(match (self.metric, &self.loaded.planted) {
             (Metric::ExcessRisk, Some(planted)) => planted.excess_risk(parameters),
@@ -342,7 +325,6 @@ impl Training {
         Ok(Judge { metric, loaded, minimum })
     }
 
-    /// The measured cells, by problem.
     fn panels<'r>(&'r self, results: &'r Results<Trained>) -> anyhow::Result<Vec<Panel<'r>>> {
         let level = self.definition.options().level;
         let mut panels: Vec<Panel<'_>> = Vec::new();
@@ -391,7 +373,6 @@ fn minimum(problem: &Objective) -> anyhow::Result<f64> {
     objective(problem, executor.solution())
 }
 
-/// F at a point.
 fn objective(problem: &Objective, point: &[f32]) -> anyhow::Result<f64> {
     let squares: f64 = point.iter().map(|&x| f64::from(x).powi(2)).sum();
     let loss = evaluate(problem, &Engine::Sequential, point)?.loss / problem.rows() as f64;

@@ -29,17 +29,16 @@ const SMOOTHNESS: &str = "smoothness-factor";
 const STRONG_CONVEXITY: &str = "strong-convexity-factor";
 
 /// The study. Runs share F* and the true L of their problems.
-pub type WrongConstants = Experiment<NoOptions, Memo<(f64, f64)>>;
+pub(super) type WrongConstants = Experiment<NoOptions, Memo<(f64, f64)>>;
 
-/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct End {
+pub(crate) struct End {
     /// Rounds done, T′ for the methods that choose it.
-    pub rounds: u64,
+    rounds: u64,
     /// F(x_T) − F*; none for a run that diverged.
-    pub gap: Option<f64>,
+    gap: Option<f64>,
     /// F(x_0) − F*.
-    pub start_gap: f64,
+    start_gap: f64,
 }
 
 impl Study for WrongConstants {

@@ -165,7 +165,7 @@ impl Run {
 ///
 /// # Errors
 /// A method that refuses its parameters.
-pub fn measure(
+pub(crate) fn measure(
     (function, minimum): (&impl BlackBox, f64),
     method: Method,
     accuracy: f64,
@@ -214,7 +214,7 @@ pub fn measure(
 ///
 /// # Errors
 /// A dimension of 0.
-pub fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
+pub(crate) fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
     let coordinates = ((0.25 / accuracy).powi(2).ceil() as usize).clamp(1, dimension.max(1));
     MaxOfLinear::new(dimension, coordinates, 1.0, 1.0)
 }
@@ -227,7 +227,7 @@ pub fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, Res
 ///
 /// # Errors
 /// Threads that cannot be started.
-pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
+pub(crate) fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
     const ROUNDS: usize = 1_001;
     let engine = Engine::with_threads(threads)?;
     let typical = |work: Duration| {

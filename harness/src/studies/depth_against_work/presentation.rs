@@ -13,8 +13,7 @@ const WORKERS: u64 = 1_024;
 /// One-thread seconds below which the clock's resolution dominates the error of the model.
 const LEAST_SECONDS: f64 = 0.005;
 
-/// The presentation of the study of this name.
-pub fn present(study: &Study) -> Presentation {
+pub(super) fn present(study: &Study) -> Presentation {
     let about = "Every method runs until the gap of its point is at most ε, with L = R = 1; medians over seeds; black-box \
                  queries, practical constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's \
                  first point.";
@@ -134,7 +133,6 @@ fn with_slopes(cells: &[&Cell], style: Style, x: Value, y: Value, slope: Slope) 
     series
 }
 
-/// The colour of a method.
 fn colour(method: Method) -> usize {
     Method::ALL.iter().position(|other| *other == method).unwrap_or(0)
 }

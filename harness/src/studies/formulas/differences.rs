@@ -64,7 +64,6 @@ struct Outcome {
     spread: f64,
     /// max ‖N_t‖/β, where nothing is clipped.
     noise: f64,
-    /// Clipped differences.
     clipped: u64,
     /// `Σ_t Var_d(Δ_t(d))/(B·η_{T−1}²)`. Its mean over draws is E‖g_{T−1} − ∇F(x_{T−1})‖² without noise, the error being a martingale
     /// over η.
@@ -159,7 +158,6 @@ impl Runs {
         Ok(outcome)
     }
 
-    /// All draws.
     fn outcomes(&self, cell: &Configuration, scale: impl Fn(usize) -> f64) -> anyhow::Result<Vec<Outcome>> {
         let draws = cell.number("draws")? as u64;
         (0..draws).map(|draw| self.run(draw, &scale)).collect()

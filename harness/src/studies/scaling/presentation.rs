@@ -5,8 +5,7 @@ use crate::format::time;
 use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
 use crate::statistics::Estimate;
 
-/// The presentation of the study.
-pub fn present(study: &Found) -> Presentation {
+pub(super) fn present(study: &Found) -> Presentation {
     let about = format!(
         "Medians over {} repeats, each of which measured all thread counts of a curve in turn; 95 % bootstrap intervals over \
          the repeats. Pinning of threads: {}. Dotted: one per thread, and the machine's own limits from registers and from \
@@ -67,7 +66,6 @@ fn y<const N: usize>(label: &str, include: [f64; N]) -> Axis {
     Axis::linear(label).including(include)
 }
 
-/// A series for each named curve.
 fn series<'a>(
     curves: impl Iterator<Item = (String, &'a Curve)>,
     value: impl Fn(&super::Point) -> Estimate,
@@ -114,7 +112,7 @@ fn table(study: &Found) -> Table {
                 Entry::text(curve.id.label()),
                 Entry::count(point.threads),
                 Entry::count(point.batch_size),
-                Entry::number(cell.map(|cell| cell.round_ns.value), time),
+                Entry::number(cell.map(|cell| cell.round_ns), time),
                 estimated(point.speedup),
                 estimated(point.efficiency),
                 fraction,

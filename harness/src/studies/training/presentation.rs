@@ -20,7 +20,7 @@ fn title(definition: &Definition<Options>) -> String {
 }
 
 /// The presentation of the study. Of swept parameters the best combination is shown.
-pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presentation {
+pub(super) fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presentation {
     let options = definition.options();
     let level = format!("{} %", three_digits(100.0 * options.level));
     let source =
