@@ -14,27 +14,26 @@ use crate::statistics::{Choices, deviation, median};
 
 /// What a simulated machine does to times; all numbers are relative, standard deviations where they are random.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Noise {
-    /// Its name.
-    pub name: &'static str,
+pub(crate) struct Noise {
+    pub(crate) name: &'static str,
     /// Of a round.
-    pub body: f64,
+    pub(crate) body: f64,
     /// Of a configuration between repeats.
-    pub repeat: f64,
+    pub(crate) repeat: f64,
     /// Share of rounds in the tail.
-    pub tail: f64,
+    pub(crate) tail: f64,
     /// Share of repeats that another program slows by a fifth on average.
-    pub disturbed: f64,
+    pub(crate) disturbed: f64,
     /// Of a pass, correlated with the one before by 0.7.
-    pub pass: f64,
+    pub(crate) pass: f64,
     /// Greatest drift from begin to end of a run, uniform between it and its negative.
-    pub drift: f64,
+    pub(crate) drift: f64,
     /// Share of repeats in the second mode, and how much slower it is.
-    pub modes: (f64, f64),
+    pub(crate) modes: (f64, f64),
     /// Of a whole run.
-    pub run: f64,
+    pub(crate) run: f64,
     /// Of a configuration between runs, as memory lies.
-    pub memory: f64,
+    pub(crate) memory: f64,
 }
 
 /// A machine on which nothing else runs.
@@ -51,8 +50,7 @@ const QUIET: Noise = Noise {
     memory: 0.001,
 };
 
-/// The simulated machines.
-pub const NOISES: [Noise; 5] = [
+pub(crate) const NOISES: [Noise; 5] = [
     QUIET,
     Noise { name: "heavy tail", body: 0.04, repeat: 0.01, tail: 0.08, disturbed: 0.05, ..QUIET },
     Noise { name: "drift", repeat: 0.008, pass: 0.01, drift: 0.04, run: 0.01, ..QUIET },
@@ -71,8 +69,7 @@ pub const NOISES: [Noise; 5] = [
     },
 ];
 
-/// Planted changes.
-pub const CHANGES: [f64; 3] = [0.02, 0.05, 0.10];
+pub(crate) const CHANGES: [f64; 3] = [0.02, 0.05, 0.10];
 /// Configurations of a simulated run.
 const CONFIGURATIONS: usize = 24;
 /// Configurations that get each planted change; as many others get its inverse.
@@ -82,23 +79,22 @@ const ROUNDS: usize = 25;
 
 /// What a number of comparisons came to on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Rates {
-    /// The machine.
-    pub noise: &'static str,
+pub(crate) struct Rates {
+    pub(crate) noise: &'static str,
     /// Repeats of each configuration in both runs.
-    pub repeats: usize,
+    pub(crate) repeats: usize,
     /// Comparisons of each kind.
-    pub comparisons: usize,
+    pub(crate) comparisons: usize,
     /// Standard deviation of a repeat's median, as a share, as the simulated runs had it (the middle configuration's).
-    pub spread: f64,
+    pub(crate) spread: f64,
     /// Share of comparisons of equal code without any verdict of change.
-    pub quiet: f64,
+    pub(crate) quiet: f64,
     /// Share of single verdicts that were wrong, in comparisons of equal code.
-    pub false_verdicts: f64,
+    pub(crate) false_verdicts: f64,
     /// Share of planted changes that were found, by `CHANGES`.
-    pub power: [f64; 3],
+    pub(crate) power: [f64; 3],
     /// Share of single verdicts of change among what was not changed, beside planted changes.
-    pub false_beside: f64,
+    pub(crate) false_beside: f64,
 }
 
 /// Log-times of the repeats of every configuration in one run; `change` is what each is multiplied by.
@@ -153,7 +149,6 @@ fn passes(noise: Noise, repeats: usize, choices: &mut Choices) -> Vec<f64> {
         .collect()
 }
 
-/// The planted change of a configuration.
 fn planted(configuration: usize) -> f64 {
     let group = configuration / CHANGED;
     match CHANGES.get(group / 2) {
@@ -164,7 +159,7 @@ fn planted(configuration: usize) -> f64 {
 }
 
 /// Compares `comparisons` pairs of simulated runs of equal code, and as many with planted changes of 2, 5 and 10 %.
-pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules, seed: u64) -> Rates {
+pub(crate) fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules, seed: u64) -> Rates {
     let mut choices = Choices::new(seed);
     let (mut quiet, mut wrong, mut wrong_beside) = (0, 0, 0);
     let mut found = [0; 3];

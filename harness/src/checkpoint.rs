@@ -50,9 +50,7 @@ const MOST_BYTES: u64 = 1 << 36;
 
 /// A checkpoint that cannot be written or used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its variant")]
-pub enum CheckpointError {
+pub(crate) enum CheckpointError {
     #[error("checkpoint {}: cannot {action}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("checkpoint {}: {reason}", path.display())]
@@ -75,7 +73,7 @@ pub enum CheckpointError {
 
 impl CheckpointError {
     /// The error of a command. A wrong place on the command line is bad usage.
-    pub fn reported(self) -> anyhow::Error {
+    pub(crate) fn reported(self) -> anyhow::Error {
         match self {
             Self::Place { .. } => UsageError::of(self),
             error => error.into(),
@@ -93,11 +91,11 @@ impl CheckpointError {
 /// No other draw has that address, so for a release ChaCha20 makes the HMAC key independent of all noise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct KeyedDigest(String);
+pub(crate) struct KeyedDigest(String);
 
 impl KeyedDigest {
     /// The digest of rows with a plain `digest`, in a run with this `key`.
-    pub fn new(key: &StreamKey, digest: &[u8]) -> Self {
+    pub(crate) fn new(key: &StreamKey, digest: &[u8]) -> Self {
         let mut stream = UniformStream::new(key, BINDING, 0, 0);
         let mut own = Zeroizing::new([0; 32]);
         for word in own.as_chunks_mut::<8>().0 {
@@ -110,15 +108,13 @@ impl KeyedDigest {
 
 /// The facts that a resumed run must share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Binding {
-    /// The rows.
-    pub data: KeyedDigest,
-    /// The program's build.
-    pub build: String,
+pub(crate) struct Binding {
+    pub(crate) data: KeyedDigest,
+    pub(crate) build: String,
     /// The build's vector extension.
-    pub isa: String,
+    pub(crate) isa: String,
     /// Every parameter that decides the model, as name and value.
-    pub parameters: Vec<(String, String)>,
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 impl Binding {
@@ -150,8 +146,7 @@ struct Header {
     fields: Vec<(String, usize)>,
 }
 
-/// A saved state.
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     /// The key of a release.
     key: Option<StreamKey>,
     header: Header,
@@ -227,7 +222,12 @@ impl StateVisitor for Restoring<'_> {
 
 impl Checkpoint {
     /// The state that `visit` shows, of a run bound by `binding`.
-    pub fn take(binding: Binding, ledger: Ledger, key: &StreamKey, visit: impl FnOnce(&mut dyn StateVisitor)) -> Self {
+    pub(crate) fn take(
+        binding: Binding,
+        ledger: Ledger,
+        key: &StreamKey,
+        visit: impl FnOnce(&mut dyn StateVisitor),
+    ) -> Self {
         let mut saved = Saving::default();
         visit(&mut saved);
         let (fields, state) = (saved.fields, saved.state);
@@ -237,12 +237,11 @@ impl Checkpoint {
     }
 
     /// The work of the run so far.
-    pub fn ledger(&self) -> Ledger {
+    pub(crate) fn ledger(&self) -> Ledger {
         self.header.ledger
     }
 
-    /// The key of a release.
-    pub fn key(&self) -> Option<StreamKey> {
+    pub(crate) fn key(&self) -> Option<StreamKey> {
         self.key.clone()
     }
 
@@ -250,7 +249,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A state of another shape, or a binding that differs.
-    pub fn restore(
+    pub(crate) fn restore(
         &self,
         path: &Path,
         now: &Binding,
@@ -277,7 +276,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A place that [`check_place`] refuses (of a simulation, only a file that is no checkpoint), a file that cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
+    pub(crate) fn write(&self, path: &Path) -> Result<(), CheckpointError> {
         if self.key.is_some() {
             check_folder(path)?;
         }
@@ -310,7 +309,7 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, or is too large for a checkpoint; a release's that others may read or that another user
     /// owns: its key may be known, or another's.
-    pub fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
+    pub(crate) fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
         let mut file = files::open_regular(path, OpenOptions::new().read(true)).map_err(unopened("open", path))?;
         let metadata = file.metadata().map_err(failed("read", path))?;
         if metadata.len() > MOST_BYTES {
@@ -329,7 +328,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Bytes that are no checkpoint, or damaged.
-    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let whole = bytes.len().checked_sub(32);
         let whole = whole.filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
         let end = whole.ok_or_else(|| damaged(path, "it is no checkpoint, or is damaged".to_owned()))?;
@@ -360,7 +359,7 @@ impl Checkpoint {
 ///
 /// # Errors
 /// A link, a folder, a pipe, a file that is no checkpoint; a folder in which others could put a file in its place.
-pub fn check_place(path: &Path) -> Result<(), CheckpointError> {
+pub(crate) fn check_place(path: &Path) -> Result<(), CheckpointError> {
     check_folder(path)?;
     existing(path).map(drop)
 }
@@ -369,7 +368,7 @@ pub fn check_place(path: &Path) -> Result<(), CheckpointError> {
 ///
 /// # Errors
 /// What is no checkpoint, a file that cannot be overwritten or removed.
-pub fn remove(path: &Path) -> Result<(), CheckpointError> {
+pub(crate) fn remove(path: &Path) -> Result<(), CheckpointError> {
     let Some(file) = existing(path)? else { return Ok(()) };
     files::wipe(&file).map_err(failed("overwrite", path))?;
     fs::remove_file(path).map_err(failed("remove", path))

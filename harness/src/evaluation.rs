@@ -3,72 +3,68 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Bins of a calibration curve.
 const BINS: usize = 10;
 /// Confusions of more classes are not counted: K² numbers would be more than a person or a program wants.
 const MOST_CONFUSED_CLASSES: usize = 1000;
 
 /// Outputs of classifiers on labelled rows.
-pub struct Classified<'a> {
+pub(crate) struct Classified<'a> {
     /// Number of classes K.
-    pub classes: usize,
+    pub(crate) classes: usize,
     /// The class of each row, below K.
-    pub labels: &'a [u32],
-    /// The predicted classes.
-    pub predictions: &'a [u32],
+    pub(crate) labels: &'a [u32],
+    pub(crate) predictions: &'a [u32],
     /// Logits: K a row, row after row.
-    pub logits: &'a [f64],
+    pub(crate) logits: &'a [f64],
     /// The softmax of a row's logits is a distribution over the classes.
-    pub are_probabilities: bool,
+    pub(crate) are_probabilities: bool,
 }
 
 /// Quality of classifications. Values that the rows do not define are absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Classification {
+pub(crate) struct Classification {
     /// Share of rows that are predicted correctly.
-    pub accuracy: f64,
+    pub(crate) accuracy: f64,
     /// Mean over the classes that occur of the share of their rows that are predicted correctly.
-    pub balanced_accuracy: f64,
+    pub(crate) balanced_accuracy: f64,
     /// Area under the receiver operating characteristic; of more than two classes the mean of one class against the others,
     /// over the classes that occur. Absent if one class alone occurs.
-    pub auc: Option<f64>,
+    pub(crate) auc: Option<f64>,
     /// Mean of `−ln p` of the rows' classes. Absent of models without probabilities.
-    pub log_loss: Option<f64>,
+    pub(crate) log_loss: Option<f64>,
     /// Rows by class (first index) and prediction; absent above 1,000 classes.
-    pub confusion: Option<Vec<Vec<u64>>>,
+    pub(crate) confusion: Option<Vec<Vec<u64>>>,
     /// Ten bins of equal width of the predicted probability: of two classes that of the second one and how often it occurs, of
     /// more that of the predicted class and how often it is right. Absent of models without probabilities.
-    pub calibration: Option<Vec<Bin>>,
+    pub(crate) calibration: Option<Vec<Bin>>,
 }
 
 /// A bin of a calibration curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Bin {
+pub(crate) struct Bin {
     /// The bin's lowest probability.
-    pub from: f64,
+    pub(crate) from: f64,
     /// The next bin's.
-    pub to: f64,
-    /// Rows in it.
-    pub rows: u64,
+    pub(crate) to: f64,
+    pub(crate) rows: u64,
     /// Mean predicted probability; absent of an empty bin.
-    pub predicted: Option<f64>,
+    pub(crate) predicted: Option<f64>,
     /// Observed share; absent of an empty bin.
-    pub observed: Option<f64>,
+    pub(crate) observed: Option<f64>,
 }
 
 /// Quality of predicted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Regression {
+pub(crate) struct Regression {
     /// Root of the mean squared error.
-    pub rmse: f64,
-    /// Mean absolute error.
-    pub mae: f64,
+    pub(crate) rmse: f64,
+    pub(crate) mae: f64,
     /// `1 − Σ(y − ŷ)² / Σ(y − ȳ)²`; absent if all targets are equal.
-    pub r2: Option<f64>,
+    pub(crate) r2: Option<f64>,
 }
 
 /// `softmax(logits)`.
-pub fn softmax(logits: &[f64]) -> Vec<f64> {
+pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
     let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = logits.iter().map(|logit| (logit - greatest).exp()).collect();
     let sum: f64 = powers.iter().sum();
@@ -107,7 +103,7 @@ impl Classified<'_> {
     ///
     /// # Panics
     /// No rows, or lists of other lengths.
-    pub fn quality(&self) -> Classification {
+    pub(crate) fn quality(&self) -> Classification {
         let rows = self.labels.len();
         assert!(rows > 0 && self.predictions.len() == rows && self.logits.len() == rows * self.classes);
         let mut of_class = vec![(0_u64, 0_u64); self.classes];
@@ -183,7 +179,7 @@ impl Regression {
     ///
     /// # Panics
     /// No rows, or lists of other lengths.
-    pub fn of(targets: &[f64], predictions: &[f64]) -> Self {
+    pub(crate) fn of(targets: &[f64], predictions: &[f64]) -> Self {
         assert!(!targets.is_empty() && targets.len() == predictions.len());
         let errors = || targets.iter().zip(predictions).map(|(target, prediction)| target - prediction);
         let squared = mean(errors().map(|error| error * error));

@@ -13,31 +13,18 @@ use crate::files;
 
 /// A file that holds no factorisation.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FactorizationFileError {
-    /// The file cannot be opened.
+pub(crate) enum FactorizationFileError {
     #[error("factorisation {path}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
-    /// The file has another form.
+    Io { path: PathBuf, source: std::io::Error },
     #[error(
         "factorisation {path}: {reason}; expected NPY with C (f64, T × T), or NPZ with C and, if recorded, B (f64, T × T) and sensitivity (f64)"
     )]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// The difference.
-        reason: String,
-    },
+    Format { path: PathBuf, reason: String },
 }
 
 /// The matrix C of a file, with what is recorded beside it.
 #[derive(Clone, Debug)]
-pub struct FactorizationFile {
+pub(crate) struct FactorizationFile {
     strategy: Array2<f64>,
     error_matrix: Option<Array2<f64>>,
     sensitivity: Option<f64>,
@@ -65,7 +52,7 @@ impl FactorizationFile {
     ///
     /// # Errors
     /// A file that cannot be opened or has another form.
-    pub fn read(path: &Path) -> Result<Self, FactorizationFileError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, FactorizationFileError> {
         let refused = |reason: String| FactorizationFileError::Format { path: path.to_owned(), reason };
         // A pipe would wait for its writer, and an archive cannot be read from one.
         if path.exists() && !path.is_file() {
@@ -95,7 +82,11 @@ impl FactorizationFile {
     ///
     /// # Errors
     /// Those of [`Factorization::from_matrices`]: shapes, triangularity, B·C, the recorded sensitivity.
-    pub fn check(&self, workload: Workload, participation: Participation) -> Result<Factorization, FactorizationError> {
+    pub(crate) fn check(
+        &self,
+        workload: Workload,
+        participation: Participation,
+    ) -> Result<Factorization, FactorizationError> {
         let matrix = |array: &Array2<f64>| {
             rounds_numerics::Mat::from_fn(array.nrows(), array.ncols(), |row, column| array[(row, column)])
         };
@@ -114,7 +105,7 @@ impl FactorizationFile {
 ///
 /// # Errors
 /// A file that cannot be written; a C whose inverse overflows.
-pub fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
     let array = |matrix: &rounds_numerics::Mat<f64>| {
         Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)])
     };

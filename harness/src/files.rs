@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The folder that holds `path`.
-pub fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -18,7 +17,7 @@ pub fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// A file that cannot be written; the old one is then untouched. A folder, pipe or other thing that is no file.
-pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     match Target::of(path)? {
         Target::File(path) => replace_with_mode(&path, contents, 0o666),
         Target::Device => OpenOptions::new().write(true).open(path)?.write_all(contents),
@@ -29,7 +28,7 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`replace`].
-pub fn check_replaceable(path: &Path) -> io::Result<()> {
+pub(crate) fn check_replaceable(path: &Path) -> io::Result<()> {
     match Target::of(path)? {
         Target::File(path) => {
             if path.exists() {
@@ -45,7 +44,6 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
 enum Target {
     /// A regular file at this path, through no link, or none yet.
     File(PathBuf),
-    /// A character device.
     Device,
 }
 
@@ -71,7 +69,7 @@ impl Target {
 ///
 /// # Errors
 /// As [`replace`].
-pub fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     replace_with_mode(path, contents, 0o600)
 }
 
@@ -95,19 +93,17 @@ fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> 
 ///
 /// # Errors
 /// A file that cannot be written.
-pub fn wipe(mut file: &File) -> io::Result<()> {
+pub(crate) fn wipe(mut file: &File) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.rewind()?;
     io::copy(&mut io::repeat(0).take(size), &mut file)?;
     file.sync_all()
 }
 
-/// A file that cannot be opened.
 #[derive(Debug)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// Something else than a regular file, in words.
     NotRegular(&'static str),
-    /// The error of the file system.
     File(io::Error),
 }
 
@@ -115,7 +111,7 @@ pub enum OpenError {
 ///
 /// # Errors
 /// A link, a folder, a pipe; the file system's refusal.
-pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
+pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
     let metadata = fs::symlink_metadata(path).map_err(OpenError::File)?;
     if !metadata.is_file() {
         let link = metadata.is_symlink();

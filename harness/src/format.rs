@@ -1,14 +1,14 @@
 //! Text for people: times with units, significant digits, grouped thousands, lines of a width.
 
 /// A time with a suitable unit: `17 µs`, `3.4 ms`.
-pub fn time(nanoseconds: f64) -> String {
+pub(crate) fn time(nanoseconds: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
     let (scale, unit) = units.into_iter().find(|(scale, _)| nanoseconds >= *scale * 0.9995).unwrap_or((1.0, "ns"));
     format!("{} {unit}", three_digits(nanoseconds / scale))
 }
 
 /// The same of seconds.
-pub fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     if seconds == 0.0 {
         return "0".to_owned();
     }
@@ -16,7 +16,7 @@ pub fn seconds(seconds: f64) -> String {
 }
 
 /// Three significant digits, without trailing zeros after the point.
-pub fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
@@ -26,7 +26,7 @@ pub fn three_digits(value: f64) -> String {
 }
 
 /// A whole number with narrow spaces between its thousands, from five digits on.
-pub fn count(value: f64) -> String {
+pub(crate) fn count(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -39,12 +39,12 @@ pub fn count(value: f64) -> String {
 }
 
 /// Large numbers as counts, others with three significant digits.
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value.is_finite() && value.abs() >= 1e4 { count(value) } else { minus(&three_digits(value)) }
 }
 
 /// A text with minus signs for the hyphens before its numbers; those of `1e-5` and of names stay.
-pub fn minus(text: &str) -> String {
+pub(crate) fn minus(text: &str) -> String {
     let mut before = ' ';
     let mut letters = text.chars().peekable();
     let mut typeset = String::new();
@@ -57,30 +57,30 @@ pub fn minus(text: &str) -> String {
 }
 
 /// A share as a percentage.
-pub fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{} %", three_digits(100.0 * share))
 }
 
 /// A ratio as a change: `5 % more` or `37 % less`, with these words.
-pub fn changed(ratio: f64, more: &str, less: &str) -> String {
+pub(crate) fn changed(ratio: f64, more: &str, less: &str) -> String {
     let word = if ratio < 1.0 { less } else { more };
     format!("{} {word}", percent((ratio - 1.0).abs()))
 }
 
 /// A share of a measured limit. Noise alone can exceed it: the limit is shown then.
-pub fn of_limit(share: f64) -> String {
+pub(crate) fn of_limit(share: f64) -> String {
     if share > 1.0 { "100 % (at the limit)".to_owned() } else { percent(share) }
 }
 
 /// Bytes in KiB, MiB or GiB.
-pub fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((0, "B"));
     format!("{} {unit}", three_digits(bytes as f64 / f64::from(1_u32 << shift)))
 }
 
 /// A number with its noun: `1 core`, `2 cores`, `2 studies`.
-pub fn plural(number: usize, noun: &str) -> String {
+pub(crate) fn plural(number: usize, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == 1 => format!("1 {noun}"),
         Some(stem) => format!("{number} {stem}ies"),
@@ -89,7 +89,7 @@ pub fn plural(number: usize, noun: &str) -> String {
 }
 
 /// Lines of at most `letters` letters, broken between words; a longer word has a line of its own.
-pub fn wrapped(text: &str, letters: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_whitespace() {
         match lines.last_mut() {

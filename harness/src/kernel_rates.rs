@@ -19,45 +19,41 @@ use crate::output;
 use crate::statistics::median;
 
 /// The file beside the measurements of a run.
-pub const FILE: &str = "kernels.json";
+pub(crate) const FILE: &str = "kernels.json";
 
 /// The rate of a kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KernelRate {
-    /// The kernel.
-    pub kernel: String,
-    /// Its data.
-    pub shape: String,
+pub(crate) struct KernelRate {
+    pub(crate) kernel: String,
+    pub(crate) shape: String,
     /// Floating-point operations of a call; 0 if they are not counted.
-    pub flops: f64,
+    pub(crate) flops: f64,
     /// Operations on 8-bit integers of a call; 0 if it computes in f32.
     #[serde(default)]
-    pub integer_operations: f64,
+    pub(crate) integer_operations: f64,
     /// Bytes that a call reads and writes.
-    pub bytes: f64,
+    pub(crate) bytes: f64,
     /// Median seconds of a call.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 impl KernelRate {
-    /// Flops a second, in 10⁹.
-    pub fn gflops(&self) -> f64 {
+    pub(crate) fn gflops(&self) -> f64 {
         self.flops / self.seconds * 1e-9
     }
 
-    /// Bytes a second, in 10⁹.
-    pub fn gbytes_per_s(&self) -> f64 {
+    pub(crate) fn gbytes_per_s(&self) -> f64 {
         self.bytes / self.seconds * 1e-9
     }
 
     /// The limit of its instructions and of the cache that holds what it reads.
-    pub fn limit(&self, roofline: &Roofline) -> Limit {
+    pub(crate) fn limit(&self, roofline: &Roofline) -> Limit {
         let integers = self.integer_operations > 0.0;
         roofline.limit(integers.then_some(self.integer_operations / self.flops), self.bytes)
     }
 
     /// The share of its limit that it reaches.
-    pub fn fraction(&self, roofline: &Roofline) -> f64 {
+    pub(crate) fn fraction(&self, roofline: &Roofline) -> f64 {
         self.limit(roofline).fraction(self.flops, self.bytes, self.seconds)
     }
 }
@@ -78,7 +74,7 @@ const FEATURES: usize = 784;
 const CLIP: Clip = Clip::l2(1.0);
 
 /// Measures all kernels: the shapes are those of MNIST, 128 rows (they stay in the second-level cache), 4,000 and 60,000.
-pub fn measure() -> Vec<KernelRate> {
+pub(crate) fn measure() -> Vec<KernelRate> {
     let mut rates = Vec::new();
     for rows in [128, 4_000, 60_000] {
         let mut state = 1_u32;
@@ -195,7 +191,7 @@ fn vectors(rates: &mut Vec<KernelRate>) {
 }
 
 /// The kernels as a table for people, under the limits of one thread.
-pub fn table(rates: &[KernelRate], roofline: &Roofline) -> String {
+pub(crate) fn table(rates: &[KernelRate], roofline: &Roofline) -> String {
     let columns = "kernel, one thread|on|time|GFLOP/s|GB/s|flops/byte|of roofline|limit";
     let mut table = output::table(columns.split('|'));
     for rate in rates {

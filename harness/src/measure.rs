@@ -17,38 +17,36 @@ const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase:
 
 /// Rounds that were timed as a whole, all but those of the warm-up.
 #[derive(Debug, Clone, Default)]
-pub struct TimedRounds {
+pub(crate) struct TimedRounds {
     /// Raw integer nanoseconds of each round.
-    pub round: Vec<u64>,
+    pub(crate) round: Vec<u64>,
     /// Work of the same rounds: not all methods ask as much in each.
-    pub work: Vec<Work>,
+    pub(crate) work: Vec<Work>,
     /// Nanoseconds of them that this rank spent outside of calls to others.
-    pub computing: Vec<u64>,
+    pub(crate) computing: Vec<u64>,
     /// Traffic between ranks in these rounds.
-    pub traffic: Traffic,
+    pub(crate) traffic: Traffic,
     /// Counts of all rounds, warm-up included.
-    pub ledger: Ledger,
+    pub(crate) ledger: Ledger,
     /// The parameters at the end.
-    pub parameters: Vec<f32>,
+    pub(crate) parameters: Vec<f32>,
     /// SHA-256 of their little-endian bytes.
-    pub model_sha256: String,
+    pub(crate) model_sha256: String,
 }
 
 /// What a round asked of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
-    /// Gradient queries.
-    pub queries: u64,
-    /// Floating-point operations.
-    pub flops: u64,
+pub(crate) struct Work {
+    pub(crate) queries: u64,
+    pub(crate) flops: u64,
     /// Bytes of rows.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl TimedRounds {
     /// Median over the timed rounds of `rate(flops, bytes, seconds)`, each round's work over its own time: batches that
     /// halve from phase to phase have no round that stands for all. NaN without rounds.
-    pub fn typical(&self, rate: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
+    pub(crate) fn typical(&self, rate: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
         let rounds = self.round.iter().zip(&self.work);
         let rates: Vec<f64> = rounds
             .map(|(&nanoseconds, work)| rate(work.flops as f64, work.bytes as f64, nanoseconds.max(1) as f64 * 1e-9))
@@ -113,7 +111,7 @@ impl Observer for Clock<'_> {
 ///
 /// # Errors
 /// The first round that fails.
-pub fn time_rounds(
+pub(crate) fn time_rounds(
     problem: &Problem,
     engine: &Engine,
     prepared: Prepared,
@@ -155,7 +153,7 @@ const PHASE_ROUNDS: u64 = 64;
 ///
 /// # Errors
 /// The first round that fails.
-pub fn phase_times(
+pub(crate) fn phase_times(
     problem: &Problem,
     engine: &Engine,
     prepared: Prepared,
@@ -190,7 +188,7 @@ pub fn phase_times(
 }
 
 /// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
-pub fn digest(parameters: &[f32]) -> String {
+pub(crate) fn digest(parameters: &[f32]) -> String {
     let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
     rounds_algorithms::hexadecimal(&Sha256::digest(&bytes))
 }

@@ -24,14 +24,11 @@ use crate::usage::UsageError;
 const VERSION: u32 = 1;
 /// The header's key in the metadata of the file.
 const KEY: &str = "rounds";
-/// The tensor.
 const WEIGHTS: &str = "weights";
 
 /// A model that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its variant")]
-pub enum ModelFileError {
+pub(crate) enum ModelFileError {
     #[error("model {}: cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("model {}: {found}; `rounds train --model NAME.safetensors` writes a model", path.display())]
@@ -48,7 +45,7 @@ pub enum ModelFileError {
 /// The meaning of a model's outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub(crate) enum Target {
     /// The class of the greatest output, or of a single output the second one if it is at least 0.
     Classes(Vec<String>),
     /// A number. With bounds the output −1 stands for the lower one and 1 for the upper one.
@@ -57,29 +54,24 @@ pub enum Target {
 
 /// The columns and the label of the training rows: all that decides how other rows become features.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrainedOn {
-    /// The data set's name.
-    pub dataset: String,
+pub(crate) struct TrainedOn {
+    pub(crate) dataset: String,
     /// Features a row, without the bias.
-    pub dimension: usize,
-    /// The label.
-    pub target: Target,
+    pub(crate) dimension: usize,
+    pub(crate) target: Target,
     /// The domain as the TOML text of a schema; none of undeclared rows, whose features are taken as they are.
-    pub schema: Option<String>,
-    /// Factor of all features.
-    pub scale_features: Option<f32>,
+    pub(crate) schema: Option<String>,
+    pub(crate) scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
-    pub clip_features: Option<NormBound>,
+    pub(crate) clip_features: Option<NormBound>,
 }
 
 /// A norm and a bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NormBound {
-    /// The norm.
+pub(crate) struct NormBound {
     #[serde(with = "NormName")]
-    pub norm: Norm,
-    /// The bound.
-    pub bound: f64,
+    pub(crate) norm: Norm,
+    pub(crate) bound: f64,
 }
 
 /// A norm by its name.
@@ -92,23 +84,19 @@ enum NormName {
 
 /// The header of a model file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Header {
-    /// The version of this format.
-    pub version: u32,
-    /// The algorithm.
-    pub algorithm: String,
+pub(crate) struct Header {
+    pub(crate) version: u32,
+    pub(crate) algorithm: String,
     /// The loss, as the command line names it.
-    pub loss: String,
-    /// The training rows.
-    pub data: TrainedOn,
+    pub(crate) loss: String,
+    pub(crate) data: TrainedOn,
     /// Hyper-parameters as they were given.
-    pub parameters: Map<String, Value>,
+    pub(crate) parameters: Map<String, Value>,
     /// SHA-256 of the weights as little-endian values.
-    pub model_sha256: String,
+    pub(crate) model_sha256: String,
     /// The statement as it was printed.
-    pub privacy: PrivacyStatement,
-    /// The program.
-    pub build: Build,
+    pub(crate) privacy: PrivacyStatement,
+    pub(crate) build: Build,
 }
 
 /// The part of every header that later versions keep.
@@ -119,9 +107,8 @@ struct Version {
 
 /// A linear model that knows its rows.
 #[derive(Clone, Debug)]
-pub struct Model {
-    /// The header.
-    pub header: Header,
+pub(crate) struct Model {
+    pub(crate) header: Header,
     /// Row-major `[K, d + 1]`, bias last.
     weights: Vec<f32>,
     loss: Loss,
@@ -132,7 +119,7 @@ pub struct Model {
 ///
 /// # Errors
 /// A factor or a bound out of range.
-pub fn treat_features(
+pub(crate) fn treat_features(
     mut dataset: Dataset,
     factor: Option<f32>,
     clip: Option<(Norm, f64)>,
@@ -148,7 +135,7 @@ pub fn treat_features(
 
 impl Target {
     /// The number that an output predicts, in the units of the label.
-    pub fn number(&self, output: f64) -> f64 {
+    pub(crate) fn number(&self, output: f64) -> f64 {
         match *self {
             Self::Bounds(Some([lo, hi])) => lo + 0.5 * (output + 1.0) * (hi - lo),
             _ => output,
@@ -158,7 +145,7 @@ impl Target {
 
 impl TrainedOn {
     /// The columns and the label of training rows as they were loaded, which a run treats so.
-    pub fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
+    pub(crate) fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
         let numbered = |classes: usize| (0..classes).map(|class| class.to_string()).collect();
         let target = match (dataset.domain().map(|domain| &domain.label), dataset.labels()) {
             (Some(Label::Classes(names)), _) => Target::Classes(names.clone()),
@@ -182,7 +169,7 @@ impl TrainedOn {
 
 impl Header {
     /// The header of a model with these weights.
-    pub fn new(
+    pub(crate) fn new(
         algorithm: &str,
         loss: Loss,
         mut data: TrainedOn,
@@ -212,7 +199,7 @@ impl Header {
     ///
     /// # Panics
     /// Weights that are not rows of `dimension + 1` values.
-    pub fn to_file(&self, weights: &[f32]) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn to_file(&self, weights: &[f32]) -> anyhow::Result<Vec<u8>> {
         let columns = self.data.dimension + 1;
         assert!(weights.len().is_multiple_of(columns), "weights do not fill their rows");
         let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
@@ -227,7 +214,7 @@ impl Model {
     ///
     /// # Errors
     /// Files that are no models, damaged ones, and those of a later version.
-    pub fn read(path: &Path) -> Result<Self, ModelFileError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, ModelFileError> {
         let failed = |source| ModelFileError::Read { path: path.into(), source };
         let foreign = |found: &str| ModelFileError::Foreign { path: path.into(), found: found.to_owned() };
         let mut file = File::open(path).map_err(failed)?;
@@ -251,7 +238,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
@@ -295,7 +282,7 @@ impl Model {
     }
 
     /// Class names; none of a model of numbers.
-    pub fn classes(&self) -> Option<&[String]> {
+    pub(crate) fn classes(&self) -> Option<&[String]> {
         match &self.header.data.target {
             Target::Classes(names) => Some(names),
             Target::Bounds(_) => None,
@@ -303,7 +290,7 @@ impl Model {
     }
 
     /// The outputs are a model of probabilities.
-    pub fn has_probabilities(&self) -> bool {
+    pub(crate) fn has_probabilities(&self) -> bool {
         matches!(self.loss, Loss::Softmax | Loss::Logistic)
     }
 
@@ -311,7 +298,12 @@ impl Model {
     ///
     /// # Errors
     /// As [`load_for_model`]; columns that are not those of the model are bad usage.
-    pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> anyhow::Result<ModelRows> {
+    pub(crate) fn load(
+        &self,
+        name_or_path: &str,
+        data_dir: Option<&Path>,
+        labels: LabelUse,
+    ) -> anyhow::Result<ModelRows> {
         let data = &self.header.data;
         let input =
             ModelInput { domain: self.domain.as_ref(), features: data.dimension, classes: self.classes(), labels };
@@ -328,13 +320,13 @@ impl Model {
     ///
     /// # Panics
     /// Rows with another number of features.
-    pub fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
+    pub(crate) fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
         assert_eq!(rows.columns(), self.header.data.dimension, "features a row");
         outputs(&self.weights, rows)
     }
 
     /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.
-    pub fn class(&self, outputs: &[f64]) -> usize {
+    pub(crate) fn class(&self, outputs: &[f64]) -> usize {
         match outputs {
             [output] => usize::from(*output >= 0.0),
             _ => (1..outputs.len()).fold(0, |best, class| if outputs[class] > outputs[best] { class } else { best }),
@@ -342,7 +334,7 @@ impl Model {
     }
 
     /// Logits of the classes: the outputs, or of a single output u the pair −u/2 and u/2, whose softmax is its logistic function.
-    pub fn logits(&self, outputs: &[f64]) -> Vec<f64> {
+    pub(crate) fn logits(&self, outputs: &[f64]) -> Vec<f64> {
         match outputs {
             [output] => vec![-0.5 * output, 0.5 * output],
             _ => outputs.to_vec(),
@@ -351,7 +343,7 @@ impl Model {
 }
 
 /// A model of this name is its weights alone.
-pub fn is_npy(path: &Path) -> bool {
+pub(crate) fn is_npy(path: &Path) -> bool {
     let extension = path.extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
@@ -360,7 +352,7 @@ pub fn is_npy(path: &Path) -> bool {
 ///
 /// # Panics
 /// Rows with another number of features.
-pub fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
+pub(crate) fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
     let columns = rows.columns();
     assert!(weights.len().is_multiple_of(columns + 1), "features a row");
     let weights: Vec<&[f32]> = weights.chunks_exact(columns + 1).collect();

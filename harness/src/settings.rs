@@ -15,7 +15,7 @@ use crate::experiment::text;
 /// A parameter of the wrong type.
 #[derive(Debug, thiserror::Error)]
 #[error("parameter {key} = {value}: {reason}")]
-pub struct ParameterError {
+pub(crate) struct ParameterError {
     key: String,
     value: String,
     reason: String,
@@ -25,7 +25,10 @@ pub struct ParameterError {
 ///
 /// # Errors
 /// The first budget, regulariser or loss of the wrong type, and a budget that is given twice.
-pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> Result<Settings, ParameterError> {
+pub(crate) fn from_parameters(
+    parameters: &BTreeMap<String, Value>,
+    key: StreamKey,
+) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
     settings.strategies = StrategyMemory::filled_from(crate::factorization_cache::source());
     let delta = parameters.get("delta").map_or(Ok(1e-5), |value| number("delta", value))?;
@@ -56,7 +59,7 @@ pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> 
 ///
 /// # Errors
 /// A value that is not a finite number of at least 0.
-pub fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64, ParameterError> {
+pub(crate) fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64, ParameterError> {
     let Some(value) = parameters.get("regularization") else {
         return Ok(0.0);
     };
@@ -72,7 +75,7 @@ pub fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64, Param
 ///
 /// # Errors
 /// A name that no loss has.
-pub fn loss(parameters: &BTreeMap<String, Value>) -> Result<Option<Loss>, ParameterError> {
+pub(crate) fn loss(parameters: &BTreeMap<String, Value>) -> Result<Option<Loss>, ParameterError> {
     parameters.get("loss").map(|value| named("loss", value)).transpose()
 }
 

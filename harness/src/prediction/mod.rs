@@ -1,19 +1,19 @@
 //! Models of the time that a method takes elsewhere: on P workers with the latency ℓ, from costs measured on one machine.
 //! Nothing here measures or prints.
 
-pub mod presentation;
-pub mod queries;
-pub mod ranks;
+pub(crate) mod presentation;
+pub(crate) mod queries;
+pub(crate) mod ranks;
 
 use serde::Serialize;
 
 /// The latency above which a method is faster than another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Overtaking {
+pub(crate) struct Overtaking {
     /// The other method.
-    pub against: String,
+    pub(crate) against: String,
     /// Seconds; 0 where the method is faster at every latency.
-    pub latency_s: f64,
+    pub(crate) latency_s: f64,
 }
 
 /// The latency ℓ ≥ 0 at which `behind(ℓ)`, the time of a method less that of another, falls to 0; 0 if it is never above.

@@ -24,7 +24,6 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// The error of a prediction.
 fn error(value: f64) -> String {
     format!("{}{:.1} %", if value < 0.0 { "−" } else { "+" }, 100.0 * value.abs())
 }
@@ -101,7 +100,7 @@ fn latency_chart(rows: &[LatencyRow]) -> Chart {
 }
 
 /// The presentation of measured and predicted times at each delay.
-pub fn latency(rows: &[LatencyRow]) -> Presentation {
+pub(crate) fn latency(rows: &[LatencyRow]) -> Presentation {
     let about = "Rounds on ranks with a delay between them, measured, and predicted from the ranks without delay.";
     let mut presentation = Presentation::new("Latency between ranks", "Ranks", about);
     if rows.iter().any(|row| row.latency_s > 0.0) {
@@ -162,7 +161,7 @@ fn workers(row: &ScalingRow) -> String {
 }
 
 /// The presentation of rounds on threads and on ranks: time and speed-up, waiting, ranks over as many threads, weak scaling.
-pub fn ranks(rows: &[ScalingRow]) -> Presentation {
+pub(crate) fn ranks(rows: &[ScalingRow]) -> Presentation {
     let mut presentation = Presentation::new("Ranks and threads", "Ranks", "Rounds on ranks compared with threads.");
     let kind = |row: &ScalingRow| (row.dataset.clone(), row.algorithm.clone());
     for own in rows.chunk_by(|a, b| kind(a) == kind(b)) {

@@ -12,7 +12,7 @@ use crate::statistics::{as_numbers, median};
 /// A kind of function that costs are measured on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// `MaxOfLinear`: the maximum of linear functions.
     MaxOfLinear,
     /// `PlantedRegression`: mean absolute residuals.
@@ -22,60 +22,55 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
+    pub(crate) const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
 }
 
 /// A measured cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
-    /// Kind of the function.
-    pub family: Kind,
+pub(crate) struct Cell {
+    pub(crate) family: Kind,
     /// Id of the method.
-    pub algorithm: String,
+    pub(crate) algorithm: String,
     /// ε.
-    pub accuracy: f64,
-    /// Number of threads.
-    pub threads: usize,
-    /// The result.
+    pub(crate) accuracy: f64,
+    pub(crate) threads: usize,
     #[serde(flatten)]
-    pub found: Found,
+    pub(crate) found: Found,
 }
 
 /// The result of a cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub(crate) struct Found {
     /// d.
-    pub dimension: usize,
+    pub(crate) dimension: usize,
     /// True if the gap reached ε; otherwise the counts are those at the end.
-    pub reached: bool,
+    pub(crate) reached: bool,
     /// Gap of the start, 0.
-    pub start_gap: f64,
-    /// Final gap.
-    pub gap: f64,
+    pub(crate) start_gap: f64,
+    pub(crate) gap: f64,
     /// Adaptive rounds.
-    pub rounds: u64,
+    pub(crate) rounds: u64,
     /// Steps of the outer loop: rounds without the trials of a line search.
-    pub iterations: u64,
+    pub(crate) iterations: u64,
     /// Gradient queries.
-    pub gradient_queries: u64,
+    pub(crate) gradient_queries: u64,
     /// Dependent vector operations.
-    pub computational_depth: u64,
+    pub(crate) computational_depth: u64,
     /// Seconds, without evaluations of the gap.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Seconds of them in rounds of more than one query.
-    pub query_seconds: f64,
+    pub(crate) query_seconds: f64,
     /// Seconds of them in reweighted mini-batches of more than one sample.
-    pub reweight_seconds: f64,
+    pub(crate) reweight_seconds: f64,
     /// Number of such mini-batches.
-    pub reweightings: u64,
+    pub(crate) reweightings: u64,
     /// Samples in them.
-    pub reweighted: u64,
+    pub(crate) reweighted: u64,
 }
 
 impl Found {
     /// The medians of runs of one cell, one a seed. Unless all of them reached the target it was not reached.
-    pub fn median(runs: &[&Cell]) -> Self {
+    pub(crate) fn median(runs: &[&Cell]) -> Self {
         let number = |value: fn(&Self) -> f64| median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
         let count = |value: fn(&Self) -> u64| {
             let values: Vec<u64> = runs.iter().map(|run| value(run)).collect();
@@ -109,36 +104,34 @@ impl Deref for Cell {
 
 impl Cell {
     /// The same for all runs of a cell.
-    pub fn setting(&self) -> impl PartialEq {
+    pub(crate) fn setting(&self) -> impl PartialEq {
         (self.family, &*self.algorithm, self.dimension, self.threads, self.accuracy.to_bits())
     }
 
     /// True if the counts describe the method: it reached its target, from a start well above it.
-    pub fn is_typical(&self) -> bool {
+    pub(crate) fn is_typical(&self) -> bool {
         self.reached && self.start_gap > 2.0 * self.accuracy
     }
 }
 
 /// A number of workers and their latency.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
-    /// Its name.
-    pub name: &'static str,
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
     /// P.
-    pub workers: u64,
+    pub(crate) workers: u64,
     /// ℓ in seconds.
-    pub latency: f64,
+    pub(crate) latency: f64,
 }
 
 impl Place {
-    /// A number of workers and their latency in seconds.
-    pub const fn new(name: &'static str, workers: u64, latency: f64) -> Self {
+    pub(crate) const fn new(name: &'static str, workers: u64, latency: f64) -> Self {
         Self { name, workers, latency }
     }
 }
 
 /// Round-trip latencies of their kind: shared memory, a rack's network, a continent's, and mobile devices.
-pub const PLACES: [Place; 4] = [
+pub(crate) const PLACES: [Place; 4] = [
     Place::new("machine", 2, 1e-6),
     Place::new("rack", 256, 5e-5),
     Place::new("continent", 1_024, 0.05),
@@ -163,7 +156,7 @@ fn rest(cell: &Cell) -> f64 {
 ///
 /// from a one-thread cell. A round of queries is one exchange. Reweighted mini-batches follow each other, and each is an
 /// exchange too; where that takes longer, one worker reweights alone.
-pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
+pub(crate) fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
     let queries = shared(cell.query_seconds, cell.gradient_queries, cell.rounds, workers);
     let reweighting = shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
     let reweighting = cell.reweight_seconds.min(reweighting + cell.reweightings as f64 * latency);
@@ -173,7 +166,7 @@ pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
 /// `rest + min(queries, queries/2 + rounds·ℓ) + min(reweighting, reweighting/2 + mini-batches·ℓ)`, with 2 for fewer than two
 /// shares as in [`modelled_seconds`]: the time on two threads of one process, whose rounds cost ℓ beside their work. A round
 /// stays on one thread where sharing it takes longer.
-pub fn modelled_seconds_of_two_threads(cell: &Cell, exchange: f64) -> f64 {
+pub(crate) fn modelled_seconds_of_two_threads(cell: &Cell, exchange: f64) -> f64 {
     let part =
         |seconds: f64, shares, parts: u64| seconds.min(shared(seconds, shares, parts, 2) + parts as f64 * exchange);
     rest(cell)
@@ -188,7 +181,7 @@ fn latency_of_one_worker(cell: &Cell, workers: u64) -> f64 {
 }
 
 /// ℓ above which `cell` is faster than `other` on P workers, 0 if it always is; `None` if it needs at least as many rounds.
-pub fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
+pub(crate) fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
     if cell.rounds >= other.rounds {
         return None;
     }
@@ -199,44 +192,43 @@ pub fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
 }
 
 /// Costs that predictions rest on.
-pub struct Costs {
+pub(crate) struct Costs {
     /// One-thread cells that reached the target, with the two-thread cell of the same setting.
-    pub cells: Vec<(Cell, Option<Cell>)>,
+    pub(crate) cells: Vec<(Cell, Option<Cell>)>,
     /// Seconds that a round costs two threads beside its work.
-    pub exchange_seconds: f64,
+    pub(crate) exchange_seconds: f64,
 }
 
 /// One method in one place.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Id of the method.
-    pub algorithm: String,
-    /// Name of the place.
-    pub place: String,
+    pub(crate) algorithm: String,
+    pub(crate) place: String,
     /// P.
-    pub workers: u64,
+    pub(crate) workers: u64,
     /// ℓ.
-    pub latency_s: f64,
+    pub(crate) latency_s: f64,
     /// Modelled time to the target.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Adaptive rounds.
-    pub rounds: u64,
+    pub(crate) rounds: u64,
     /// Gradient queries.
-    pub gradient_queries: u64,
+    pub(crate) gradient_queries: u64,
     /// d.
-    pub dimension: usize,
+    pub(crate) dimension: usize,
     /// ε.
-    pub accuracy: f64,
+    pub(crate) accuracy: f64,
     /// Measured one-thread time.
-    pub measured_seconds: f64,
+    pub(crate) measured_seconds: f64,
     /// Modelled over measured two-thread time, less 1.
-    pub two_thread_model_error: Option<f64>,
+    pub(crate) two_thread_model_error: Option<f64>,
     /// Methods of more rounds that this one overtakes.
-    pub crossovers: Vec<Overtaking>,
+    pub(crate) crossovers: Vec<Overtaking>,
 }
 
 /// The model on all cells in all places.
-pub fn rows(costs: &Costs, places: &[Place]) -> Vec<Row> {
+pub(crate) fn rows(costs: &Costs, places: &[Place]) -> Vec<Row> {
     let cells = &costs.cells;
     let row = |place: &Place, cell: &Cell, two: Option<&Cell>| Row {
         algorithm: cell.algorithm.clone(),

@@ -25,63 +25,59 @@ use crate::results::{Cell, Configuration, Pooled, RoundTimes};
 
 /// One method at one delay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LatencyRow {
+pub(crate) struct LatencyRow {
     /// The algorithm with its parameters.
-    pub algorithm: String,
+    pub(crate) algorithm: String,
     /// Suite; runs of one suite are runs to the same end.
-    pub suite: String,
+    pub(crate) suite: String,
     /// Examples a round.
-    pub batch_size: usize,
+    pub(crate) batch_size: usize,
     /// Ranks.
-    pub workers: usize,
+    pub(crate) workers: usize,
     /// Delay of a direction in seconds.
-    pub latency_s: f64,
+    pub(crate) latency_s: f64,
     /// Timed rounds.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// Messages of a round.
     #[serde(flatten)]
-    pub link: Link,
-    /// Predicted and measured times.
+    pub(crate) link: Link,
     #[serde(flatten)]
-    pub times: Times,
-    /// Accuracy at the end.
-    pub test_accuracy: Option<f64>,
+    pub(crate) times: Times,
+    pub(crate) test_accuracy: Option<f64>,
     /// Methods of more rounds that this one overtakes, by prediction.
-    pub overtakes: Vec<Overtaking>,
+    pub(crate) overtakes: Vec<Overtaking>,
 }
 
 /// The communication of a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Link {
+pub(crate) struct Link {
     /// Source of the delay: `netem`, or a relay in user space.
-    pub link: String,
+    pub(crate) link: String,
     /// Seconds of a message with a sum without delay, outside of rounds.
-    pub link_s: f64,
+    pub(crate) link_s: f64,
     /// Mean number of messages of a round that wait for each other.
-    pub messages: f64,
+    pub(crate) messages: f64,
     /// Mean number of bytes of rows that a rank sends in a round.
-    pub row_bytes: f64,
+    pub(crate) row_bytes: f64,
     /// Share of the measured time that rank 0 spent in calls to other ranks, waiting included.
-    pub communication: f64,
+    pub(crate) communication: f64,
 }
 
 /// Predicted and measured times. An error is the predicted over the measured time, less 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Times {
-    /// Predicted seconds of a round.
-    pub predicted_round_s: f64,
+pub(crate) struct Times {
+    pub(crate) predicted_round_s: f64,
     /// Measured seconds of a round: the median over pairs of rounds.
-    pub measured_round_s: f64,
-    /// Error of a round's prediction.
-    pub round_error: f64,
+    pub(crate) measured_round_s: f64,
+    pub(crate) round_error: f64,
     /// Error of the prediction with the compute of one process.
-    pub round_error_from_one: f64,
+    pub(crate) round_error_from_one: f64,
     /// Predicted seconds of all timed rounds.
-    pub predicted_seconds: f64,
+    pub(crate) predicted_seconds: f64,
     /// Measured seconds of all timed rounds.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Error of the run's prediction.
-    pub error: f64,
+    pub(crate) error: f64,
 }
 
 fn repeats(pooled: &Pooled) -> usize {
@@ -112,7 +108,6 @@ fn communication(cell: &Cell) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Costs {
     compute: f64,
-    /// Compute from one process.
     compute_from_one: f64,
     link: f64,
     messages: f64,
@@ -173,21 +168,19 @@ fn largest_share(cell: &Cell, ranks: usize) -> f64 {
 }
 
 /// Measured rounds: of one process, and of ranks at each delay.
-pub struct Measurements {
-    /// Cells of one process.
-    pub one_process: Vec<Cell>,
+pub(crate) struct Measurements {
+    pub(crate) one_process: Vec<Cell>,
     /// Delay of a direction in seconds, and the cells of the ranks.
-    pub ranks: Vec<(f64, Vec<Pooled>)>,
+    pub(crate) ranks: Vec<(f64, Vec<Pooled>)>,
 }
 
 /// A cell that one side lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was not measured everywhere: measure the same suite")]
-pub struct MissingCell(String);
+pub(crate) struct MissingCell(String);
 
 impl Measurements {
-    /// The cells of the ranks without delay.
-    pub fn undelayed(&self) -> impl Iterator<Item = &Cell> {
+    pub(crate) fn undelayed(&self) -> impl Iterator<Item = &Cell> {
         let undelayed = self.ranks.iter().filter(|(delay, _)| *delay == 0.0);
         undelayed.flat_map(|(_, cells)| cells.iter().map(|pooled| &pooled.cell))
     }
@@ -211,7 +204,7 @@ impl Measurements {
     ///
     /// # Errors
     /// A cell that was not measured in one process or without delay.
-    pub fn latency_rows(&self, link: &str) -> Result<Vec<LatencyRow>, MissingCell> {
+    pub(crate) fn latency_rows(&self, link: &str) -> Result<Vec<LatencyRow>, MissingCell> {
         let mut rows = Vec::new();
         for (delay, cells) in &self.ranks {
             for pooled in cells {
@@ -274,7 +267,7 @@ impl Measurements {
     }
 
     /// Rows of every cell of one process and of ranks without delay, on a machine of `cores` cores.
-    pub fn scaling_rows(&self, cores: usize) -> Vec<ScalingRow> {
+    pub(crate) fn scaling_rows(&self, cores: usize) -> Vec<ScalingRow> {
         let kind = |cell: &Cell| {
             let Configuration { algorithm, dataset, parameters, .. } = &cell.configuration;
             (algorithm.clone(), dataset.clone(), parameters.clone())
@@ -317,27 +310,24 @@ impl Measurements {
 
 /// Time of a round on a number of threads or ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ScalingRow {
-    /// The algorithm.
-    pub algorithm: String,
-    /// The data set.
-    pub dataset: String,
+pub(crate) struct ScalingRow {
+    pub(crate) algorithm: String,
+    pub(crate) dataset: String,
     /// Examples a round.
-    pub batch_size: usize,
+    pub(crate) batch_size: usize,
     /// Ranks; none for the threads of one process.
-    pub ranks: Option<usize>,
+    pub(crate) ranks: Option<usize>,
     /// Threads of each.
-    pub threads: usize,
-    /// More threads than cores.
-    pub oversubscribed: bool,
+    pub(crate) threads: usize,
+    pub(crate) oversubscribed: bool,
     /// Median of a round in seconds.
-    pub round_s: f64,
+    pub(crate) round_s: f64,
     /// Share of it in calls to other ranks, waiting included.
-    pub communication: Option<f64>,
+    pub(crate) communication: Option<f64>,
     /// Strong scaling: the round of one thread over this one.
-    pub speedup: f64,
+    pub(crate) speedup: f64,
     /// Weak scaling: the round of one thread on its share of this batch, B/P, over this one; where that was measured.
-    pub weak_efficiency: Option<f64>,
+    pub(crate) weak_efficiency: Option<f64>,
 }
 
 #[cfg(test)]

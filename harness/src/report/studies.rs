@@ -25,7 +25,7 @@ pub struct Studies {
     /// By folder.
     pub presentations: Vec<(String, Presentation)>,
     /// Rates of the kernels that were measured with the run.
-    pub kernels: Vec<KernelRate>,
+    pub(super) kernels: Vec<KernelRate>,
     /// What is left out, with the reason.
     pub messages: Vec<String>,
 }
