@@ -12,9 +12,7 @@ use super::{instruction_set, vector_extension};
 /// The build, as recorded at compile time; facts that were not found are "unknown".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// The program's version.
     pub version: String,
-    /// Git revision.
     pub revision: String,
     /// `true` if tracked files differed from the revision, `false` or `unknown`.
     pub dirty: String,
@@ -22,11 +20,9 @@ pub struct Build {
     pub rustc: String,
     /// Compiler flags, the target processor among them.
     pub rustflags: String,
-    /// Target triple.
     pub target: String,
     /// `release` or `debug`.
     pub profile: String,
-    /// Optimisation level.
     pub opt_level: String,
     /// Vector extension of the kernels (`vector_extension`).
     pub isa: String,

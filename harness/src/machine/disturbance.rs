@@ -6,9 +6,7 @@ use super::{Environment, Interference, Machine, PinPolicy, ProcessorState};
 
 /// A reason to distrust times, with its remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its variant")]
-pub enum Disturbance {
+pub(crate) enum Disturbance {
     #[error("the frequency governor is {governor}; set it with: sudo cpupower frequency-set --governor performance")]
     Governor { governor: String },
     #[error(
@@ -56,7 +54,12 @@ pub enum Disturbance {
 }
 
 /// The disturbances of a measurement with up to `threads` threads that machine, state and build show.
-pub fn disturbances(machine: &Machine, state: &ProcessorState, profile: &str, threads: usize) -> Vec<Disturbance> {
+pub(crate) fn disturbances(
+    machine: &Machine,
+    state: &ProcessorState,
+    profile: &str,
+    threads: usize,
+) -> Vec<Disturbance> {
     let mut found = Vec::new();
     if profile != "release" {
         let profile = profile.into();
@@ -96,7 +99,7 @@ const NOTABLE: f64 = 0.05;
 const FULL_CORES: f64 = 0.85;
 
 /// The disturbances that a measurement itself shows: threads that were free to move, peaks that do not add up, work of others.
-pub fn measured_disturbances(environment: &Environment, interference: Option<Interference>) -> Vec<Disturbance> {
+pub(crate) fn measured_disturbances(environment: &Environment, interference: Option<Interference>) -> Vec<Disturbance> {
     let mut found = Vec::new();
     if environment.pinning == PinPolicy::None {
         found.push(Disturbance::Unbound);

@@ -15,7 +15,6 @@ use super::{Build, Known, PinPolicy, Pinning, Place, ProcessorState, Roofline, T
 pub struct Machine {
     /// A name for paths that stays the same between runs on this machine: see `Machine::detect`.
     pub id: String,
-    /// Its cores, caches and memory.
     #[serde(flatten)]
     pub topology: Topology,
 }

@@ -8,7 +8,7 @@
 use std::fs;
 
 /// The vector extension of the kernels.
-pub use rounds_kernels::instructions::level as vector_extension;
+pub(crate) use rounds_kernels::instructions::level as vector_extension;
 use thiserror::Error;
 
 /// The processor lacks what the binary was built for.
@@ -20,7 +20,6 @@ use thiserror::Error;
 pub struct ProcessorError {
     /// Names of the missing features, with commas.
     pub missing: String,
-    /// The processor's name.
     pub processor: String,
     /// The x86-64 level that this processor does support.
     pub level: &'static str,
@@ -59,7 +58,7 @@ const FEATURES: &[Feature] = features! {
 const FEATURES: &[Feature] = &[];
 
 /// Instruction-set extensions that the binary was built for, as the compiler names them.
-pub fn instruction_set() -> Vec<&'static str> {
+pub(crate) fn instruction_set() -> Vec<&'static str> {
     FEATURES.iter().filter(|(_, _, built)| *built).map(|(compiler, _, _)| *compiler).collect()
 }
 

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Known<T>(pub Option<T>);
 
 impl<T> Known<T> {
-    /// No value.
     pub const UNKNOWN: Self = Self(None);
 }
 

@@ -63,7 +63,6 @@ pub struct CacheBandwidth {
     pub gbytes_per_s: f64,
 }
 
-/// Arithmetic of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arithmetic {
@@ -76,13 +75,11 @@ pub enum Arithmetic {
 /// The limits that apply to a kernel: the peak of its instructions, and the bandwidth of the smallest cache that holds its data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// The instructions.
     pub arithmetic: Arithmetic,
     /// Their peak in 10⁹ flops of the method a second; for integers that of operations, over the operations for a flop.
     pub gflops: f64,
     /// Level of the cache, `None` for memory.
     pub cache: Option<usize>,
-    /// Its bandwidth, in GB/s.
     pub gbytes_per_s: f64,
 }
 
@@ -301,7 +298,7 @@ fn together<T>(
 }
 
 /// Peaks and bandwidths for one thread count.
-pub fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
+pub(crate) fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
     let topology = Topology::detect();
     let caches = cache_sizes(&topology, threads).into_iter();
     let memory = measure_bandwidth(threads, pinning, bandwidth_buffer_bytes(&topology));
@@ -319,7 +316,7 @@ pub fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
 }
 
 /// Peaks and bandwidths for each thread count, each count once, ascending.
-pub fn measure_rooflines(threads: &[usize], pinning: &Pinning) -> Vec<Roofline> {
+pub(crate) fn measure_rooflines(threads: &[usize], pinning: &Pinning) -> Vec<Roofline> {
     let mut threads: Vec<usize> = threads.iter().copied().filter(|&threads| threads > 0).collect();
     threads.sort_unstable();
     threads.dedup();

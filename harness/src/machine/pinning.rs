@@ -33,7 +33,6 @@ pub enum PinPolicy {
 }
 
 impl PinPolicy {
-    /// True if threads are not bound.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::None
@@ -49,8 +48,6 @@ impl Display for PinPolicy {
 
 /// Why threads are not bound.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum PinningError {
     #[error("--pin {policy}: the machine's topology is out of reach ({reason}); run with --pin none")]
     Topology { policy: PinPolicy, reason: String },
@@ -109,7 +106,6 @@ impl Pinning {
         Ok(Self { policy, places, hwloc: Some(Arc::new(hwloc)) })
     }
 
-    /// The policy.
     pub fn policy(&self) -> PinPolicy {
         self.policy
     }

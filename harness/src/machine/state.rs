@@ -28,12 +28,10 @@ pub struct ProcessorState {
     pub load: Known<f64>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Known<String>,
-    /// Kernel and release.
     pub kernel: Known<String>,
 }
 
 impl ProcessorState {
-    /// The state now.
     pub fn read() -> Self {
         Self::read_below(Path::new("/"))
     }

@@ -14,7 +14,6 @@ use crate::format;
 /// Cores, caches and memory. Counts are of hardware that this process may use, except `hardware_threads_present`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The processor's name.
     pub processor: Known<String>,
     /// Sockets.
     pub packages: Known<usize>,
@@ -24,7 +23,6 @@ pub struct Topology {
     pub hardware_threads: usize,
     /// Hardware threads of the machine.
     pub hardware_threads_present: Known<usize>,
-    /// Main memory, in bytes.
     pub memory_bytes: Known<u64>,
     /// NUMA nodes, by number.
     pub numa_nodes: Vec<NumaNode>,
@@ -32,12 +30,10 @@ pub struct Topology {
     pub caches: Vec<Cache>,
 }
 
-/// One memory node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     /// The operating system's number.
     pub index: Known<usize>,
-    /// Its memory, in bytes.
     pub memory_bytes: Known<u64>,
     /// Hardware threads close to it.
     pub hardware_threads: Known<usize>,
@@ -56,7 +52,6 @@ pub struct Cache {
     pub line_bytes: Known<usize>,
     /// Hardware threads that share each.
     pub shared_by: Known<usize>,
-    /// How many there are.
     pub count: usize,
 }
 

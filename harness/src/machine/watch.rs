@@ -21,7 +21,7 @@ struct Counters {
 
 /// The counters at the start of a measurement.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     root: PathBuf,
     started: Instant,
     before: Counters,
@@ -29,16 +29,14 @@ pub struct Watch {
 
 /// Time of others over wall-clock time, in processors.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interference {
-    /// Of other programs.
+pub(crate) struct Interference {
     pub others: f64,
-    /// Of the host.
     pub stolen: f64,
 }
 
 impl Watch {
     /// Starts, if the system has the counters.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         Self::start_below(Path::new("/"))
     }
 
@@ -47,7 +45,7 @@ impl Watch {
     }
 
     /// The time of others since the start.
-    pub fn end(&self) -> Option<Interference> {
+    pub(crate) fn end(&self) -> Option<Interference> {
         Some(self.between(counters(&self.root)?, self.started.elapsed().as_secs_f64()))
     }
 

@@ -30,12 +30,10 @@ pub enum Format {
     Time,
     /// Seconds with a suitable unit.
     Seconds,
-    /// Shares as percentages.
     Percent,
 }
 
 impl Format {
-    /// The text of a value.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Number => number(value),
@@ -47,12 +45,10 @@ impl Format {
     }
 }
 
-/// An axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// Quantity and unit.
     pub label: String,
-    /// Linear or logarithmic.
     pub scale: Scale,
     /// Text form of ticks and table entries.
     pub format: Format,
@@ -70,12 +66,10 @@ impl Axis {
         Self { label: label.to_owned(), scale, format, ticks: Vec::new(), include: Vec::new() }
     }
 
-    /// A linear axis of plain numbers.
     pub fn linear(label: &str) -> Self {
         Self::new(label, Scale::Linear, Format::Number)
     }
 
-    /// A logarithmic axis of plain numbers.
     pub fn logarithmic(label: &str) -> Self {
         Self::new(label, Scale::Logarithmic, Format::Number)
     }
@@ -95,12 +89,9 @@ impl Axis {
     }
 }
 
-/// A point of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Horizontal value.
     pub x: f64,
-    /// Vertical value.
     pub y: f64,
     /// Ends of the error bar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +115,6 @@ impl Point {
     }
 }
 
-/// Style of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Style {
@@ -143,7 +133,6 @@ pub enum Style {
 pub struct Series {
     /// Name in the data table, and in the legend without [`Series::keys`].
     pub name: String,
-    /// Markers and lines.
     pub style: Style,
     /// Number of the colour and of the marker.
     pub colour: usize,
@@ -158,7 +147,6 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series of a style.
     pub fn new(name: impl Into<String>, style: Style, colour: usize, points: Vec<Point>) -> Self {
         Self { name: name.into(), style, colour, variant: 0, keys: None, points }
     }
@@ -184,16 +172,12 @@ impl Series {
     }
 }
 
-/// A chart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chart {
-    /// Heading.
     pub title: String,
     /// Conditions of the measurement.
     pub subtitle: String,
-    /// Horizontal axis.
     pub x: Axis,
-    /// Vertical axis.
     pub y: Axis,
     /// References are drawn below the other series.
     pub series: Vec<Series>,
@@ -208,14 +192,13 @@ impl Chart {
         Self::new(title, subtitle, Axis::logarithmic(x), Axis::logarithmic(y), series)
     }
 
-    /// A chart of these series.
     pub fn new(title: impl Into<String>, subtitle: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
         Self { title: title.into(), subtitle: subtitle.into(), x, y, series, hidden: Vec::new() }
     }
 }
 
 /// One series for each name, in the order of appearance, with colours in this order.
-pub fn grouped(style: Style, points: impl IntoIterator<Item = (String, Point)>) -> Vec<Series> {
+pub(crate) fn grouped(style: Style, points: impl IntoIterator<Item = (String, Point)>) -> Vec<Series> {
     let groups = by_key(points).into_iter().enumerate();
     groups.map(|(place, (name, points))| Series::new(name, style, place, points).variant(place / COLOURS)).collect()
 }
@@ -223,7 +206,6 @@ pub fn grouped(style: Style, points: impl IntoIterator<Item = (String, Point)>) 
 /// Stacked bars of equal length: the composition of totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
-    /// Heading.
     pub title: String,
     /// Conditions of the measurement.
     pub subtitle: String,
@@ -236,7 +218,6 @@ pub struct Bars {
 /// One bar. Neighbours of the same group stand under one heading.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// Name of the group.
     pub group: String,
     /// Label in front of the bar.
     pub label: String,
@@ -254,6 +235,6 @@ impl Bars {
 }
 
 /// The least and the greatest of the values; infinite ones the wrong way round without any.
-pub fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)))
 }

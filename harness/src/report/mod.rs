@@ -19,15 +19,15 @@ mod svg;
 mod table;
 mod warnings;
 
-pub use chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, ends, grouped};
+pub(crate) use chart::{Axis, Chart, Format, Point, Scale, Series, Style, ends, grouped};
 pub use figures::time_per_round_svg;
 pub(crate) use labels::{Labels, sentence_of_guarantees};
 pub use page::report_html;
-pub(crate) use presentation::slug;
-pub use presentation::{FILE as PRESENTATION, Figure, Panel, Part, Picture, Presentation};
+pub(crate) use presentation::{Figure, Panel, slug};
+pub use presentation::{Part, Presentation};
 pub use studies::Studies;
-pub use summary::summary;
-pub use svg::grid_svg;
-pub use table::{Column, Entry, Look, Table};
+pub(crate) use summary::summary;
+pub(crate) use table::{Column, Look};
+pub use table::{Entry, Table};
 #[cfg(test)]
-pub(crate) use {summary::LINES as SUMMARY_LINES, table::EXCERPT_ROWS};
+pub(crate) use {presentation::Picture, summary::LINES as SUMMARY_LINES, table::EXCERPT_ROWS};

@@ -15,7 +15,7 @@ use crate::format::rounded;
 use crate::machine::Environment;
 
 /// File of a presentation in the folder of its study.
-pub const FILE: &str = "presentation.json";
+pub(crate) const FILE: &str = "presentation.json";
 
 /// A study for people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,11 +58,9 @@ pub struct Figure {
     /// Panels in a row of `figure.svg`; without it each panel has a file of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
-    /// Panels.
     pub panels: Vec<Panel>,
 }
 
-/// A panel of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Panel {
     /// Label of its button.
@@ -70,17 +68,13 @@ pub struct Panel {
     /// File of the picture without extension; empty: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// Picture.
     pub picture: Picture,
 }
 
-/// Content of a panel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Picture {
-    /// A chart.
     Chart(Chart),
-    /// Stacked bars.
     Bars(Bars),
 }
 
@@ -117,7 +111,6 @@ impl Panel {
 }
 
 impl Figure {
-    /// A figure of these panels.
     pub fn new(title: &str, panels_by: &str, panels: Vec<Panel>) -> Self {
         Self { title: title.to_owned(), panels_by: panels_by.to_owned(), columns: None, panels }
     }

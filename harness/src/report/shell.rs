@@ -39,7 +39,6 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The document.
     pub(super) fn html(&self) -> String {
         let style = format!(
             ":root{{{LIGHT}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\

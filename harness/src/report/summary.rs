@@ -21,7 +21,7 @@ pub(crate) const LINES: usize = 32;
 const WARNINGS: usize = 12;
 
 /// The summary of finished cells, with pooled repeats: times of a round on the most threads.
-pub fn summary(cells: &[Cell], environment: &Environment) -> String {
+pub(crate) fn summary(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
     let shown = of_most_threads(&pooled);
     let epsilon = epsilon(shown.iter().map(|cell| &cell.cell.privacy));

@@ -145,7 +145,6 @@ impl Range {
     }
 }
 
-/// The plot area of a chart.
 struct Frame<'a> {
     chart: &'a Chart,
     size: Size,
@@ -338,7 +337,6 @@ fn classes(style: Style, colour: Option<usize>, variant: usize) -> String {
     format!("{reference}{colour}{hollow}")
 }
 
-/// Dashes of a line.
 fn dashes(style: Style, variant: usize) -> Option<&'static str> {
     match (style, variant) {
         (Style::Reference, 1) => Some("1 7"),
@@ -483,7 +481,7 @@ impl Chart {
 }
 
 /// Charts as panels of one picture, row by row, with one legend for all.
-pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
+pub(crate) fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
     let columns = columns.clamp(1, charts.len().clamp(1, COLUMNS));
     let titles: Vec<Vec<String>> = charts.iter().map(|chart| wrapped(&chart.title, TITLE_LETTERS)).collect();
     let lines = titles.iter().map(Vec::len).max().unwrap_or(1);

@@ -19,10 +19,8 @@ pub struct Table {
     pub rows: Vec<Vec<Entry>>,
 }
 
-/// A column of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// Heading.
     pub name: String,
     /// Numbers are aligned to the right and sorted by value.
     pub numeric: bool,
@@ -45,7 +43,6 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Look {
-    /// The text.
     #[default]
     Plain,
     /// A link to an anchor of the page.
