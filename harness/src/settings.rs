@@ -2,7 +2,7 @@
 //! parameters.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::str::FromStr as _;
 
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
@@ -76,7 +76,9 @@ pub(crate) fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64
 /// # Errors
 /// A name that no loss has.
 pub(crate) fn loss(parameters: &BTreeMap<String, Value>) -> Result<Option<Loss>, ParameterError> {
-    parameters.get("loss").map(|value| named("loss", value)).transpose()
+    let parsed =
+        |value: &Value| Loss::from_str(&text(value)).map_err(|reason| error("loss", value, reason.to_string()));
+    parameters.get("loss").map(parsed).transpose()
 }
 
 fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError {
@@ -85,13 +87,6 @@ fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError 
 
 fn number(key: &str, value: &Value) -> Result<f64, ParameterError> {
     value.as_f64().ok_or_else(|| error(key, value, "a number is needed"))
-}
-
-fn named<T: FromStr>(key: &str, value: &Value) -> Result<T, ParameterError>
-where
-    T::Err: std::fmt::Display,
-{
-    text(value).parse().map_err(|reason: T::Err| error(key, value, reason.to_string()))
 }
 
 #[cfg(test)]

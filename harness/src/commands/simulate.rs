@@ -102,7 +102,7 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
         None => measured_costs(arguments, &methods)?,
     };
     let places = match (arguments.workers, arguments.latency) {
-        (Some(workers), Some(latency)) => vec![Place::new("given", workers, latency)],
+        (Some(workers), Some(latency)) => vec![Place { name: "given", workers, latency }],
         _ => PLACES.to_vec(),
     };
     let rows = queries::rows(&costs, &places);

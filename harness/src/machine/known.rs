@@ -5,12 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value, or "unknown" where the system does not give it (containers, virtual machines, other platforms).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known<T>(pub Option<T>);
-
-impl<T> Known<T> {
-    pub const UNKNOWN: Self = Self(None);
-}
 
 impl<T> From<Option<T>> for Known<T> {
     fn from(value: Option<T>) -> Self {
@@ -62,11 +58,11 @@ mod tests {
 
     #[test]
     fn unknown_is_a_word_and_survives_a_round_trip() {
-        let unknown: Known<u64> = Known::UNKNOWN;
+        let unknown: Known<u64> = Known(None);
         assert_eq!(serde_json::to_string(&unknown).unwrap(), "\"unknown\"");
         assert_eq!(serde_json::from_str::<Known<u64>>("\"unknown\"").unwrap(), unknown);
         assert_eq!(serde_json::from_str::<Known<u64>>("7").unwrap(), Known(Some(7)));
-        assert_eq!(serde_json::from_str::<Known<String>>("\"unknown\"").unwrap(), Known::UNKNOWN);
+        assert_eq!(serde_json::from_str::<Known<String>>("\"unknown\"").unwrap(), Known(None));
         assert_eq!(unknown.to_string(), "unknown");
     }
 }

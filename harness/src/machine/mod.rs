@@ -1,5 +1,5 @@
 //! The machine of a measurement: topology, instruction set, state, measured limits, and the build. Every result is stored
-//! with them. Facts that the system does not give are `Known::UNKNOWN`, never guessed.
+//! with them. Facts that the system does not give are `Known(None)`, never guessed.
 
 mod build;
 mod disturbance;

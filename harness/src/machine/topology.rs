@@ -12,7 +12,7 @@ use super::pinning::usable_processors;
 use crate::format;
 
 /// Cores, caches and memory. Counts are of hardware that this process may use, except `hardware_threads_present`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     pub processor: Known<String>,
     /// Sockets.
@@ -74,16 +74,7 @@ impl Topology {
 
     fn without_hwloc() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            processor: Known::UNKNOWN,
-            packages: Known::UNKNOWN,
-            cores: threads,
-            hardware_threads: threads,
-            hardware_threads_present: Known::UNKNOWN,
-            memory_bytes: Known::UNKNOWN,
-            numa_nodes: Vec::new(),
-            caches: Vec::new(),
-        }
+        Self { cores: threads, hardware_threads: threads, ..Self::default() }
     }
 
     fn from_hwloc(hwloc: &Hwloc) -> Self {

@@ -63,21 +63,20 @@ fn latency_chart(rows: &[LatencyRow]) -> Chart {
     let mut series = Vec::new();
     for (colour, own) in by_method(rows).into_iter().enumerate() {
         let measured = own.iter().map(|row| {
-            let [delay, measured, predicted] =
-                [row.latency_s, row.times.seconds, row.times.predicted_seconds].map(seconds);
+            let [delay, measured, predicted] = [row.latency_s, row.seconds, row.predicted_seconds].map(seconds);
             let size = thousands(row.batch_size);
             let note = format!("{}, B = {size}, delay {delay}: {measured}, predicted {predicted}", row.algorithm);
-            Point::new(row.link.link_s + row.latency_s, row.times.seconds, note)
+            Point::new(row.link_s + row.latency_s, row.seconds, note)
         });
         let (first, last) = (own[0], own[own.len() - 1]);
         let steps = if last.latency_s > first.latency_s { LINE_POINTS } else { 1 };
-        let ends = [first, last].map(|row| row.link.link_s + row.latency_s);
+        let ends = [first, last].map(|row| row.link_s + row.latency_s);
         let predicted = (0..steps).map(|step| {
             // Equal steps on a logarithmic axis.
             let part = step as f64 / (steps - 1).max(1) as f64;
             let x = ends[0] * (ends[1] / ends[0]).powf(part);
             let way = (x - ends[0]) / (ends[1] - ends[0]).max(f64::MIN_POSITIVE);
-            let [from, to] = [first, last].map(|row| row.times.predicted_seconds);
+            let [from, to] = [first, last].map(|row| row.predicted_seconds);
             Point::new(x, from + way * (to - from), "")
         });
         let kinds = [
@@ -92,7 +91,7 @@ fn latency_chart(rows: &[LatencyRow]) -> Chart {
     let subtitle = format!(
         "{} ranks of one thread, delays by {}; lines are predicted from the ranks without delay",
         rows.first().map_or(0, |row| row.workers),
-        rows.first().map_or("", |row| row.link.link.as_str())
+        rows.first().map_or("", |row| row.link.as_str())
     );
     let x = axis("latency of a message: the link's own and the delay of a direction");
     let title = "Time of a run against the delay between its ranks";
@@ -128,15 +127,13 @@ pub(crate) fn latency(rows: &[LatencyRow]) -> Presentation {
         format!("{}; {} ({})", seconds(measured), seconds(predicted), error(off))
     };
     let title = "A round, measured; predicted from the ranks without delay (error)";
-    table(title, &|LatencyRow { times, .. }| {
-        measured(times.measured_round_s, times.predicted_round_s, times.round_error)
-    });
+    table(title, &|row| measured(row.measured_round_s, row.predicted_round_s, row.round_error));
     let title = "All rounds of a run, measured; predicted (error)";
-    table(title, &|LatencyRow { times, .. }| measured(times.seconds, times.predicted_seconds, times.error));
+    table(title, &|row| measured(row.seconds, row.predicted_seconds, row.error));
     let title = "Error of a round predicted from one process and the link alone";
-    table(title, &|row| error(row.times.round_error_from_one));
+    table(title, &|row| error(row.round_error_from_one));
     let title = "Share of the time in calls to other ranks, waiting included";
-    table(title, &|row| percent(row.link.communication));
+    table(title, &|row| percent(row.communication));
     let overtakings = rows.iter().flat_map(|row| row.overtakes.iter().map(move |other| (row, other)));
     let mut lines: Vec<String> = overtakings
         .map(|(row, other)| {
@@ -223,7 +220,6 @@ pub(crate) fn ranks(rows: &[ScalingRow]) -> Presentation {
 mod tests {
     use super::*;
     use crate::prediction::Overtaking;
-    use crate::prediction::ranks::{Link, Times};
 
     fn row(delay: f64, batch_size: usize) -> LatencyRow {
         let predicted = 12.0 * (1e-3 + delay);
@@ -234,16 +230,18 @@ mod tests {
             workers: 2,
             latency_s: delay,
             rounds: 12,
-            link: Link { link: "netem".into(), link_s: 5e-5, messages: 1.0, row_bytes: 0.0, communication: 0.5 },
-            times: Times {
-                predicted_round_s: predicted / 12.0,
-                measured_round_s: predicted / 12.0 * 1.25,
-                round_error: -0.2,
-                round_error_from_one: -0.1,
-                predicted_seconds: predicted,
-                seconds: predicted * 1.25,
-                error: -0.2,
-            },
+            link: "netem".into(),
+            link_s: 5e-5,
+            messages: 1.0,
+            row_bytes: 0.0,
+            communication: 0.5,
+            predicted_round_s: predicted / 12.0,
+            measured_round_s: predicted / 12.0 * 1.25,
+            round_error: -0.2,
+            round_error_from_one: -0.1,
+            predicted_seconds: predicted,
+            seconds: predicted * 1.25,
+            error: -0.2,
             test_accuracy: None,
             overtakes: vec![Overtaking { against: "dp-sgd B=500".into(), latency_s: 2e-3 }],
         }

@@ -124,18 +124,12 @@ pub(crate) struct Place {
     pub(crate) latency: f64,
 }
 
-impl Place {
-    pub(crate) const fn new(name: &'static str, workers: u64, latency: f64) -> Self {
-        Self { name, workers, latency }
-    }
-}
-
 /// Round-trip latencies of their kind: shared memory, a rack's network, a continent's, and mobile devices.
 pub(crate) const PLACES: [Place; 4] = [
-    Place::new("machine", 2, 1e-6),
-    Place::new("rack", 256, 5e-5),
-    Place::new("continent", 1_024, 0.05),
-    Place::new("phones", 100_000, 10.0),
+    Place { name: "machine", workers: 2, latency: 1e-6 },
+    Place { name: "rack", workers: 256, latency: 5e-5 },
+    Place { name: "continent", workers: 1_024, latency: 0.05 },
+    Place { name: "phones", workers: 100_000, latency: 10.0 },
 ];
 
 /// Seconds of `shares` tasks of `seconds` in all, in `parts` equal parts one after the other, on P workers.

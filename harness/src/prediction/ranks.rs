@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::{Overtaking, crossing};
 use crate::results::{Cell, Configuration, Pooled, RoundTimes};
 
-/// One method at one delay.
+/// One method at one delay. An error is the predicted over the measured time, less 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LatencyRow {
     /// The algorithm with its parameters.
@@ -38,19 +38,6 @@ pub(crate) struct LatencyRow {
     pub(crate) latency_s: f64,
     /// Timed rounds.
     pub(crate) rounds: usize,
-    /// Messages of a round.
-    #[serde(flatten)]
-    pub(crate) link: Link,
-    #[serde(flatten)]
-    pub(crate) times: Times,
-    pub(crate) test_accuracy: Option<f64>,
-    /// Methods of more rounds that this one overtakes, by prediction.
-    pub(crate) overtakes: Vec<Overtaking>,
-}
-
-/// The communication of a round.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Link {
     /// Source of the delay: `netem`, or a relay in user space.
     pub(crate) link: String,
     /// Seconds of a message with a sum without delay, outside of rounds.
@@ -61,11 +48,6 @@ pub(crate) struct Link {
     pub(crate) row_bytes: f64,
     /// Share of the measured time that rank 0 spent in calls to other ranks, waiting included.
     pub(crate) communication: f64,
-}
-
-/// Predicted and measured times. An error is the predicted over the measured time, less 1.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Times {
     pub(crate) predicted_round_s: f64,
     /// Measured seconds of a round: the median over pairs of rounds.
     pub(crate) measured_round_s: f64,
@@ -78,6 +60,9 @@ pub(crate) struct Times {
     pub(crate) seconds: f64,
     /// Error of the run's prediction.
     pub(crate) error: f64,
+    pub(crate) test_accuracy: Option<f64>,
+    /// Methods of more rounds that this one overtakes, by prediction.
+    pub(crate) overtakes: Vec<Overtaking>,
 }
 
 fn repeats(pooled: &Pooled) -> usize {
@@ -245,22 +230,18 @@ impl Measurements {
             workers: configuration.ranks.unwrap_or(1),
             latency_s: delay,
             rounds: count,
-            link: Link {
-                link: link.to_owned(),
-                link_s: own.link,
-                messages: own.messages,
-                row_bytes: cell.exchange.row_bytes.unwrap_or(0.0),
-                communication: communication(cell),
-            },
-            times: Times {
-                predicted_round_s: round,
-                measured_round_s: measured,
-                round_error: round / measured - 1.0,
-                round_error_from_one: own.round_from_one(delay) / measured - 1.0,
-                predicted_seconds: predicted,
-                seconds,
-                error: predicted / seconds - 1.0,
-            },
+            link: link.to_owned(),
+            link_s: own.link,
+            messages: own.messages,
+            row_bytes: cell.exchange.row_bytes.unwrap_or(0.0),
+            communication: communication(cell),
+            predicted_round_s: round,
+            measured_round_s: measured,
+            round_error: round / measured - 1.0,
+            round_error_from_one: own.round_from_one(delay) / measured - 1.0,
+            predicted_seconds: predicted,
+            seconds,
+            error: predicted / seconds - 1.0,
             test_accuracy: cell.quality.test_accuracy,
             overtakes,
         })

@@ -11,7 +11,7 @@ use super::chart::Chart;
 use super::figures::{self, dataset_name, of_most_threads};
 use super::labels::{Labels, anchor};
 use super::presentation::{Figure, Panel, Picture};
-use super::shell::{Page, Section};
+use super::shell::{Section, page};
 use super::studies::Studies;
 use super::table::{Entry, Look, Table};
 use super::warnings;
@@ -55,16 +55,12 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     };
     sections.extend(of_cells(Section::folded("cells", "All cells", "All cells", &all_cells)));
     sections.push(Section::folded("machine", "Machine", "The machine", &machine(environment)));
-    let page = Page {
-        title: format!("rounds: {title} on {}, {}", environment.machine.id, environment.day()),
-        sections,
-        footer: html! {
-            "Measured " (environment.date.strftime("%Y-%m-%d %H:%M UTC")) " by " code { (environment.command) }
-            " (revision " (environment.build.short_revision()) "); page by " code { "rounds report" }
-            ". All repeats are in measurements.csv, the raw samples in measurements.jsonl of the same folder."
-        },
+    let footer = html! {
+        "Measured " (environment.date.strftime("%Y-%m-%d %H:%M UTC")) " by " code { (environment.command) }
+        " (revision " (environment.build.short_revision()) "); page by " code { "rounds report" }
+        ". All repeats are in measurements.csv, the raw samples in measurements.jsonl of the same folder."
     };
-    page.html()
+    page(&format!("rounds: {title} on {}, {}", environment.machine.id, environment.day()), &sections, &footer)
 }
 
 /// Key numbers, the table of algorithms, and warnings.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Bars, Chart};
 use super::legend::{Entry, Legend};
-use super::shell::{Page, Section};
+use super::shell::{Section, page};
 use super::svg::{NARROW, WIDE, grid_svg, sample};
 use super::table::Table;
 use crate::format::rounded;
@@ -249,12 +249,7 @@ impl Presentation {
         let footer = html! {
             "Machine " (environment.machine.id) ", " (environment.day()) ", by " code { (environment.command) } "."
         };
-        Page {
-            title: format!("rounds: {}", self.title),
-            sections: vec![Section::new("study", &self.group, html)],
-            footer,
-        }
-        .html()
+        page(&format!("rounds: {}", self.title), &[Section::new("study", &self.group, html)], &footer)
     }
 
     /// The text and the tables as Markdown.

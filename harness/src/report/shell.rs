@@ -28,55 +28,44 @@ impl Section {
     }
 }
 
-/// A page.
-pub(super) struct Page {
-    /// The browser's title.
-    pub(super) title: String,
-    /// In the order of the navigation.
-    pub(super) sections: Vec<Section>,
-    /// Text below everything.
-    pub(super) footer: Markup,
-}
-
-impl Page {
-    pub(super) fn html(&self) -> String {
-        let style = format!(
-            ":root{{{LIGHT}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
-             :root[data-theme=dark]{{{DARK}}}{STYLE}"
-        );
-        let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:";
-        let first = self.sections.first().map_or("", |section| &section.id);
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width,initial-scale=1";
-                    meta http-equiv="Content-Security-Policy" content=(policy);
-                    link rel="icon" href="data:,";
-                    title { (self.title) }
-                    style { (PreEscaped(style)) }
-                    style id="chart-style" { (PreEscaped(CHART_STYLE)) }
-                }
-                body {
-                    a.skip href={ "#" (first) } { "To the results" }
-                    header.bar { div {
-                        b { "rounds" }
-                        nav aria-label="Sections" {
-                            @for section in &self.sections { a href={ "#" (section.id) } { (section.link) } }
-                        }
-                        button #theme type="button" hidden { "theme: auto" }
-                    } }
-                    main {
-                        @for section in &self.sections { section id=(section.id) { (section.html) } }
-                        footer { (self.footer) }
-                    }
-                    script { (PreEscaped(SCRIPT)) }
-                }
+/// The document of sections, in the order of the navigation. `title` is the browser's.
+pub(super) fn page(title: &str, sections: &[Section], footer: &Markup) -> String {
+    let style = format!(
+        ":root{{{LIGHT}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
+         :root[data-theme=dark]{{{DARK}}}{STYLE}"
+    );
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:";
+    let first = sections.first().map_or("", |section| &section.id);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(style)) }
+                style id="chart-style" { (PreEscaped(CHART_STYLE)) }
             }
-        };
-        typeset(&page.into_string())
-    }
+            body {
+                a.skip href={ "#" (first) } { "To the results" }
+                header.bar { div {
+                    b { "rounds" }
+                    nav aria-label="Sections" {
+                        @for section in sections { a href={ "#" (section.id) } { (section.link) } }
+                    }
+                    button #theme type="button" hidden { "theme: auto" }
+                } }
+                main {
+                    @for section in sections { section id=(section.id) { (section.html) } }
+                    footer { (footer) }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    typeset(&page.into_string())
 }
 
 /// Text with powers such as `n^(1/4)` as raised figures, which captions, labels of charts and tooltips can hold alike.

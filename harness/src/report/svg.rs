@@ -40,20 +40,14 @@ pub(super) struct Size {
     class: &'static str,
 }
 
-impl Size {
-    const fn new(width: f64, height: f64, class: &'static str) -> Self {
-        Self { width, height, class }
-    }
-}
-
 /// For wide windows.
-pub(super) const WIDE: Size = Size::new(1180.0, 460.0, "wide");
+pub(super) const WIDE: Size = Size { width: 1180.0, height: 460.0, class: "wide" };
 /// For a picture of its own.
-const ALONE: Size = Size::new(860.0, 430.0, "");
+const ALONE: Size = Size { width: 860.0, height: 430.0, class: "" };
 /// For phones.
-pub(super) const NARROW: Size = Size::new(360.0, 330.0, "narrow");
+pub(super) const NARROW: Size = Size { width: 360.0, height: 330.0, class: "narrow" };
 /// A panel of a grid.
-const PANEL: Size = Size::new(360.0, 260.0, "");
+const PANEL: Size = Size { width: 360.0, height: 260.0, class: "" };
 /// Most panels in a row of a grid: with more it would be wider than a page.
 const COLUMNS: usize = 3;
 /// Letters in a line of a panel's title.

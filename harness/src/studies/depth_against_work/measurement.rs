@@ -144,18 +144,11 @@ impl Run {
         }
     }
 
-    /// Steps of the outer loop: rounds, but for those of a line search.
-    fn iterations(&self, rounds: u64) -> u64 {
+    /// Steps of the outer loop, which are rounds but for those of a line search, and the computational depth.
+    fn steps(&self, rounds: u64) -> (u64, u64) {
         match self {
-            Self::Resque(run) => run.iterations(),
-            _ => rounds,
-        }
-    }
-
-    fn depth(&self, rounds: u64) -> u64 {
-        match self {
-            Self::Resque(run) => run.computational_depth(),
-            _ => rounds,
+            Self::Resque(run) => (run.iterations(), run.computational_depth()),
+            _ => (rounds, rounds),
         }
     }
 }
@@ -194,8 +187,7 @@ pub(crate) fn measure(
             let ledger = oracle.ledger();
             found.rounds = ledger.rounds;
             found.gradient_queries = ledger.gradient_queries;
-            found.computational_depth = run.depth(ledger.rounds);
-            found.iterations = run.iterations(ledger.rounds);
+            (found.iterations, found.computational_depth) = run.steps(ledger.rounds);
             let last = run.finished() || ledger.gradient_queries > most_queries;
             if ledger.rounds >= next || last || matches!(run, Run::Cutting { .. }) {
                 found.gap = run.gap(gap);
