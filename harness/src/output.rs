@@ -1,5 +1,4 @@
-//! Output of the commands. A command builds one value, and [`Output::print`] prints it: as JSON through its `Serialize`, as
-//! readable text through its `Display`.
+//! Output of the commands. [`Output::print`] prints the one result of a command, as JSON or as readable text.
 
 use std::fmt::{self, Display};
 
@@ -20,14 +19,14 @@ pub enum Output {
 }
 
 impl Output {
-    /// Prints one value: indented JSON, or its text.
+    /// Prints one result: its document as indented JSON, or its text.
     ///
     /// # Errors
-    /// A value that JSON cannot represent.
-    pub fn print(self, value: &(impl Serialize + Display)) -> anyhow::Result<()> {
+    /// A document that JSON cannot represent.
+    pub fn print(self, document: &impl Serialize, text: impl Display) -> anyhow::Result<()> {
         match self {
-            Self::Text => println!("{value}"),
-            Self::Json => println!("{}", serde_json::to_string_pretty(value)?),
+            Self::Text => println!("{text}"),
+            Self::Json => println!("{}", serde_json::to_string_pretty(document)?),
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! `rounds account`: the ε of a mechanism, or the smallest noise for an ε, by any accountant.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{ArgGroup, Args, Subcommand};
+use comfy_table::Table;
 use rounds_algorithms::privacy::pld::PrivacyLoss;
 use rounds_algorithms::privacy::rdp::RenyiCurve;
 use rounds_algorithms::privacy::{
@@ -178,26 +179,36 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
         (Some(mechanism), _) => {
             let answer = answer(mechanism).map_err(UsageError::of)?;
             answer.warnings.iter().for_each(output::warn);
-            output.print(&answer)
+            output.print(&answer, answer.table())
         }
         (None, Some(path)) => {
-            let (statement, stated_epsilon) = read_statement(path)?;
+            let (statement, stated) = read_statement(path)?;
             let epsilon = statement
                 .recomputed_epsilon()
                 .map_err(|error| refused(path, format!("its mechanisms cannot be accounted: {error}")))?;
-            let recomputed = Recomputed {
-                epsilon,
-                stated_epsilon,
-                delta: statement.delta,
-                adjacency: statement.adjacency,
-                accountant: statement.accountant,
-                mechanisms: &statement.mechanisms,
-                holds: epsilon <= stated_epsilon * (1.0 + TOLERANCE),
-            };
-            output.print(&recomputed)?;
+            let holds = epsilon <= stated * (1.0 + TOLERANCE);
+            let PrivacyStatement { delta, adjacency, accountant, mechanisms, .. } = &statement;
+            let document = json!({
+                "epsilon": epsilon,
+                "stated_epsilon": stated,
+                "delta": delta,
+                "adjacency": adjacency,
+                "accountant": accountant,
+                "mechanisms": mechanisms,
+                "holds": holds,
+            });
+            let text = output::pairs([
+                ("ε, recomputed", rounded_up(epsilon)),
+                ("ε, stated", rounded_up(stated)),
+                ("δ", format!("{:e}", delta.unwrap_or_default())),
+                ("adjacency", adjacency.map_or("", Adjacency::name).to_owned()),
+                ("accountant", accountant.map_or("", Accountant::name).to_owned()),
+                ("mechanisms", mechanisms.len().to_string()),
+            ]);
+            output.print(&document, text)?;
             anyhow::ensure!(
-                recomputed.holds,
-                "the mechanisms give ε = {epsilon}, more than the stated {stated_epsilon}: the statement does not hold"
+                holds,
+                "the mechanisms give ε = {epsilon}, more than the stated {stated}: the statement does not hold"
             );
             Ok(())
         }
@@ -207,33 +218,6 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
 
 /// Relative tolerance of a recomputed ε: that of printing and reading decimal numbers.
 const TOLERANCE: f64 = 1e-9;
-
-/// The ε of the mechanisms that a statement lists, and the stated one.
-#[derive(Serialize)]
-struct Recomputed<'a> {
-    epsilon: f64,
-    stated_epsilon: f64,
-    delta: Option<f64>,
-    adjacency: Option<Adjacency>,
-    accountant: Option<Accountant>,
-    mechanisms: &'a [Mechanism],
-    /// True unless the mechanisms give a larger ε than stated.
-    holds: bool,
-}
-
-impl Display for Recomputed<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        output::pairs([
-            ("ε, recomputed", rounded_up(self.epsilon)),
-            ("ε, stated", rounded_up(self.stated_epsilon)),
-            ("δ", format!("{:e}", self.delta.unwrap_or_default())),
-            ("adjacency", self.adjacency.map_or("", Adjacency::name).to_owned()),
-            ("accountant", self.accountant.map_or("", Accountant::name).to_owned()),
-            ("mechanisms", self.mechanisms.len().to_string()),
-        ])
-        .fmt(formatter)
-    }
-}
 
 fn refused(path: &Path, reason: impl Display) -> anyhow::Error {
     UsageError::of(format!("--statement {}: {reason}", path.display()))
@@ -296,10 +280,8 @@ impl Answer {
         self.details.extend(details.map(|(key, value)| (key.to_owned(), value)));
         self
     }
-}
 
-impl Display for Answer {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+    fn table(&self) -> Table {
         let mut table = output::pairs([
             ("ε", rounded_up(self.epsilon)),
             ("δ", format!("{:e}", self.delta)),
@@ -317,7 +299,7 @@ impl Display for Answer {
             };
             table.add_row([key.replace('_', " "), shown]);
         }
-        table.fmt(formatter)
+        table
     }
 }
 
@@ -609,7 +591,7 @@ zcdp --delta 1e-5 | --rho";
         }
         let words = "account subsampled-gaussian --epsilon 1 --delta 1e-5 --sampling-rate 0.01 --accountant pld";
         let line = Line::try_parse_from(words.split(' ')).unwrap();
-        let text = answer(&line.account.mechanism.unwrap()).unwrap().to_string();
+        let text = answer(&line.account.mechanism.unwrap()).unwrap().table().to_string();
         assert!(text.split_whitespace().any(|field| field == "0.999972"), "{text}");
     }
 }

@@ -1,6 +1,5 @@
 //! `rounds audit`: an empirical lower bound on the privacy loss of an algorithm, beside what it claims.
 
-use std::fmt::{self, Display, Formatter};
 use std::time::Instant;
 
 use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage};
@@ -8,7 +7,6 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Algorithm, Scene};
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
-use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, black_box, output, threads};
@@ -129,10 +127,14 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         reports.push(TimedReport { report, seconds });
     }
     progress.finish_and_clear();
-    let all = arguments.algorithm == "all";
-    let reports = Reports { reports, all };
-    output.print(&reports)?;
-    reports.judge()
+    let documents: Vec<Value> = reports.iter().map(TimedReport::document).collect();
+    // Of one algorithm that is named a single report is no list.
+    let document = match &documents[..] {
+        [single] if arguments.algorithm != "all" => single.clone(),
+        _ => documents.into(),
+    };
+    output.print(&document, text(&reports))?;
+    judge(&reports)
 }
 
 /// The algorithms and scenes to audit.
@@ -154,49 +156,31 @@ struct TimedReport {
     seconds: f64,
 }
 
-/// The reports of all scenes.
-struct Reports {
-    reports: Vec<TimedReport>,
-    /// False where one algorithm is named: a single report is then no list.
-    all: bool,
-}
-
-impl Reports {
-    /// Fails where a claim is disproved, or where sabotage is not detected.
-    fn judge(&self) -> anyhow::Result<()> {
-        let wrong = self.reports.iter().map(|one| &one.report).filter(|report| {
-            let finding = report.finding.as_ref();
-            finding.is_ok_and(|finding| finding.disproves() != report.sabotage.is_some())
-        });
-        let wrong: Vec<_> = wrong.map(|report| format!("{} ({})", report.algorithm, report.scene)).collect();
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        let wrong = wrong.join(", ");
-        match self.reports.first().and_then(|first| first.report.sabotage) {
-            None => anyhow::bail!(
-                "the bound exceeds the claim of {wrong}: except with probability {:e}, less noise was added than the claim needs",
-                audit::ERROR
-            ),
-            Some(sabotage) => anyhow::bail!(
-                "{} was not detected in {wrong}: raise --runs, or check that the sabotage has an effect",
-                sabotage.name()
-            ),
-        }
+/// Fails where a claim is disproved, or where sabotage is not detected.
+fn judge(reports: &[TimedReport]) -> anyhow::Result<()> {
+    let wrong = reports.iter().map(|one| &one.report).filter(|report| {
+        let finding = report.finding.as_ref();
+        finding.is_ok_and(|finding| finding.disproves() != report.sabotage.is_some())
+    });
+    let wrong: Vec<_> = wrong.map(|report| format!("{} ({})", report.algorithm, report.scene)).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let wrong = wrong.join(", ");
+    match reports.first().and_then(|first| first.report.sabotage) {
+        None => anyhow::bail!(
+            "the bound exceeds the claim of {wrong}: except with probability {:e}, less noise was added than the claim needs",
+            audit::ERROR
+        ),
+        Some(sabotage) => anyhow::bail!(
+            "{} was not detected in {wrong}: raise --runs, or check that the sabotage has an effect",
+            sabotage.name()
+        ),
     }
 }
 
-impl Serialize for Reports {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.reports.as_slice() {
-            [single] if !self.all => single.serialize(serializer),
-            reports => reports.serialize(serializer),
-        }
-    }
-}
-
-impl Serialize for TimedReport {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl TimedReport {
+    fn document(&self) -> Value {
         let report = &self.report;
         let mut document = json!({
             "algorithm": report.algorithm,
@@ -239,11 +223,9 @@ impl Serialize for TimedReport {
         if let (Value::Object(document), Value::Object(found)) = (&mut document, found) {
             document.extend(found);
         }
-        document.serialize(serializer)
+        document
     }
-}
 
-impl TimedReport {
     fn row(&self) -> Vec<String> {
         let report = &self.report;
         let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
@@ -272,31 +254,25 @@ impl TimedReport {
     }
 }
 
-impl Display for Reports {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let columns = "algorithm|scene|relation|key|claimed μ|μ at least|claimed ε|ε at least|δ|runs a second|verdict";
-        let mut table = output::table(columns.split('|'));
-        table.add_rows(self.reports.iter().map(TimedReport::row));
-        writeln!(formatter, "{table}")?;
-        let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));
-        let rows = match self.reports.iter().find_map(found) {
-            Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed as integers.\n",
-            Some((CanaryRows::FixedPoint, true)) => "Fixed-point rows of f32, summed as integers of two bytes.\n",
-            Some((CanaryRows::FixedPoint, false)) => {
-                "Fixed-point rows, summed in f32: this processor has no kernels for integers.\n"
-            }
-            Some((CanaryRows::Bytes, false)) => {
-                "Rows of bytes, summed in f32: this processor has no kernels for integers.\n"
-            }
-            Some((CanaryRows::F32, _)) => "Rows of f32.\n",
-            None => "",
-        };
-        write!(
-            formatter,
-            "{rows}Bounds hold with probability {} each; a bound below a claim is no proof of it.",
-            1.0 - audit::ERROR
-        )
-    }
+fn text(reports: &[TimedReport]) -> String {
+    let columns = "algorithm|scene|relation|key|claimed μ|μ at least|claimed ε|ε at least|δ|runs a second|verdict";
+    let mut table = output::table(columns.split('|'));
+    table.add_rows(reports.iter().map(TimedReport::row));
+    let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));
+    let rows = match reports.iter().find_map(found) {
+        Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed as integers.\n",
+        Some((CanaryRows::FixedPoint, true)) => "Fixed-point rows of f32, summed as integers of two bytes.\n",
+        Some((CanaryRows::FixedPoint, false)) => {
+            "Fixed-point rows, summed in f32: this processor has no kernels for integers.\n"
+        }
+        Some((CanaryRows::Bytes, false)) => {
+            "Rows of bytes, summed in f32: this processor has no kernels for integers.\n"
+        }
+        Some((CanaryRows::F32, _)) => "Rows of f32.\n",
+        None => "",
+    };
+    let bounds = 1.0 - audit::ERROR;
+    format!("{table}\n{rows}Bounds hold with probability {bounds} each; a bound below a claim is no proof of it.")
 }
 
 #[cfg(test)]
@@ -316,7 +292,7 @@ mod tests {
             let algorithm = catalog::find("dp-memf").ok().unwrap();
             let report = audit::audit(algorithm, &algorithm.scenes[0], &settings, &Engine::Sequential, &|_| ());
             let report = report.unwrap();
-            let document = serde_json::to_value(TimedReport { report, seconds: 1.0 }).unwrap();
+            let document = TimedReport { report, seconds: 1.0 }.document();
             assert_eq!(document["rows"], name);
             assert_eq!(document["integers"], integers);
         }

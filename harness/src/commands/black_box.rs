@@ -1,7 +1,7 @@
 //! `rounds audit --black-box`: many releases of the command itself on two neighbouring files. All that a release prints
 //! beside its model must be the same, byte for byte; the models bound ε from below ([`audit::released_bound`]).
 
-use std::fmt::{self, Display, Formatter, Write as _};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,9 @@ use std::process::Command;
 use anyhow::Context as _;
 use ndarray::Array2;
 use ndarray_npy::ReadNpyExt as _;
-use rounds_algorithms::audit::{self, ReleasedBound};
+use rounds_algorithms::audit;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
-use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Output, UsageError};
@@ -156,10 +155,37 @@ pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, outp
     anyhow::ensure!(claim["claim"] == "release", "nothing is claimed: {}", claim["reason"]);
     let claimed_epsilon = claim["epsilon"].as_f64().context("a release without an ε")?;
     let bound = audit::released_bound([&models[0], &models[1]], comparison.delta, audit::ERROR);
-    let lowest = bound.epsilon;
-    output.print(&Report { comparison, claimed_epsilon, bound })?;
+    let Comparison { algorithm, runs, relation, delta, rows, features, .. } = comparison;
+    let (parameters, confidence) = (features + 1, 1.0 - audit::ERROR);
+    let document = json!({
+        "algorithm": algorithm,
+        "adjacency": relation,
+        "rows": rows,
+        "parameters": parameters,
+        "runs": 2 * runs,
+        "claimed_epsilon": claimed_epsilon,
+        "delta": delta,
+        "lower_bound_epsilon": bound.epsilon,
+        "statistic": bound.statistic.name(),
+        "trials": bound.trials,
+        "false_alarms": bound.false_alarms,
+        "misses": bound.misses,
+        "confidence": confidence,
+    });
+    let text = format!(
+        "{algorithm}: {runs} + {runs} releases on neighbouring files ({relation}, {rows} rows, {parameters} parameters).\n\
+         Exit codes, messages, documents and shapes agree.\n\
+         ε claimed {claimed_epsilon:.3}, at least {:.3} at δ = {delta:e} (best statistic: {}; {} false alarms and {} misses of {}); \
+         the bound holds with probability {confidence}.",
+        bound.epsilon,
+        bound.statistic.name(),
+        bound.false_alarms,
+        bound.misses,
+        bound.trials,
+    );
+    output.print(&document, text)?;
     anyhow::ensure!(
-        lowest <= claimed_epsilon,
+        bound.epsilon <= claimed_epsilon,
         "the bound exceeds the claim: except with probability {:e}, the released models tell neighbours apart",
         audit::ERROR
     );
@@ -181,57 +207,6 @@ fn same(left: &Shown, right: &Shown) -> anyhow::Result<()> {
             "runs on neighbouring files differ in more than their models: {left} on one, {right} on the other"
         ),
         None => Ok(()),
-    }
-}
-
-/// The claim beside the bound.
-struct Report<'a> {
-    comparison: &'a Comparison,
-    claimed_epsilon: f64,
-    bound: ReleasedBound,
-}
-
-impl Serialize for Report<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { comparison, bound, .. } = self;
-        json!({
-            "algorithm": comparison.algorithm,
-            "adjacency": comparison.relation,
-            "rows": comparison.rows,
-            "parameters": comparison.features + 1,
-            "runs": 2 * comparison.runs,
-            "claimed_epsilon": self.claimed_epsilon,
-            "delta": comparison.delta,
-            "lower_bound_epsilon": bound.epsilon,
-            "statistic": bound.statistic.name(),
-            "trials": bound.trials,
-            "false_alarms": bound.false_alarms,
-            "misses": bound.misses,
-            "confidence": 1.0 - audit::ERROR,
-        })
-        .serialize(serializer)
-    }
-}
-
-impl Display for Report<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Comparison { algorithm, runs, relation, delta, rows, .. } = self.comparison;
-        let bound = &self.bound;
-        write!(
-            formatter,
-            "{algorithm}: {runs} + {runs} releases on neighbouring files ({relation}, {rows} rows, {} parameters).\n\
-             Exit codes, messages, documents and shapes agree.\n\
-             ε claimed {:.3}, at least {:.3} at δ = {delta:e} (best statistic: {}; {} false alarms and {} misses of {}); \
-             the bound holds with probability {}.",
-            self.comparison.features + 1,
-            self.claimed_epsilon,
-            bound.epsilon,
-            bound.statistic.name(),
-            bound.false_alarms,
-            bound.misses,
-            bound.trials,
-            1.0 - audit::ERROR
-        )
     }
 }
 

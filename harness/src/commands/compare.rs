@@ -84,7 +84,8 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
         ..default
     };
     if arguments.calibrate {
-        return output.print(&Calibration::simulate(rules, arguments.comparisons as usize));
+        let rates = simulated_rates(rules, arguments.comparisons as usize);
+        return output.print(&rates, calibration_text(&rates));
     }
     let (comparison, folder) = if arguments.build.is_empty() {
         (of_folders(arguments, rules)?, None)
@@ -96,7 +97,7 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
         comparison.remarks.iter().for_each(output::warn);
     }
     let shown = Shown { comparison, threshold: rules.threshold, all: arguments.all || folder.is_some(), folder };
-    output.print(&shown)?;
+    output.print(&shown, &shown)?;
     shown.judge()
 }
 
@@ -158,44 +159,36 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
 const REPEATS: [usize; 3] = [3, 5, 10];
 
 /// Rates of right and wrong verdicts on every simulated machine.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct Calibration(Vec<Rates>);
-
-impl Calibration {
-    fn simulate(rules: Rules, comparisons: usize) -> Self {
-        let rules = Rules { resamples: 10_000, ..rules };
-        let machines = NOISES.into_iter().flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
-        let machines: Vec<(Noise, usize)> = machines.collect();
-        let simulate = |(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131);
-        Self(machines.into_par_iter().map(simulate).collect())
-    }
+fn simulated_rates(rules: Rules, comparisons: usize) -> Vec<Rates> {
+    let rules = Rules { resamples: 10_000, ..rules };
+    let machines = NOISES.into_iter().flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
+    let machines: Vec<(Noise, usize)> = machines.collect();
+    let simulate = |(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131);
+    machines.into_par_iter().map(simulate).collect()
 }
 
-impl fmt::Display for Calibration {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = "machine|#repeats|#spread|#quiet|#false";
-        let mut table = Table::new("Calibration", columns);
-        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-        let rare = |share: f64| Entry::number(share, |share| format!("{:.2} %", 100.0 * share));
-        let found = CHANGES.map(|change| Column::new(&format!("#{:.0} %", 100.0 * change)));
-        table.columns.extend(found.into_iter().chain([Column::new("#beside")]));
-        for own in &self.0 {
-            let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
-            row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
-            row.push(rare(own.false_verdicts));
-            row.extend(own.power.map(|share| Entry::number(share, |share| format!("{:.0} %", 100.0 * share))));
-            row.push(rare(own.false_beside));
-            table.row(row);
-        }
-        let comparisons = self.0.first().map_or(0, |own| own.comparisons);
-        let legend = format!(
-            "{comparisons} comparisons of each kind and row, 24 configurations each. spread: of repeats; quiet: comparisons of equal \
-             code without a verdict of change; false: wrong verdicts in these; 2, 5, 10 %: changes of that size that were found; \
-             beside: wrong verdicts beside them"
-        );
-        write!(formatter, "{}\n{}", table.terminal(), output::wrapped(&legend, 0))
+fn calibration_text(rates: &[Rates]) -> String {
+    let columns = "machine|#repeats|#spread|#quiet|#false";
+    let mut table = Table::new("Calibration", columns);
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let rare = |share: f64| Entry::number(share, |share| format!("{:.2} %", 100.0 * share));
+    let found = CHANGES.map(|change| Column::new(&format!("#{:.0} %", 100.0 * change)));
+    table.columns.extend(found.into_iter().chain([Column::new("#beside")]));
+    for own in rates {
+        let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
+        row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
+        row.push(rare(own.false_verdicts));
+        row.extend(own.power.map(|share| Entry::number(share, |share| format!("{:.0} %", 100.0 * share))));
+        row.push(rare(own.false_beside));
+        table.row(row);
     }
+    let comparisons = rates.first().map_or(0, |own| own.comparisons);
+    let legend = format!(
+        "{comparisons} comparisons of each kind and row, 24 configurations each. spread: of repeats; quiet: comparisons of equal \
+         code without a verdict of change; false: wrong verdicts in these; 2, 5, 10 %: changes of that size that were found; \
+         beside: wrong verdicts beside them"
+    );
+    format!("{}\n{}", table.terminal(), output::wrapped(&legend, 0))
 }
 
 /// A comparison with or without its unchanged configurations.

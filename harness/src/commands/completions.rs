@@ -1,9 +1,7 @@
 //! `rounds completions SHELL`: the script with which a shell completes the command line.
 
-use std::fmt::{self, Display, Formatter};
-
 use clap_complete::Shell;
-use serde::Serialize;
+use serde_json::json;
 
 use super::Output;
 
@@ -15,18 +13,6 @@ pub struct CompletionsArguments {
     shell: Shell,
 }
 
-/// A script.
-#[derive(Serialize)]
-struct Script {
-    script: String,
-}
-
-impl Display for Script {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.script.trim_end())
-    }
-}
-
 /// Prints the script for `command`.
 ///
 /// # Errors
@@ -35,5 +21,5 @@ pub fn run(arguments: &CompletionsArguments, mut command: clap::Command, output:
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "rounds", &mut script);
     let script = String::from_utf8(script)?;
-    output.print(&Script { script })
+    output.print(&json!({"script": script}), script.trim_end())
 }

@@ -1,7 +1,5 @@
 //! `rounds evaluate`: the quality of a model's predictions on labelled rows.
 
-use std::fmt::{self, Display, Formatter};
-
 use rounds_algorithms::problem::{Dataset, Labels};
 use serde::Serialize;
 
@@ -104,7 +102,7 @@ pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> 
     } else {
         Quality::Regression(regression(&dataset, &model.header.data.target, &outputs))
     };
-    output.print(&Evaluation {
+    let evaluation = Evaluation {
         algorithm: model.header.algorithm.clone(),
         loss: model.header.loss.clone(),
         model_sha256: model.header.model_sha256.clone(),
@@ -115,11 +113,12 @@ pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> 
         classes: model.classes().map(<[String]>::to_vec),
         quality,
         note: "not covered by the model's privacy statement",
-    })
+    };
+    output.print(&evaluation, evaluation.text())
 }
 
-impl Display for Evaluation {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+impl Evaluation {
+    fn text(&self) -> String {
         let percent = |share: f64| format!("{:.2} %", 100.0 * share);
         let defined = |value: Option<f64>, reason: &str| {
             value.map_or_else(|| format!("not defined: {reason}"), |value| format!("{value:.4}"))
@@ -149,30 +148,27 @@ impl Display for Evaluation {
             ]),
         }
         pairs.push(("note", self.note.to_owned()));
-        write!(formatter, "{}", output::pairs(pairs))?;
+        let mut text = output::pairs(pairs).to_string();
         if let (Quality::Classification(found), Some(classes)) = (&self.quality, &self.classes) {
-            write_confusion(formatter, found, classes)?;
-            write_calibration(formatter, found, classes)?;
+            text.extend([confusion_text(found, classes), calibration_text(found, classes)].into_iter().flatten());
         }
-        Ok(())
+        text
     }
 }
 
 /// The confusion matrix, or of many classes the most frequent confusions.
-fn write_confusion(formatter: &mut Formatter<'_>, found: &Classification, classes: &[String]) -> fmt::Result {
-    let Some(confusion) = &found.confusion else {
-        return Ok(());
-    };
-    let mut table;
+fn confusion_text(found: &Classification, classes: &[String]) -> Option<String> {
+    let confusion = found.confusion.as_ref()?;
+    let (heading, mut table);
     if classes.len() <= MOST_COLUMNS {
-        write!(formatter, "\n\nRows by class, and by prediction:\n")?;
+        heading = "Rows by class, and by prediction:";
         table = output::table(std::iter::once("class").chain(classes.iter().map(String::as_str)));
         for (class, rows) in classes.iter().zip(confusion) {
             table.add_row(std::iter::once(class.clone()).chain(rows.iter().map(u64::to_string)));
         }
         output::align_right(&mut table, 1..=classes.len());
     } else {
-        write!(formatter, "\n\nThe most frequent confusions:\n")?;
+        heading = "The most frequent confusions:";
         let mut pairs: Vec<(u64, usize, usize)> = Vec::new();
         for (class, rows) in confusion.iter().enumerate() {
             let wrong = rows.iter().enumerate().filter(|&(other, &count)| other != class && count > 0);
@@ -186,17 +182,16 @@ fn write_confusion(formatter: &mut Formatter<'_>, found: &Classification, classe
         output::align_right(&mut table, [2]);
     }
     table.set_width(80);
-    write!(formatter, "{table}")
+    Some(format!("\n\n{heading}\n{table}"))
 }
 
 /// The calibration curve.
-fn write_calibration(formatter: &mut Formatter<'_>, found: &Classification, classes: &[String]) -> fmt::Result {
-    let Some(bins) = &found.calibration else { return Ok(()) };
+fn calibration_text(found: &Classification, classes: &[String]) -> Option<String> {
+    let bins = found.calibration.as_ref()?;
     let (of, observed) = match classes {
         [_, second] => (second.as_str(), "observed share"),
         _ => ("the predicted class", "share correct"),
     };
-    write!(formatter, "\n\nCalibration, probability of {of}:\n")?;
     let mut table = output::table(["bin", "mean predicted", observed, "rows"]);
     for Bin { from, to, rows, predicted, observed } in bins {
         let share = |share: &Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{share:.3}"));
@@ -204,5 +199,5 @@ fn write_calibration(formatter: &mut Formatter<'_>, found: &Classification, clas
     }
     output::align_right(&mut table, 1..4);
     table.set_width(80);
-    write!(formatter, "{table}")
+    Some(format!("\n\nCalibration, probability of {of}:\n{table}"))
 }

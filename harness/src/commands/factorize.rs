@@ -6,10 +6,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use rounds_algorithms::factorization::{
-    Factorization, FactorizationError, FactorizationRequest, Method, Objective, Participation, Workload,
-    WorkloadSpecification,
+    FactorizationError, FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
-use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::UsageError;
@@ -99,68 +97,39 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
         factorization_file::write(path, &factorization)
             .with_context(|| format!("--out {}: C could not be written", path.display()))?;
     }
-    output.print(&Errors { arguments, factorization, seconds, from_cache })
-}
-
-/// The errors of a factorisation.
-struct Errors<'a> {
-    arguments: &'a FactorizeArguments,
-    factorization: Factorization,
-    seconds: f64,
-    from_cache: bool,
-}
-
-impl Errors<'_> {
-    fn method(&self) -> String {
-        let method = self.factorization.method();
-        method.map_or_else(|| "from a file".to_owned(), |method| method.to_string())
-    }
-}
-
-impl Serialize for Errors<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let factorization = &self.factorization;
-        let sensitivity = factorization.sensitivity();
-        json!({
-            "rounds": factorization.rounds(),
-            "epochs": self.arguments.epochs,
-            "workload": self.arguments.workload,
-            "method": self.method(),
-            "sensitivity": sensitivity.value,
-            "sensitivity_exactness": format!("{:?}", sensitivity.exactness),
-            "rms_error": factorization.rms_error(),
-            "max_error": factorization.max_error(),
-            "frobenius": factorization.frobenius(),
-            "relative_gap": factorization.relative_gap(),
-            "seconds": self.seconds,
-            "from_cache": self.from_cache,
-        })
-        .serialize(serializer)
-    }
-}
-
-impl fmt::Display for Errors<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (arguments, factorization) = (self.arguments, &self.factorization);
-        let sensitivity = factorization.sensitivity();
-        let gap = factorization.relative_gap().map(|gap| format!("{gap:.2e}"));
-        let cached = if self.from_cache { " (from the cache)" } else { "" };
-        let (rounds, epochs) = (factorization.rounds(), arguments.epochs);
-        let mut table = table([self.method(), format!("{rounds} rounds of {}, {epochs} epochs", arguments.workload)]);
-        let number = |value: f64| format!("{value:.9}");
-        table.add_rows([
-            ["root mean square error", &number(factorization.rms_error())],
-            ["largest error of a round", &number(factorization.max_error())],
-            ["‖B‖_F", &number(factorization.frobenius())],
-            [
-                "sensitivity of C as written",
-                &format!("{:.9} ({:?}: {})", sensitivity.value, sensitivity.exactness, sensitivity.reason),
-            ],
-            ["certified relative gap", gap.as_deref().unwrap_or("not an optimum")],
-            ["seconds", &format!("{:.3}{cached}", self.seconds)],
-        ]);
-        write!(formatter, "{table}\nErrors are per unit of noise, at sensitivity 1.")
-    }
+    let method = factorization.method().map_or_else(|| "from a file".to_owned(), |method| method.to_string());
+    let (sensitivity, gap) = (factorization.sensitivity(), factorization.relative_gap());
+    let (rms, max, frobenius) = (factorization.rms_error(), factorization.max_error(), factorization.frobenius());
+    let (rounds, epochs) = (factorization.rounds(), arguments.epochs);
+    let document = json!({
+        "rounds": rounds,
+        "epochs": epochs,
+        "workload": arguments.workload,
+        "method": method,
+        "sensitivity": sensitivity.value,
+        "sensitivity_exactness": format!("{:?}", sensitivity.exactness),
+        "rms_error": rms,
+        "max_error": max,
+        "frobenius": frobenius,
+        "relative_gap": gap,
+        "seconds": seconds,
+        "from_cache": from_cache,
+    });
+    let cached = if from_cache { " (from the cache)" } else { "" };
+    let number = |value: f64| format!("{value:.9}");
+    let mut table = table([method, format!("{rounds} rounds of {}, {epochs} epochs", arguments.workload)]);
+    table.add_rows([
+        ["root mean square error", &number(rms)],
+        ["largest error of a round", &number(max)],
+        ["‖B‖_F", &number(frobenius)],
+        [
+            "sensitivity of C as written",
+            &format!("{:.9} ({:?}: {})", sensitivity.value, sensitivity.exactness, sensitivity.reason),
+        ],
+        ["certified relative gap", &gap.map_or_else(|| "not an optimum".to_owned(), |gap| format!("{gap:.2e}"))],
+        ["seconds", &format!("{seconds:.3}{cached}")],
+    ]);
+    output.print(&document, format_args!("{table}\nErrors are per unit of noise, at sensitivity 1."))
 }
 
 /// A workload by its name, or learning rates from a file.

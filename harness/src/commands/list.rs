@@ -1,11 +1,9 @@
 //! `rounds list algorithms|suites|datasets`: what the program knows.
 
-use std::fmt::{self, Display, Formatter};
-
 use clap::ValueEnum;
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::Algorithm;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
 use crate::data;
@@ -28,85 +26,41 @@ enum Subject {
     Datasets,
 }
 
-/// One line of the list.
-#[derive(Serialize)]
+/// An entry of the list.
 struct Entry {
     id: String,
-    #[serde(flatten)]
-    about: About,
-}
-
-/// The description of an entry.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum About {
-    Algorithm { name: &'static str, source: &'static str, promise: &'static str, parameters: Vec<Parameter> },
-    Other { about: String },
-}
-
-/// A parameter of an algorithm.
-#[derive(Serialize)]
-struct Parameter {
-    name: &'static str,
-    about: String,
+    document: Value,
+    /// Lines of at most 80 characters.
+    text: String,
 }
 
 impl Entry {
     fn of(id: &str, about: &str) -> Self {
-        let about = about.to_owned();
-        Self { id: id.to_owned(), about: About::Other { about } }
+        let text = format!("{id}\n{}", output::wrapped(about, 4));
+        Self { id: id.to_owned(), document: json!({"id": id, "about": about}), text }
     }
 
-    fn of_algorithm(algorithm: &Algorithm) -> Self {
-        let parameters =
-            algorithm.parameters().map(|parameter| Parameter { name: parameter.name, about: parameter.help() });
-        let about = About::Algorithm {
-            name: algorithm.name,
-            source: algorithm.source,
-            promise: algorithm.promise,
-            parameters: parameters.collect(),
-        };
-        let id = algorithm.id.to_owned();
-        Self { id, about }
-    }
-
-    /// The entry in lines of at most 80 characters.
-    fn text(&self, details: bool) -> String {
+    fn of_algorithm(algorithm: &Algorithm, details: bool) -> Self {
+        let Algorithm { id, name, source, promise, .. } = *algorithm;
+        let parameters: Vec<_> = algorithm.parameters().map(|parameter| (parameter.name, parameter.help())).collect();
         let lines = |text: &str| output::wrapped(text, 4);
-        let (name, source, promise, parameters) = match &self.about {
-            About::Other { about } => return format!("{}\n{}", self.id, lines(about)),
-            About::Algorithm { name, source, promise, parameters } => (name, source, promise, parameters),
-        };
-        let mut text = format!("{}\n{}\n{}", self.id, lines(name), lines(promise));
+        let mut text = format!("{id}\n{}\n{}", lines(name), lines(promise));
         if details {
             text = text + "\n\nSource\n" + &lines(source);
             if !parameters.is_empty() {
                 text += "\n\nParameters";
             }
-            for parameter in parameters {
-                text = text + "\n    " + parameter.name + "\n" + &output::wrapped(&parameter.about, 8);
+            for (name, about) in &parameters {
+                text = text + "\n    " + name + "\n" + &output::wrapped(about, 8);
             }
         } else if !parameters.is_empty() {
-            let names: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
+            let names: Vec<_> = parameters.iter().map(|(name, _)| *name).collect();
             text = text + "\n" + &lines(&format!("Parameters: {}", names.join(", ")));
         }
-        text
-    }
-}
-
-/// The entries that match.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct List {
-    entries: Vec<Entry>,
-    #[serde(skip)]
-    details: bool,
-}
-
-impl Display for List {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let texts: Vec<_> = self.entries.iter().map(|entry| entry.text(self.details)).collect();
-        formatter.write_str(&texts.join("\n"))
+        let parameters = parameters.iter().map(|(name, about)| json!({"name": name, "about": about}));
+        let parameters: Vec<Value> = parameters.collect();
+        let document = json!({"id": id, "name": name, "source": source, "promise": promise, "parameters": parameters});
+        Self { id: id.to_owned(), document, text }
     }
 }
 
@@ -115,9 +69,10 @@ impl Display for List {
 /// # Errors
 /// A suite definition that cannot be read, an unknown id.
 pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
+    let details = arguments.id.is_some();
     let (entries, subject): (Vec<Entry>, _) = match arguments.subject {
         Subject::Algorithms => {
-            let all = catalog::ALGORITHMS.iter().map(|algorithm| Entry::of_algorithm(algorithm));
+            let all = catalog::ALGORITHMS.iter().map(|algorithm| Entry::of_algorithm(algorithm, details));
             (all.collect(), "algorithm")
         }
         Subject::Suites => {
@@ -129,7 +84,6 @@ pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
             (all.map(|name| Entry::of(name.name, name.about)).collect(), "data set")
         }
     };
-    let details = arguments.id.is_some();
     let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| *id == entry.id);
     let entries: Vec<_> = entries.into_iter().filter(wanted).collect();
     if let (true, Some(id)) = (entries.is_empty(), &arguments.id) {
@@ -139,7 +93,8 @@ pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
         }
         .unwrap_or_else(|| UsageError::of(format!("there is no {subject} '{id}'"))));
     }
-    output.print(&List { entries, details })
+    let (documents, texts): (Vec<_>, Vec<_>) = entries.into_iter().map(|entry| (entry.document, entry.text)).unzip();
+    output.print(&documents, texts.join("\n"))
 }
 
 #[cfg(test)]
@@ -150,7 +105,7 @@ mod tests {
     fn entries_fit_in_eighty_columns() {
         for algorithm in catalog::ALGORITHMS {
             for details in [false, true] {
-                let text = Entry::of_algorithm(algorithm).text(details);
+                let text = Entry::of_algorithm(algorithm, details).text;
                 assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
             }
         }

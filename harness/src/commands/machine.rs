@@ -1,10 +1,7 @@
 //! `rounds machine`: the properties and the measured limits of this machine.
 
-use std::fmt::{self, Display, Formatter};
-
 use anyhow::Result;
 use clap::Args;
-use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
@@ -53,7 +50,8 @@ pub fn run(arguments: &MachineArguments, output: Output) -> Result<()> {
         rates: kernel_rates::measure(),
         roofline: environment.roofline(1).cloned().unwrap_or_else(|| measure_roofline(1, &pinning)),
     });
-    output.print(&Sheet { places: places(most_threads), environment, kernels })
+    let sheet = Sheet { places: places(most_threads), environment, kernels };
+    output.print(&sheet.document(), sheet.text())
 }
 
 /// The machine, its limits and its kernels.
@@ -69,8 +67,8 @@ struct Kernels {
     roofline: Roofline,
 }
 
-impl Serialize for Sheet {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Sheet {
+    fn document(&self) -> Value {
         let environment = &self.environment;
         let topology = &environment.machine.topology;
         let by_threads = |value: fn(&Roofline) -> Value| -> Value {
@@ -103,21 +101,19 @@ impl Serialize for Sheet {
         if let Some(kernels) = &self.kernels {
             document["kernels"] = json!(kernels.rates);
         }
-        document.serialize(serializer)
+        document
     }
-}
 
-impl Display for Sheet {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+    fn text(&self) -> String {
         let mut rows = self.environment.sheet();
         rows.extend(self.places.iter().map(|(policy, places)| {
             let processors = places_in_words(places);
             (format!("--pin {policy}"), format!("threads on processors {processors}"))
         }));
-        output::pairs(rows.iter().map(|(name, value)| (name.as_str(), value.clone()))).fmt(formatter)?;
+        let text = output::pairs(rows.iter().map(|(name, value)| (name.as_str(), value.clone()))).to_string();
         match &self.kernels {
-            Some(Kernels { rates, roofline }) => write!(formatter, "\n{}", kernel_rates::table(rates, roofline)),
-            None => Ok(()),
+            Some(Kernels { rates, roofline }) => format!("{text}\n{}", kernel_rates::table(rates, roofline)),
+            None => text,
         }
     }
 }
@@ -150,12 +146,12 @@ mod tests {
     #[test]
     fn the_document_holds_the_promised_keys() {
         let sheet = Sheet { environment: Environment::capture(&[]), places: places(2), kernels: None };
-        let document = serde_json::to_value(&sheet).unwrap();
+        let document = sheet.document();
         for key in ["cores", "isa", "caches", "peak_gflops", "int8", "bandwidth_gbytes_per_s"] {
             assert!(document.get(key).is_some(), "{key}");
         }
         assert!(document["cores"].as_u64().unwrap() >= 1);
-        assert!(sheet.to_string().contains("hardware thread"));
+        assert!(sheet.text().contains("hardware thread"));
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! `rounds manual DIR`: manual pages of all commands.
 
-use std::fmt::{self, Display, Formatter};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde::Serialize;
 
 use super::Output;
 use crate::files;
@@ -16,19 +15,6 @@ pub struct ManualArguments {
     /// Folder of the pages, such as ~/.local/share/man/man1
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-}
-
-/// Written pages.
-#[derive(Serialize)]
-struct Pages {
-    pages: Vec<PathBuf>,
-}
-
-impl Display for Pages {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let paths: Vec<String> = self.pages.iter().map(|page| page.display().to_string()).collect();
-        formatter.write_str(&paths.join("\n"))
-    }
 }
 
 /// Writes `rounds.1`, and `rounds-NAME.1` for each command below `command`, and prints their paths.
@@ -51,5 +37,6 @@ pub fn run(arguments: &ManualArguments, command: clap::Command, output: Output) 
         pages.push(path);
     }
     pages.sort();
-    output.print(&Pages { pages })
+    let paths: Vec<String> = pages.iter().map(|page| page.display().to_string()).collect();
+    output.print(&BTreeMap::from([("pages", &pages)]), paths.join("\n"))
 }

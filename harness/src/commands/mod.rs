@@ -1,7 +1,7 @@
 //! The commands of `rounds`, one file each: `XArguments` (clap) and `run(&XArguments, Output)`.
 //!
-//! A command builds one value; [`Output`] prints it on stdout, as JSON or as text. Errors are returned, never printed here:
-//! `main` prints one message and picks the exit code.
+//! A command has one result; [`Output`] prints it on stdout, as JSON or as text. Errors are returned, never printed here: `main`
+//! prints one message and picks the exit code.
 
 pub mod account;
 pub mod audit;

@@ -1,6 +1,5 @@
 //! `rounds predict`: the label of every row, by a model that `rounds train` wrote.
 
-use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -87,13 +86,6 @@ impl PredictionTable {
     }
 }
 
-impl Display for PredictionTable {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let text = self.to_csv().map_err(|_| fmt::Error)?;
-        formatter.write_str(text.trim_end_matches('\n'))
-    }
-}
-
 /// Predicts every row, in the order of the file. A row that the model's domain maps to the null row has no prediction.
 ///
 /// # Errors
@@ -115,12 +107,13 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
             predictions.predictions.len()
         ));
     }
-    let Some(path) = &arguments.output else {
-        return output.print(&predictions);
-    };
     let text = match output {
         Output::Text => predictions.to_csv()?,
         Output::Json => serde_json::to_string_pretty(&predictions)? + "\n",
+    };
+    let Some(path) = &arguments.output else {
+        print!("{text}");
+        return Ok(());
     };
     files::replace(path, text.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))?;
     let count = predictions.predictions.len();

@@ -1,6 +1,5 @@
 //! `rounds report DIR`: the page of a run.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -28,16 +27,10 @@ pub struct ReportArguments {
 
 /// A written report.
 #[derive(Serialize)]
-struct Written {
-    report: PathBuf,
+struct Written<'a> {
+    report: &'a Path,
     cells: usize,
-    messages: Vec<String>,
-}
-
-impl fmt::Display for Written {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.report.display())
-    }
+    messages: &'a [String],
 }
 
 /// The cells of a folder. Of a folder of studies, which are shown beside cells, the machine and the messages alone.
@@ -84,5 +77,6 @@ pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
     if output == Output::Text {
         messages.iter().for_each(output::warn);
     }
-    output.print(&Written { report, cells: run.results.samples.len(), messages })
+    let written = Written { report: &report, cells: run.results.samples.len(), messages: &messages };
+    output.print(&written, report.display())
 }

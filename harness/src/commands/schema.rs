@@ -1,12 +1,11 @@
 //! `rounds schema FILE`: drafts the schema of a data file for a person to check.
 
-use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde::Serialize;
+use serde_json::json;
 
 use super::Output;
 use crate::data::{ColumnFlags, draft};
@@ -21,18 +20,6 @@ pub struct SchemaArguments {
     /// Output file; `schema.toml` beside the data is found by itself [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-/// A drafted schema.
-#[derive(Serialize)]
-struct Draft {
-    schema: String,
-}
-
-impl Display for Draft {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.schema.trim_end())
-    }
 }
 
 /// Drafts one schema. It is marked as read from the data: a run on it claims nothing until a person removes the mark.
@@ -56,5 +43,5 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-    output.print(&Draft { schema })
+    output.print(&json!({"schema": schema}), schema.trim_end())
 }

@@ -442,7 +442,7 @@ fn publish(
     let place = Path::new(&arguments.data.data);
     let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
     let queries = shown.beside_claim(false, Some(ledger.gradient_queries));
-    context.output.print(&Outcome {
+    let outcome = Outcome {
         algorithm: setup.algorithm.id,
         data: DataFacts {
             dataset: loaded.dataset.clone(),
@@ -466,7 +466,8 @@ fn publish(
         model: arguments.model.clone(),
         model_sha256,
         privacy: calibrated.privacy,
-    })
+    };
+    context.output.print(&outcome, outcome.table())
 }
 
 /// Columns that a domain declares as numbers, by what a field that is no number does.

@@ -1,9 +1,9 @@
 //! The outcome of a training run, and the one rule of what may be printed of it.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
+use comfy_table::Table;
 use rounds_algorithms::privacy::{Adjacency, Claim, PrivacyStatement};
 use serde::Serialize;
 
@@ -212,8 +212,8 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     rows
 }
 
-impl Display for Outcome {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+impl Outcome {
+    pub(super) fn table(&self) -> Table {
         let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
         let DataFacts { dataset, n, dimension, classes, numbers } = &self.data;
         let rows = n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
@@ -288,6 +288,6 @@ impl Display for Outcome {
         }
         let (begin, end) = self.model_sha256.split_at(32);
         row("model sha256", format!("{begin}\n{end}"));
-        table.fmt(formatter)
+        table
     }
 }
