@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::{DataError, listing};
 use super::formats::{self, csv, csv::FirstLine};
 use super::labels::Task;
-use super::schema::{SchemaError, bounds_of, of_domain, read, refuse, related};
+use super::schema::{SchemaError, bounds_of, read, refuse, related};
 use super::{draft, names};
 use crate::usage::quoted;
 
@@ -138,7 +138,6 @@ pub fn declare(
         Some(domain) => overridden(&place, domain, flags)?,
     };
     let domain = related(&place, domain, flags.relation, flags.public_rows)?;
-    domain.check().map_err(|error| of_domain(&place, "", &error))?;
     check_task(&place, &domain, flags)?;
     Ok(Some(Arc::new(domain)))
 }
@@ -166,7 +165,6 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
     let draft = draft.check(path)?;
     let domain = overridden(name_or_path, draft.domain, flags)?;
     let domain = related(name_or_path, domain, flags.relation, flags.public_rows)?;
-    domain.check().map_err(|error| of_domain(name_or_path, "", &error))?;
     Ok(Some((Arc::new(domain), draft.warnings)))
 }
 

@@ -1,7 +1,7 @@
 //! Schemas: the declared domain of a data set as a TOML file.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr as _;
 
 use rounds_algorithms::privacy::Adjacency;
@@ -18,13 +18,7 @@ use super::error::{DataError, listing};
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message describes its fields")]
 pub enum SchemaError {
-    /// A schema that cannot be read.
-    #[error("{}: cannot be read: {source}; `rounds schema FILE` drafts a schema", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    /// Not TOML, or not its tables and keys; lines count from 1.
-    #[error("{place}, line {line}: {message}")]
-    Syntax { place: String, line: usize, message: String },
-    /// A declaration that makes no domain: the problem and the way out.
+    /// A schema that cannot be read or makes no domain: the problem and the way out.
     #[error("{place}: {problem}")]
     Declaration { place: String, problem: String },
     /// The header of a table cannot be read.
@@ -41,8 +35,11 @@ pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, Sc
 /// # Errors
 /// As [`parse`], and files that cannot be read.
 pub fn read(path: &Path) -> Result<Domain, SchemaError> {
-    let text = std::fs::read_to_string(path).map_err(|source| SchemaError::Read { path: path.into(), source })?;
-    parse(&path.display().to_string(), &text)
+    let place = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&place, &text),
+        Err(error) => refuse(&place, format!("cannot be read: {error}; `rounds schema FILE` drafts a schema")),
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -132,16 +129,21 @@ pub(super) fn bounds_of(place: &str, key: &str, [lo, hi]: [f64; 2]) -> Result<Bo
 /// # Errors
 /// Syntax, unknown keys, and declarations that make no domain.
 pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
-    let table: SchemaTable = toml::from_str(text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start.min(text.len()));
-        SchemaError::Syntax {
-            place: place.into(),
-            line: text.as_bytes()[..offset].split(|&byte| byte == b'\n').count(),
-            message: error.message().replace('\n', " "),
+    let table: SchemaTable = match toml::from_str(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let line = line_of(text, &error);
+            return refuse(&format!("{place}, line {line}"), error.message().replace('\n', " "));
         }
-    })?;
+    };
     let source = if table.drafted { DomainSource::Draft(place.into()) } else { DomainSource::Schema(place.into()) };
     table.domain(place, source)
+}
+
+/// The line on which a text is no TOML, or not that of its tables and keys, from 1.
+pub(crate) fn line_of(text: &str, error: &toml::de::Error) -> usize {
+    let offset = error.span().map_or(0, |span| span.start.min(text.len()));
+    text.as_bytes()[..offset].split(|&byte| byte == b'\n').count()
 }
 
 impl SchemaTable {
@@ -175,9 +177,7 @@ impl SchemaTable {
             Ok(relation) => relation,
             Err(error) => return refuse(place, format!("rows.relation: {error}")),
         };
-        let domain = related(place, domain, relation, self.rows.public_rows)?;
-        domain.check().map_err(|error| of_domain(place, "", &error))?;
-        Ok(domain)
+        related(place, domain, relation, self.rows.public_rows)
     }
 }
 
@@ -230,7 +230,7 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
     Ok(Columns::Named(tables.into_iter().map(column).collect::<Result<_, _>>()?))
 }
 
-/// The domain under `relation`, if one is asked for.
+/// The domain under `relation`, if one is asked for, checked as a whole.
 pub(super) fn related(
     place: &str,
     mut domain: Domain,
@@ -257,6 +257,7 @@ pub(super) fn related(
             return refuse(place, format!("public-rows is of add-remove alone, not of {relation}; {problem}"));
         }
     };
+    domain.check().map_err(|error| of_domain(place, "", &error))?;
     Ok(domain)
 }
 

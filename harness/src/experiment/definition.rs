@@ -4,6 +4,7 @@
 //! describes the schema. Nothing here loads data.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
@@ -17,25 +18,15 @@ use thiserror::Error;
 
 use super::cache::PLANTED_LOGISTIC;
 use super::cell::{Cell, Configuration, Parameters};
-use crate::data;
+use crate::data::{self, schema::line_of};
 use crate::usage::nearest;
 
 include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 
-/// Why a definition cannot be used.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its variant")]
-pub enum DefinitionError {
-    #[error("{name}:{line}: {message}")]
-    Syntax { name: String, line: usize, message: String },
-    #[error("{name}: {message}")]
-    Invalid { name: String, message: String },
-    #[error("there is no {kind} '{name}'; {way_out}")]
-    UnknownName { kind: &'static str, name: String, way_out: String },
-    #[error("cannot read the definition {path}: {message}")]
-    File { path: String, message: String },
-}
+/// Why a definition cannot be used, with its name or line and the way out.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct DefinitionError(String);
 
 /// The text of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +70,7 @@ pub fn all() -> Result<Vec<Source>, DefinitionError> {
 pub fn find(name: &str) -> Result<Source, DefinitionError> {
     if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
         let text = fs::read_to_string(name)
-            .map_err(|error| DefinitionError::File { path: name.into(), message: error.to_string() })?;
+            .map_err(|error| DefinitionError(format!("cannot read the definition {name}: {error}")))?;
         return Source::new(name, &text);
     }
     let names: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
@@ -306,8 +297,8 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
     }
 
     /// An error of this definition.
-    pub fn invalid(&self, message: impl Into<String>) -> DefinitionError {
-        DefinitionError::Invalid { name: self.name.clone(), message: message.into() }
+    pub fn invalid(&self, message: impl Display) -> DefinitionError {
+        DefinitionError(format!("{}: {message}", self.name))
     }
 
     /// The methods of a problem.
@@ -524,7 +515,7 @@ pub fn needs_files(dataset: &str) -> bool {
 ///
 /// # Errors
 /// An unknown name, with the nearest.
-pub fn known(kind: &'static str, name: &str, names: &[&str]) -> Result<(), DefinitionError> {
+pub fn known(kind: &str, name: &str, names: &[&str]) -> Result<(), DefinitionError> {
     if names.contains(&name) { Ok(()) } else { Err(unknown_name(kind, name, names)) }
 }
 
@@ -552,8 +543,6 @@ fn combinations(parameters: &Parameters) -> Vec<Parameters> {
 /// Reads a value from TOML. An unknown key is reported with its line and the nearest key.
 fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, DefinitionError> {
     toml::from_str(text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start);
-        let line = text.as_bytes()[..offset.min(text.len())].split(|&byte| byte == b'\n').count();
         // serde: unknown field `one`, expected one of `two`, `three`
         let message = error.message().trim();
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -563,7 +552,7 @@ fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Definitio
             }
             _ => message.to_owned(),
         };
-        DefinitionError::Syntax { name: name.into(), line, message }
+        DefinitionError(format!("{name}:{}: {message}", line_of(text, &error)))
     })
 }
 
@@ -575,8 +564,8 @@ fn way_out(name: &str, candidates: &[&str]) -> String {
 }
 
 /// An unknown name, with the nearest.
-pub fn unknown_name(kind: &'static str, name: &str, candidates: &[&str]) -> DefinitionError {
-    DefinitionError::UnknownName { kind, name: name.into(), way_out: way_out(name, candidates) }
+pub fn unknown_name(kind: &str, name: &str, candidates: &[&str]) -> DefinitionError {
+    DefinitionError(format!("there is no {kind} '{name}'; {}", way_out(name, candidates)))
 }
 
 #[cfg(test)]
