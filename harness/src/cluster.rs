@@ -13,7 +13,7 @@ use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
 use zeroize::Zeroizing;
 
-use crate::data::part::{self, Digests, Part, PartError};
+use crate::data::part::{self, Digests, Part};
 use crate::data::{DataError, Request};
 use crate::launcher;
 use crate::machine::{Build, PinPolicy, Pinning};
@@ -234,8 +234,8 @@ impl Cluster {
         };
         let found = part::load(name_or_path, data_dir, request, ranks.rank(), ranks.count());
         let part = self.all_ok(found.map_err(|error| match error {
-            PartError::MoreRanksThanRows { .. } => UsageError::of(error),
-            PartError::Data(error) => explain(error),
+            DataError::MoreRanksThanRows { .. } => UsageError::of(error),
+            error => explain(error),
         }))?;
         check_same_rows(ranks, &part.digests)?;
         Ok(part)

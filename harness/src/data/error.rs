@@ -59,6 +59,9 @@ pub enum DataError {
         /// The header's columns; of a file without its header these are a row.
         found: String,
     },
+    /// A rank without rows.
+    #[error("data set {name} has fewer rows than there are ranks, {ranks}: start fewer ranks")]
+    MoreRanksThanRows { name: String, ranks: usize },
 }
 
 impl DataError {

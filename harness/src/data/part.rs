@@ -38,24 +38,11 @@ pub struct Part {
     pub digests: Digests,
 }
 
-/// The reason for which a part cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its fields")]
-pub enum PartError {
-    /// A rank without rows.
-    #[error("data set {name} has fewer rows than there are ranks, {ranks}: start fewer ranks")]
-    MoreRanksThanRows { name: String, ranks: usize },
-    /// The data cannot be read.
-    #[error(transparent)]
-    Data(#[from] DataError),
-}
-
 /// Rows of rank `rank` of `ranks`.
-fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<usize>, PartError> {
+fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<usize>, DataError> {
     if rows < ranks {
         let name = name.to_owned();
-        return Err(PartError::MoreRanksThanRows { name, ranks });
+        return Err(DataError::MoreRanksThanRows { name, ranks });
     }
     Ok(leaf_range(rows, ranks, rank))
 }
@@ -70,7 +57,7 @@ pub fn load(
     request: Request<'_>,
     rank: usize,
     ranks: usize,
-) -> Result<Part, PartError> {
+) -> Result<Part, DataError> {
     if request.is_whole()
         && let Some((name, [images, labels_file, test_images, test_labels], classes)) =
             idx_data(name_or_path, data_dir)?
