@@ -102,7 +102,7 @@ fn format_of(path: &Path, named: Option<bool>) -> Result<Format, DataError> {
         [] => return refuse("an empty file"),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
         [b'P', b'K', 3..=6, 4..=8, ..] => return Ok(Format::Npz),
-        _ if source.compression() == Compression::Parquet => return Ok(Format::Parquet),
+        _ if source.compression == Compression::Parquet => return Ok(Format::Parquet),
         [0, 0, 8..=14, _, ..] => return refuse("a single IDX file, which lacks features or labels; give its folder"),
         _ => {}
     }
@@ -163,7 +163,7 @@ impl Format {
         let shape = libsvm::Shape::new(request);
         let train = self.read(train, request, shape)?;
         let read_test = |test: &Path| {
-            let shape = shape.like(train.features());
+            let shape = shape.like(&train.features);
             format_of(test, has_names(request))?.read(test, request, shape)
         };
         let test = test.map(read_test).transpose()?;
@@ -260,18 +260,10 @@ fn list(folder: &Path) -> Result<Vec<String>, DataError> {
 
 fn load_npz(name: &str, path: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
     let mut archive = Archive::open(path)?;
-    let Some(roles) = Roles::of(archive.names()) else {
-        return Err(no_roles(path, archive.names()));
+    let Some(roles) = Roles::of(&archive.names) else {
+        return Err(no_roles(path, &archive.names));
     };
-    load_arrays(name, &roles, request, |[features, labels]| {
-        let entry = |array: &String| path.join(format!("{array}.npy"));
-        Ok(Table::of_files(
-            &entry(features),
-            archive.array(features, npy::read_features)?,
-            &entry(labels),
-            archive.array(labels, npy::read_labels)?,
-        ))
-    })
+    load_arrays(name, &roles, request, |[features, labels]| archive.table(features, Some(labels)))
 }
 
 /// The refusal of an archive by the names of its arrays.

@@ -55,7 +55,7 @@ pub fn load_for_model(
     } else {
         let request = Request { columns: Some(input.features), labels: input.labels, ..Request::of(input.domain) };
         let (table, are_test_rows) = one_file::read(path, request)?;
-        check_features(path, table.features().columns(), input)?;
+        check_features(path, table.features.columns(), input)?;
         (table.alone(&formats::stem(path), request)?, are_test_rows)
     };
     check_features(path, dataset.columns(), input)?;

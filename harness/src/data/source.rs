@@ -14,11 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The packing of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// None.
     Plain,
-    /// gzip, RFC 1952; several members are one stream.
+    /// RFC 1952; several members are one stream.
     Gzip,
-    /// xz.
     Xz,
     /// An entry of a zip archive.
     Zip,
@@ -66,8 +64,9 @@ pub(super) fn expansion_bound(packed: u64) -> u64 {
 /// An opened data file.
 pub(super) struct Source<'a> {
     path: PathBuf,
-    file_bytes: u64,
-    compression: Compression,
+    /// Bytes on disk.
+    pub(super) file_bytes: u64,
+    pub(super) compression: Compression,
     unpacked: u64,
     consumed: Arc<AtomicU64>,
     reader: Box<dyn Read + Send + 'a>,
@@ -118,19 +117,8 @@ impl<'a> Source<'a> {
         Self { path, file_bytes: packed, compression, unpacked: 0, consumed, reader: Box::new(reader) }
     }
 
-    /// The file.
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The packing.
-    pub(super) fn compression(&self) -> Compression {
-        self.compression
-    }
-
-    /// Bytes on disk.
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.file_bytes
     }
 
     /// The part of the file that has been consumed so far.
@@ -169,11 +157,7 @@ impl<'a> Source<'a> {
             Compression::Plain if total != u128::from(self.file_bytes) => {
                 Err(DataError::size(&self.path, total, u128::from(self.file_bytes)))
             }
-            Compression::Gzip | Compression::Xz | Compression::Zip | Compression::Parquet
-                if total > u128::from(self.byte_bound()) =>
-            {
-                Err(expansion(&self.path, self.file_bytes))
-            }
+            _ if total > u128::from(self.byte_bound()) => Err(expansion(&self.path, self.file_bytes)),
             _ => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ pub struct TrainTest {
 pub(super) struct Table {
     path: PathBuf,
     labels_path: PathBuf,
-    features: Features,
+    pub(super) features: Features,
     labels: RawLabels,
 }
 
@@ -35,10 +35,6 @@ impl Table {
     /// Features of one file and labels of another.
     pub(super) fn of_files(path: &Path, features: Features, labels_path: &Path, labels: RawLabels) -> Self {
         Self { path: path.into(), labels_path: labels_path.into(), features, labels }
-    }
-
-    pub(super) fn features(&self) -> &Features {
-        &self.features
     }
 
     /// The same rows without their labels. Of encoded rows a label alone made none the null row.

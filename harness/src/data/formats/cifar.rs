@@ -47,8 +47,8 @@ fn read_file(path: &Path) -> Result<(ByteRows, Vec<u8>), DataError> {
         let record = RECORD as u128;
         DataError::size(path, bytes.div_ceil(record).max(1) * record, bytes)
     };
-    if source.compression() == Compression::Plain && !source.file_bytes().is_multiple_of(RECORD as u64) {
-        return Err(incomplete(u128::from(source.file_bytes())));
+    if source.compression == Compression::Plain && !source.file_bytes.is_multiple_of(RECORD as u64) {
+        return Err(incomplete(u128::from(source.file_bytes)));
     }
     let (mut pixels, mut labels) = (ByteRows::zeroed(0, PIXELS), Vec::new());
     let mut block = Vec::with_capacity(BLOCK * RECORD);

@@ -25,7 +25,7 @@ const LABEL_NAMES: [&str; 4] = ["label", "class", "target", "y"];
 /// A file's text: that of a Parquet file's table, or its own.
 fn open(path: &Path) -> Result<Source<'static>, DataError> {
     let source = Source::open(path)?;
-    match source.compression() {
+    match source.compression {
         Compression::Parquet => parquet::open(&source),
         _ => Ok(source),
     }
@@ -91,7 +91,7 @@ impl FirstLine {
         }
         let fields = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
         let text = excerpt(line);
-        Ok(Self { fields, delimiter, text, end, number, names_columns: source.compression() == Compression::Parquet })
+        Ok(Self { fields, delimiter, text, end, number, names_columns: source.compression == Compression::Parquet })
     }
 
     /// No field is a number.
@@ -281,52 +281,50 @@ impl Summary {
 
 /// Summaries of the columns of a file with the header `header`, whose label stands at `label`.
 pub(crate) fn summarise(path: &Path, header: &FirstLine, label: usize) -> Result<Vec<Summary>, DataError> {
-    let mut source = open(path)?;
-    let mut text = begin(&mut source)?;
-    text.drain(..header.end);
     let limit = |place| if place == label { MOST_CLASSES } else { MOST_WORDS };
-    let nothing = || (0..header.fields.len()).map(|place| Summary::new(limit(place)));
-    let mut summaries: Vec<Summary> = nothing().collect();
-    let summarise = |text: &[u8]| {
-        let mut summaries: Vec<Summary> = nothing().collect();
-        let lines = for_each_row(text, header.fields.len(), header.delimiter, |_, fields| {
-            let columns = summaries.iter_mut().zip(fields);
-            columns.for_each(|(summary, field)| summary.take(field));
-            Ok(())
-        })?;
-        Ok((summaries, lines))
+    let nothing: Vec<Summary> = (0..header.fields.len()).map(|place| Summary::new(limit(place))).collect();
+    let take = |summaries: &mut [Summary], fields: &[Cow<'_, [u8]>]| {
+        summaries.iter_mut().zip(fields).for_each(|(summary, field)| summary.take(field));
     };
-    parse_blocks(source, text, header.number, summarise, |part: Vec<Summary>, _| {
-        let columns = summaries.iter_mut().zip(part);
-        columns.for_each(|(summary, later)| summary.merge(later));
-        Ok(())
-    })?;
-    Ok(summaries)
+    fold_rows(path, header, &nothing, take, Summary::merge)
 }
 
 /// The numbers of the columns called `names`, of a file with the header `header`, counted by bin.
 pub(crate) fn count_numbers(path: &Path, header: &FirstLine, names: &[String]) -> Result<Vec<BinCounts>, DataError> {
+    let places: Vec<_> = names.iter().map(|name| header.fields.iter().position(|field| field == name)).collect();
+    let take = |counts: &mut [BinCounts], fields: &[Cow<'_, [u8]>]| {
+        for (counts, place) in counts.iter_mut().zip(&places) {
+            counts.take(place.map_or(f64::NAN, |place| encoding::number(&fields[place])));
+        }
+    };
+    fold_rows(path, header, &vec![BinCounts::default(); names.len()], take, |sum, part| sum.merge(&part))
+}
+
+/// What the rows of a file with the header `header` make of `nothing`: `take` takes a row, and `merge` the rows that follow.
+fn fold_rows<T: Clone + Send + Sync>(
+    path: &Path,
+    header: &FirstLine,
+    nothing: &[T],
+    take: impl Fn(&mut [T], &[Cow<'_, [u8]>]) + Sync,
+    merge: impl Fn(&mut T, T),
+) -> Result<Vec<T>, DataError> {
     let mut source = open(path)?;
     let mut text = begin(&mut source)?;
     text.drain(..header.end);
-    let places: Vec<_> = names.iter().map(|name| header.fields.iter().position(|field| field == name)).collect();
-    let nothing = || vec![BinCounts::default(); names.len()];
-    let mut counts = nothing();
-    let count = |text: &[u8]| {
-        let mut counts = nothing();
+    let mut all = nothing.to_vec();
+    let parse = |text: &[u8]| {
+        let mut part = nothing.to_vec();
         let lines = for_each_row(text, header.fields.len(), header.delimiter, |_, fields| {
-            for (counts, place) in counts.iter_mut().zip(&places) {
-                counts.take(place.map_or(f64::NAN, |place| encoding::number(&fields[place])));
-            }
+            take(&mut part, fields);
             Ok(())
         })?;
-        Ok((counts, lines))
+        Ok((part, lines))
     };
-    parse_blocks(source, text, header.number, count, |part: Vec<BinCounts>, _| {
-        counts.iter_mut().zip(&part).for_each(|(sum, part)| sum.merge(part));
+    parse_blocks(source, text, header.number, parse, |part: Vec<T>, _| {
+        all.iter_mut().zip(part).for_each(|(sum, part)| merge(sum, part));
         Ok(())
     })?;
-    Ok(counts)
+    Ok(all)
 }
 
 /// The use of a field.
@@ -396,7 +394,6 @@ impl Layout {
     fn guessed(source: &Source<'_>, text: &[u8], request: Request<'_>) -> Result<Self, DataError> {
         let path = source.path();
         let first = FirstLine::of(source, text)?;
-        let is_number = |field: &str| number::parse::<f32>(field.as_bytes()).is_some();
         let label = request.label;
         let place = if label.is_none() && request.has_no_label(first.fields.len()) {
             usize::MAX

@@ -77,7 +77,7 @@ pub(crate) struct PartOfFile {
 /// The number of rows of a file, if its rows can be read alone: if it is not packed.
 pub(crate) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
     let mut source = Source::open(path)?;
-    if source.compression() != Compression::Plain {
+    if source.compression != Compression::Plain {
         return Ok(None);
     }
     Ok(read_header(&mut source)?.shape.first().copied())

@@ -267,7 +267,8 @@ pub(super) struct Archive {
     path: PathBuf,
     file_bytes: u64,
     zip: ZipArchive<BufReader<File>>,
-    names: Vec<String>,
+    /// Names of the arrays.
+    pub(super) names: Vec<String>,
 }
 
 impl Archive {
@@ -277,7 +278,7 @@ impl Archive {
     /// Missing files, and archives whose directory is damaged.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         // The same complaints as for any other file.
-        let file_bytes = Source::open(path)?.file_bytes();
+        let file_bytes = Source::open(path)?.file_bytes;
         let file = File::open(path).map_err(DataError::read(path))?;
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(path, "zip", &error))?;
         let names = zip.file_names().filter_map(Result::ok);
@@ -286,9 +287,19 @@ impl Archive {
         Ok(Self { path, file_bytes, zip, names })
     }
 
-    /// Names of the arrays.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
+    /// Rows with these features and labels, or without labels.
+    ///
+    /// # Errors
+    /// Those of the entries and of [`read_features`] and [`read_labels`].
+    pub(super) fn table(&mut self, features: &str, labels: Option<&str>) -> Result<Table, DataError> {
+        let rows = self.array(features, read_features)?;
+        let path = self.path.join(format!("{features}.npy"));
+        let Some(labels) = labels else {
+            let absent = RawLabels::Absent(rows.len());
+            return Ok(Table::of_file(&path, rows, absent));
+        };
+        let read = self.array(labels, read_labels)?;
+        Ok(Table::of_files(&path, rows, &self.path.join(format!("{labels}.npy")), read))
     }
 
     /// Reads the array called `name` with one of this module's functions.
@@ -296,7 +307,7 @@ impl Archive {
     /// # Errors
     /// Damaged, encrypted or otherwise packed entries; entries whose promised size their packed size does not justify;
     /// those of `read`.
-    pub(super) fn array<T>(
+    fn array<T>(
         &mut self,
         name: &str,
         read: impl FnOnce(&mut Source<'_>) -> Result<T, DataError>,

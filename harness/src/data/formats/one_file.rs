@@ -6,10 +6,9 @@ use std::sync::Arc;
 use rounds_algorithms::problem::{Columns, Domain};
 
 use super::csv::FirstLine;
-use super::npy::{self, Archive, Roles};
+use super::npy::{Archive, Roles};
 use super::{Format, LabelUse, format_of, has_names, libsvm, no_roles};
 use crate::data::error::{DataError, listing};
-use crate::data::labels::RawLabels;
 use crate::data::load::Request;
 use crate::data::table::Table;
 
@@ -77,17 +76,8 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
 
 fn archive(path: &Path, labels: LabelUse) -> Result<(Table, bool), DataError> {
     let mut archive = Archive::open(path)?;
-    let Some((features, labels, is_test)) = Roles::of_model(archive.names(), labels) else {
-        return Err(no_roles(path, archive.names()));
+    let Some((features, labels, is_test)) = Roles::of_model(&archive.names, labels) else {
+        return Err(no_roles(path, &archive.names));
     };
-    let entry = |array: &str| path.join(format!("{array}.npy"));
-    let rows = archive.array(&features, npy::read_features)?;
-    let table = if let Some(labels) = labels {
-        let read = archive.array(&labels, npy::read_labels)?;
-        Table::of_files(&entry(&features), rows, &entry(&labels), read)
-    } else {
-        let absent = RawLabels::Absent(rows.len());
-        Table::of_file(&entry(&features), rows, absent)
-    };
-    Ok((table, is_test))
+    Ok((archive.table(&features, labels.as_deref())?, is_test))
 }

@@ -49,7 +49,7 @@ mod reading {
         let mut text = Vec::new();
         end_with(&mut text, columns.iter().map(|column| column.name()));
         let text = Text { in_nanoseconds, rows: reader.into_iter(), bytes: text, read: 0 };
-        Ok(Source::entry(path.into(), source.file_bytes(), Compression::Parquet, text))
+        Ok(Source::entry(path.into(), source.file_bytes, Compression::Parquet, text))
     }
 
     /// A column has one value a row, of a type that the crate's reader of rows converts.
