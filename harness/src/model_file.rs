@@ -15,7 +15,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::data::{DataError, LabelUse, ModelInput, ModelRows, load_for_model, schema};
+use crate::data::{DataError, LabelUse, ModelRows, Request, load_for_model, schema};
 use crate::machine::Build;
 use crate::measure;
 use crate::usage::UsageError;
@@ -305,9 +305,8 @@ impl Model {
         labels: LabelUse,
     ) -> anyhow::Result<ModelRows> {
         let data = &self.header.data;
-        let input =
-            ModelInput { domain: self.domain.as_ref(), features: data.dimension, classes: self.classes(), labels };
-        let rows = load_for_model(name_or_path, data_dir, &input).map_err(|error| match error {
+        let input = Request { columns: Some(data.dimension), labels, ..Request::of(self.domain.as_ref()) };
+        let rows = load_for_model(name_or_path, data_dir, input, self.classes()).map_err(|error| match error {
             DataError::Schema { .. } => UsageError::of(error),
             error => error.into(),
         })?;

@@ -30,7 +30,7 @@ pub(crate) use error::listing;
 pub use formats::{LabelUse, test_file};
 pub use labels::Task;
 pub use load::{Request, Split, load, load_declared, load_requested};
-pub use model_rows::{ModelInput, ModelRows, load_for_model};
+pub use model_rows::{ModelRows, load_for_model};
 pub use names::{NAMES, Name, built_in, is_generated, optimum};
 pub use schema::SchemaError;
 pub use table::TrainTest;

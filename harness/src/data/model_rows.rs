@@ -1,28 +1,14 @@
 //! Rows for a model, to predict or to evaluate on: read as its training rows were.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use rounds_algorithms::problem::{Dataset, Domain, Labels};
+use rounds_algorithms::problem::{Dataset, Labels};
 
 use super::error::{DataError, listing};
 use super::formats::{self, LabelUse, one_file};
 use super::load::{Request, load_declared};
 use super::names;
 use super::table::TrainTest;
-
-/// The rows that a model takes.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelInput<'a> {
-    /// The domain of its training rows, if they had one.
-    pub domain: Option<&'a Arc<Domain>>,
-    /// Features a row.
-    pub features: usize,
-    /// Class names; none of a model of real targets.
-    pub classes: Option<&'a [String]>,
-    /// The use of labels.
-    pub labels: LabelUse,
-}
 
 /// Rows for a model. Labels are its classes or real targets; where labels are ignored, they mean nothing.
 #[derive(Clone, Debug)]
@@ -33,15 +19,17 @@ pub struct ModelRows {
     pub are_test_rows: bool,
 }
 
-/// Loads rows by the name of a data set or the path of a file or folder, as [`load_declared`] does. Of a data set with test rows
-/// these are taken, of any other one all rows; a file is taken alone, whatever lies beside it.
+/// Loads rows by the name of a data set or the path of a file or folder, as [`load_declared`] does, for a model of these classes, or
+/// of real targets; `input` has the domain of its training rows, if they had one, and its features as columns. Of a data set with
+/// test rows these are taken, of any other one all rows; a file is taken alone, whatever lies beside it.
 ///
 /// # Errors
 /// As [`load_declared`]; columns or labels that are not those of the model.
 pub fn load_for_model(
     name_or_path: &str,
     data_dir: Option<&Path>,
-    input: &ModelInput<'_>,
+    input: Request<'_>,
+    classes: Option<&[String]>,
 ) -> Result<ModelRows, DataError> {
     let path = Path::new(name_or_path);
     let named = names::find(name_or_path).is_some();
@@ -53,24 +41,22 @@ pub fn load_for_model(
         let are_test_rows = test.is_some();
         (test.unwrap_or(train), are_test_rows)
     } else {
-        let request = Request { columns: Some(input.features), labels: input.labels, ..Request::of(input.domain) };
-        let (table, are_test_rows) = one_file::read(path, request)?;
+        let (table, are_test_rows) = one_file::read(path, input)?;
         check_features(path, table.features.columns(), input)?;
-        (table.alone(&formats::stem(path), request)?, are_test_rows)
+        (table.alone(&formats::stem(path), input)?, are_test_rows)
     };
     check_features(path, dataset.columns(), input)?;
     let dataset = match (input.labels, input.domain) {
-        (LabelUse::Needed, None) => relabelled(path, dataset, input.classes)?,
+        (LabelUse::Needed, None) => relabelled(path, dataset, classes)?,
         _ => dataset,
     };
     Ok(ModelRows { dataset, are_test_rows })
 }
 
-fn check_features(path: &Path, found: usize, input: &ModelInput<'_>) -> Result<(), DataError> {
-    let features = input.features;
-    if found == features {
+fn check_features(path: &Path, found: usize, input: Request<'_>) -> Result<(), DataError> {
+    let Some(features) = input.columns.filter(|&features| features != found) else {
         return Ok(());
-    }
+    };
     let label = match input.labels {
         LabelUse::Needed => "and the label",
         LabelUse::Ignored => "with or without a label",
