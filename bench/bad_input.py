@@ -33,7 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OF_OTHERS = {"--bind-to", "--cpu-bind", "--mpi", "--governor", "--release"}
 OPTION = re.compile(r"(?:^|(?<=[\s`'\"(\[]))--[a-z][a-z-]*")
 # The quickest prediction.
-SMALL = ["--algorithms", "sgd", "--dimension", "4"]
+SMALL = "--algorithms sgd --dimension 4"
 # The least number of cases of a group: a command, a format, or a kind of option.
 LEAST = 25
 
@@ -57,6 +57,11 @@ class Cases:
         arguments = [one if isinstance(one, bytes) else str(one) for one in arguments]
         command = [f"command:{arguments[0]}"] if arguments and arguments[0] in COMMANDS else []
         self.all.append((command + groups.split(), arguments, stdout))
+
+    def each(self, groups, values, *lines):
+        """Every line with every value in place of `{}`."""
+        for value, line in itertools.product(values, lines):
+            self.add(groups, *(word.replace("{}", value) for word in line.split()))
 
 
 def npy(values, shape, descr="<f4", fortran=False, version=(1, 0)):
@@ -191,131 +196,78 @@ def results(cases, scratch):
 
 def flags(cases):
     """Values that options cannot have."""
-    train = ["train", "--data", "table.csv", "--threads", "1", "--epochs", "1"]
-    numbers = ["--epsilon", "--delta", "--noise-multiplier", "--learning-rate", "--momentum", "--clip-norm", "--epochs"]
-    numbers += ["--regularization", "--scale-features"]
-    for option, value in itertools.product(numbers, NUMBERS):
-        rest = [] if option in ("--epsilon", "--noise-multiplier") else ["--epsilon", "1"]
-        base = train[:-2] if option == "--epochs" else train
-        cases.add("option:number", *base, *rest, option, value)
-    for option, value in itertools.product(["--batch-size", "--threads", "--seed", "--checkpoint-every", "--dimension"], COUNTS):
-        base = [word for word in train if option != "--threads" or word not in ("--threads", "1")]
-        base = base if option != "--threads" else ["train", "--data", "table.csv", "--epochs", "1"]
-        cases.add("option:count", *base, "--epsilon", "1", option, value)
-    names = ["--algorithm", "--loss", "--noise", "--sampling", "--accountant", "--adjacency", "--pin", "--engine", "--data"]
-    for option, value in itertools.product(names, NAMES[:8]):
-        base = ["train", "--epsilon", "1", "--threads", "1"] + ([] if option == "--data" else ["--data", "table.csv"])
-        cases.add("option:name", *base, option, value)
+    train = "train --data table.csv --threads 1 --epochs 1"
+    for option in ["delta", "learning-rate", "momentum", "clip-norm", "regularization", "scale-features"]:
+        cases.each("option:number", NUMBERS, f"{train} --epsilon 1 --{option} {{}}")
+    cases.each("option:number", NUMBERS, f"{train} --epsilon {{}}", f"{train} --noise-multiplier {{}}",
+               "train --data table.csv --threads 1 --epsilon 1 --epochs {}")
+    for option in ["batch-size", "seed", "checkpoint-every", "dimension"]:
+        cases.each("option:count", COUNTS, f"{train} --epsilon 1 --{option} {{}}")
+    cases.each("option:count", COUNTS, "train --data table.csv --epochs 1 --epsilon 1 --threads {}")
+    for option in ["algorithm", "loss", "noise", "sampling", "accountant", "adjacency", "pin", "engine"]:
+        cases.each("option:name", NAMES[:8], f"train --epsilon 1 --threads 1 --data table.csv --{option} {{}}")
+    cases.each("option:name", NAMES[:8], "train --epsilon 1 --threads 1 --data {}")
     pairs = ["", "=", "x", "x=", "=1", "rounds=", "rounds=0", "rounds=-1", "rounds=1e30", "clip-norm=1e-30", "smoothness=nan", "x=y=z"]
     pairs += ["noise=", "sampling=poisson,fixed", "epochs=1,2", "rounds=1e9", "batch-size=1e18", "momentum=2", "é=1", "rounds=٣"]
     cases_of = [("--set", pairs), ("--bounds", pairs + ["1", "1,1", "2,1", "a=1:0", "nan,nan", "private:0", "private:x", "0,1,2", "-inf,inf"])]
     cases_of += [("--clip-features", pairs + ["l2=0", "l3=1", "l2=-1", "l2=nan", "l2="]), ("--classes", ["", ",", "0", "0,0", "a,,b", "0,1," * 9])]
     cases_of += [("--label", NAMES[:9]), ("--public-rows", COUNTS)]
     for option, values in cases_of:
-        for value in values:
-            cases.add("option:pair", *train, "--epsilon", "1", option, value)
-    for option, path in itertools.product(["--model", "--checkpoint"], PATHS):
-        cases.add("option:output", *train, "--epsilon", "1", option, path)
-    for option, path in itertools.product(["--resume", "--factorization", "--data-dir", "--schema"], PATHS):
-        if option == "--schema" and path not in READABLE:
-            continue
-        cases.add("option:input", *train, "--epsilon", "1", option, path)
-    for extra in (["--secure"], ["--secure", "--seed", "1"], ["--epsilon", "1", "--epsilon", "2"], ["--unknown"], ["extra"], []):
-        cases.add("", *train, *extra)
+        cases.each("option:pair", values, f"{train} --epsilon 1 {option} {{}}")
+    cases.each("option:output", PATHS, f"{train} --epsilon 1 --model {{}}", f"{train} --epsilon 1 --checkpoint {{}}")
+    cases.each("option:input", PATHS, *(f"{train} --epsilon 1 --{option} {{}}" for option in ["resume", "factorization", "data-dir"]))
+    cases.each("option:input", READABLE, f"{train} --epsilon 1 --schema {{}}")
+    for extra in ["--secure", "--secure --seed 1", "--epsilon 1 --epsilon 2", "--unknown", "extra", ""]:
+        cases.add("", *f"{train} {extra}".split())
 
 
-def commands(cases, scratch):
+def commands(cases):
     """Bad usage of every other command."""
-    mechanisms = ["gaussian", "subsampled-gaussian", "laplace", "tree", "zcdp"]
-    for mechanism, value in itertools.product(mechanisms, NUMBERS[:14]):
-        for option in ("--noise-multiplier", "--epsilon"):
-            more = ["--sampling-rate", "0.1", "--steps", "10"] if mechanism.startswith("sub") else []
-            cases.add("option:number", "account", mechanism, option, value, "--delta", "1e-5", *more)
-    for option, value in itertools.product(["--sampling-rate", "--steps", "--delta"], NUMBERS):
-        more = {"--sampling-rate": "0.1", "--steps": "10", "--delta": "1e-5", option: value}
-        words = [word for pair in more.items() for word in pair]
-        cases.add("", "account", "subsampled-gaussian", "--noise-multiplier", "1", *words)
-    for path in READABLE + ["table.csv", "x_train.npy", "schema.toml"]:
-        cases.add("option:input", "account", "--statement", path)
-    for path in PATHS:
-        cases.add("option:input", "schema", path)
-        cases.add("option:output", "schema", "table.csv", "--output", path)
-        cases.add("option:input", "report", path)
-        cases.add("option:output", "report", "results", "--out", path)
-        cases.add("option:input", "compare", path, "results")
-        cases.add("option:input", "compare", "results", path)
-        cases.add("", "compare", "--build", path, "--build", path, "--out", "pairs")
-        cases.add("option:input", "run", path, "--list")
-        cases.add("option:input", "run", f"{path}.toml", "--list")
-        cases.add("option:output", "run", "tiny.toml", "--threads", "1", "--out", path)
-        cases.add("option:output", "factorize", "--rounds", "4", "--out", path)
-        cases.add("option:input", "simulate", "--from-run", path, "--measured", f"0={path}")
-        cases.add("option:output", "manual", path)
-    for path in READABLE:
-        cases.add("option:input", "factorize", "--rounds", "4", "--workload", f"lr={path}")
-        cases.add("option:input", "simulate", "--from", path, "--workers", "2", "--latency", "0.1")
+    for mechanism in ["gaussian", "subsampled-gaussian --sampling-rate 0.1 --steps 10", "laplace", "tree", "zcdp"]:
+        name, _, more = mechanism.partition(" ")
+        cases.each("option:number", NUMBERS[:14], *(f"account {name} --{option} {{}} --delta 1e-5 {more}" for option in ["noise-multiplier", "epsilon"]))
+    subsampled = "account subsampled-gaussian --noise-multiplier 1"
+    cases.each("", NUMBERS, f"{subsampled} --sampling-rate {{}} --steps 10 --delta 1e-5", f"{subsampled} --sampling-rate 0.1 --steps {{}} --delta 1e-5",
+               f"{subsampled} --sampling-rate 0.1 --steps 10 --delta {{}}")
+    cases.each("option:input", READABLE + ["table.csv", "x_train.npy", "schema.toml"], "account --statement {}")
+    cases.each("option:input", PATHS, "schema {}", "report {}", "compare {} results", "compare results {}", "run {} --list", "run {}.toml --list",
+               "simulate --from-run {} --measured 0={}")
+    cases.each("option:output", PATHS, "schema table.csv --output {}", "report results --out {}", "run tiny.toml --threads 1 --out {}",
+               "factorize --rounds 4 --out {}", "manual {}")
+    cases.each("", PATHS, "compare --build {} --build {} --out pairs")
+    cases.each("option:input", READABLE, "factorize --rounds 4 --workload lr={}", "simulate --from {} --workers 2 --latency 0.1")
     # What fails for another reason leaves its output as it was.
-    for words in (["train", "--data", "table.csv", "--epsilon", "nan", "--model"], ["train", "--data", "x", "--epsilon", "1", "--model"],
-                  ["factorize", "--rounds", "4", "--method", "x", "--out"], ["factorize", "--rounds", "0", "--out"],
-                  ["report", "missing", "--out"], ["schema", "missing", "--output"], ["schema", "table.csv", "--output"]):
-        for path in ("kept.txt", "device", "pipe"):
-            cases.add("option:output", *words, path)
-    for words in (["train", "--data", "table.csv", "--epsilon", "1", "--epochs", "1", "--model"], ["factorize", "--rounds", "4", "--out"],
-                  ["report", "results", "--out"]):
-        cases.add("option:output", *words, "device")
-    for value in NUMBERS + ["0.5", "-5%", "%", "5%%", "1000000%", "0"]:
-        cases.add("option:number", "compare", "results", "results", "--threshold", value)
-        cases.add("option:number", "compare", "results", "results", "--machine-noise", value)
-        cases.add("option:number", "factorize", "--rounds", "4", "--gap", value)
-        cases.add("option:number", "audit", "--algorithm", "dp-gd", "--runs", "400", "--threads", "1", "--epsilon", value)
-        cases.add("option:number", "audit", "--algorithm", "dp-gd", "--runs", "400", "--threads", "1", "--delta", value)
+    cases.each("option:output", ["kept.txt", "device", "pipe"], "train --data table.csv --epsilon nan --model {}", "train --data x --epsilon 1 --model {}",
+               "factorize --rounds 4 --method x --out {}", "factorize --rounds 0 --out {}", "report missing --out {}", "schema missing --output {}",
+               "schema table.csv --output {}")
+    cases.each("option:output", ["device"], "train --data table.csv --epsilon 1 --epochs 1 --model {}", "factorize --rounds 4 --out {}", "report results --out {}")
+    audit = "audit --algorithm dp-gd --threads 1"
+    cases.each("option:number", NUMBERS + ["0.5", "-5%", "%", "5%%", "1000000%", "0"], "compare results results --threshold {}",
+               "compare results results --machine-noise {}", "factorize --rounds 4 --gap {}", f"{audit} --runs 400 --epsilon {{}}", f"{audit} --runs 400 --delta {{}}")
     # No whole command line of `simulate`: its measurement takes seconds on a machine that others use.
-    for value in NUMBERS:
-        for option in ("--latency", "--accuracy"):
-            cases.add("option:number", "simulate", *SMALL, "--workers", "2", option, value)
-    for value in COUNTS:
-        cases.add("option:count", "run", "tiny.toml", "--list", "--repeats", value)
-        cases.add("option:count", "run", "tiny.toml", "--list", "--batch-sizes", value)
-        cases.add("option:list", "run", "tiny.toml", "--list", "--threads", value)
-        cases.add("option:list", "machine", "--no-measure", "--threads", value)
-        cases.add("option:count", "factorize", "--rounds", value)
-        cases.add("option:count", "factorize", "--rounds", "4", "--epochs", value)
-        cases.add("option:count", "factorize", "--rounds", "4", "--lambda-tau", value)
-        cases.add("option:count", "audit", "--algorithm", "dp-gd", "--threads", "1", "--runs", "1" if value == "1e9" else value)
-        cases.add("option:count", "audit", "--algorithm", "dp-gd", "--runs", "400", "--threads", value)
-        if value != "4294967296000":
-            cases.add("option:count", "simulate", *SMALL, "--latency", "0.1", "--workers", value)
-        cases.add("option:count", "simulate", "--workers", "2", "--latency", "0.1", "--dimension", value)
-        cases.add("option:count", "compare", "--build", "x", "--build", "y", "--pairs", value)
-    for value in ["4-1", "1-", "-2", "1-2-3", "1..2", "1,0", "a-b", "1-100000", "1,2,", ",", "1- 2", "1–2", "2-٣"]:
-        cases.add("option:list", "run", "tiny.toml", "--list", "--threads", value)
-        cases.add("option:list", "machine", "--no-measure", "--threads", value)
-    for value in NAMES:
-        cases.add("option:name", "list", value)
-        cases.add("option:name", "list", "algorithms", value)
-        cases.add("option:name", "list", "datasets", value)
-        cases.add("option:name", "completions", value)
-        cases.add("option:name", "run", value, "--list")
-        cases.add("option:name", "run", "tiny.toml", "--list", "--algorithms", value)
-        cases.add("option:name", "audit", "--algorithm", value, "--runs", "400")
-        cases.add("option:name", "account", value)
-        cases.add("option:name", "factorize", "--rounds", "4", "--method", value)
-        cases.add("option:name", "factorize", "--rounds", "4", "--workload", value)
-        cases.add("option:name", "simulate", "--algorithms", value)
-        cases.add("option:name", "machine", "--no-measure", "--pin", value)
+    cases.each("option:number", NUMBERS, f"simulate {SMALL} --workers 2 --latency {{}}", f"simulate {SMALL} --workers 2 --accuracy {{}}")
+    cases.each("option:count", COUNTS, "run tiny.toml --list --repeats {}", "run tiny.toml --list --batch-sizes {}", "factorize --rounds {}",
+               "factorize --rounds 4 --epochs {}", "factorize --rounds 4 --lambda-tau {}", "audit --algorithm dp-gd --runs 400 --threads {}",
+               "simulate --workers 2 --latency 0.1 --dimension {}", "compare --build x --build y --pairs {}")
+    cases.each("option:count", ["1" if value == "1e9" else value for value in COUNTS], f"{audit} --runs {{}}")
+    cases.each("option:count", [value for value in COUNTS if value != "4294967296000"], f"simulate {SMALL} --latency 0.1 --workers {{}}")
+    cases.each("option:list", [*COUNTS, "4-1", "1-", "-2", "1-2-3", "1..2", "1,0", "a-b", "1-100000", "1,2,", ",", "1- 2", "1–2", "2-٣"],
+               "run tiny.toml --list --threads {}", "machine --no-measure --threads {}")
+    cases.each("option:name", NAMES, "list {}", "list algorithms {}", "list datasets {}", "completions {}", "run {} --list",
+               "run tiny.toml --list --algorithms {}", "audit --algorithm {} --runs 400", "account {}", "factorize --rounds 4 --method {}",
+               "factorize --rounds 4 --workload {}", "simulate --algorithms {}", "machine --no-measure --pin {}")
     for words in (["bash", "zsh"], ["--shell", "bash"], ["BASH"], ["bash", "--out", "x"], [], ["powershel"], ["bash\0"[:4] + "x"], ["é"], ["-"]):
         cases.add("", "completions", *words)
     for words in ([], ["a", "b"], ["--dir", "x"], ["table.csv"], ["table.csv/man"], ["/proc/man"], ["/dev/null"], ["--json"], ["pipe/man"], ["loop/man"],
                   ["kept.txt"], ["--out", "man"], ["man", "--threads", "1"], ["a" * 300], ["/sys/man"]):
         cases.add("", "manual", *words)
-    for words in (["--rounds", "1000000"], ["--rounds", "200000", "--method", "honaker-full"], ["--rounds", "1000000", "--method", "banded=4"]):
-        cases.add("", "factorize", *words)
+    for line in ["1000000", "200000 --method honaker-full", "1000000 --method banded=4"]:
+        cases.add("", *f"factorize --rounds {line}".split())
     # Outputs on a full disk.
-    for words in (["list", "algorithms"], ["list", "suites", "--json"], ["train", "--help"], ["--version"], ["completions", "bash"],
-                  ["machine", "--no-measure"], ["factorize", "--rounds", "4"], ["account", "gaussian", "--noise-multiplier", "1", "--delta", "1e-5"],
-                  ["schema", "table.csv"], ["report", "results"], ["compare", "results", "results"], ["run", "tiny.toml", "--list"],
-                  ["train", "--data", "table.csv", "--epsilon", "1", "--epochs", "1", "--threads", "1"], ["manual", "man"]):
-        cases.add("full-disk", *words, stdout="/dev/full")
+    for line in ["list algorithms", "list suites --json", "train --help", "--version", "completions bash", "machine --no-measure", "factorize --rounds 4",
+                 "account gaussian --noise-multiplier 1 --delta 1e-5", "schema table.csv", "report results", "compare results results",
+                 "run tiny.toml --list", "train --data table.csv --epsilon 1 --epochs 1 --threads 1", "manual man"]:
+        cases.add("full-disk", *line.split(), stdout="/dev/full")
     # Words that are no text.
     for words in (["train", "--data", b"caf\xe9.csv"], ["schema", b"\xff"], ["report", b"\xff"], ["compare", b"\xff", b"\xfe"], ["run", b"\xff"],
                   ["run", b"\xff.toml"], ["manual", b"/proc/\xff"], ["list", b"\xff"], ["completions", b"\xff"], [b"\xff"], ["account", b"\xff"]):
@@ -415,7 +367,7 @@ def main():
         formats(cases, scratch, files)
         results(cases, scratch)
         flags(cases)
-        commands(cases, scratch)
+        commands(cases)
         words = lambda case: " ".join(case[0]) + " | " + " ".join(map(str, case[1]))
         chosen = [case for case in cases.all if options.only in words(case)]
         if options.list:
