@@ -86,13 +86,12 @@ def cells(folder):
     return list(pooled.values())
 
 
-def main_problem(all_cells):
-    """The data set and features that most cells have; of equals, the first by name."""
-    counts = {}
-    for cell in all_cells:
-        key = (cell["dataset"], cell["features"])
-        counts[key] = counts.get(key, 0) + 1
-    return min(counts, key=lambda key: (-counts[key], key))
+def main_cells():
+    """The newest folder of suites; the data set and features that most of its cells have, of equals the first by name; these cells."""
+    folder, groups = newest("measurements.jsonl"), {}
+    for cell in cells(folder):
+        groups.setdefault((cell["dataset"], cell["features"]), []).append(cell)
+    return folder, *min(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
 def here(folder, readme):
@@ -118,24 +117,19 @@ def share(cell):
 
 def round_times(readme):
     """DP-SGD and SGD against the batch size, with the picture of all."""
-    folder = newest("measurements.jsonl")
-    everything = cells(folder)
-    dataset, features = main_problem(everything)
-    chosen = [cell for cell in everything if (cell["dataset"], cell["features"]) == (dataset, features)]
+    folder, (dataset, features), chosen = main_cells()
     threads = sorted({cell["threads"] for cell in chosen})
     few, many = threads[0], threads[-1]
     sizes = sorted({cell["batch_size"] for cell in chosen if cell["algorithm"] == "dp-sgd"})
     of = {(cell["algorithm"], cell["batch_size"], cell["threads"]): cell for cell in chosen}
-    limited = any(cell["fractions"] for cell in chosen)
-    lines = [f"| B | DP-SGD, {plural(few)} | DP-SGD, {plural(many)} | speed-up | {'of roofline | ' if limited else ''}"
-             f"SGD, {plural(many)} | private over plain |", "| ---: " * (7 if limited else 6) + "|"]
+    lines = [f"| B | DP-SGD, {plural(few)} | DP-SGD, {plural(many)} | speed-up | of roofline | SGD, {plural(many)} | private over plain |",
+             "| ---: " * 7 + "|"]
     for size in sizes:
         one, most, plain = (of.get(key) for key in [("dp-sgd", size, few), ("dp-sgd", size, many), ("sgd", size, many)])
         if not (one and most):
             continue
         lines.append(
-            f"| {size:,} | {time(one['median'])} | {time(most['median'])} | {one['median'] / most['median']:.2f} | "
-            + (f"{share(most)} | " if limited else "")
+            f"| {size:,} | {time(one['median'])} | {time(most['median'])} | {one['median'] / most['median']:.2f} | {share(most)} | "
             + (f"{time(plain['median'])} | {most['median'] / plain['median']:.2f} |" if plain else "– | – |")
         )
     sheet = json.loads(read(os.path.join(folder, "environment.json")))
@@ -144,19 +138,16 @@ def round_times(readme):
     spread = max(max(cell["repeats"]) / min(cell["repeats"]) - 1 for cell in shown)
     lines += ["", f"`{sheet['command']}`, rows of `{dataset}`{with_files(dataset)} as {features}, medians of whole rounds, sampling included; "
               f"{sheet['machine']['processor']}, {sheet['date'][:10]} ([sheet]({here(folder, readme)}/sheet.md)). "
-              f"Repeats of one line differ by up to {100 * spread:.0f} %, and its ratios with them."
-              + (f" Of roofline: the time that the measured rates of {plural(many)} allow, over the time taken: the peak of the "
-                 "instructions that the kernels use, and reads from the cache that holds the rows, or from memory; in brackets the nearer." if limited else ""),
+              f"Repeats of one line differ by up to {100 * spread:.0f} %, and its ratios with them. Of roofline: the time that the measured "
+              f"rates of {plural(many)} allow, over the time taken: the peak of the instructions that the kernels use, and reads from the cache "
+              "that holds the rows, or from memory; in brackets the nearer.",
               "", f"![Time per round of every algorithm against the batch size]({picture})"]
     return lines
 
 
 def algorithms(readme):
     """Every algorithm of the newest run at B = 500 and 2,000 on the most threads."""
-    folder = newest("measurements.jsonl")
-    everything = cells(folder)
-    dataset, features = main_problem(everything)
-    chosen = [cell for cell in everything if (cell["dataset"], cell["features"]) == (dataset, features)]
+    folder, (dataset, features), chosen = main_cells()
     many = max(cell["threads"] for cell in chosen)
     of = {(cell["algorithm"], cell["batch_size"]): cell for cell in chosen if cell["threads"] == many}
     lines = [f"| algorithm | B = 500, {plural(many)} | B = 2,000 | over DP-SGD at 2,000 | queries a row | ε |",
