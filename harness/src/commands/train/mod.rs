@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 pub use arguments::TrainArguments;
-use outcome::{DataFacts, Diagnostics, ExecutionFacts, Outcome, PrivateFacts, Quality, Shown, Times};
+use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
@@ -84,7 +84,6 @@ struct Setup {
     factorization_used: Option<Arc<AtomicBool>>,
 }
 
-/// A run with its data.
 struct Loaded {
     setup: Setup,
     dataset: String,
@@ -444,14 +443,14 @@ fn publish(
     let queries = shown.beside_claim(false, Some(ledger.gradient_queries));
     let outcome = Outcome {
         algorithm: setup.algorithm.id,
-        data: DataFacts {
-            dataset: loaded.dataset.clone(),
-            n: shown.beside_claim(size_is_public, Some(problem.rows())),
-            dimension: problem.model().features,
-            classes: problem.dataset().classes().unwrap_or(1),
-            numbers: setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
-        },
-        execution: ExecutionFacts { ranks: cluster.count(), threads: setup.threads, pinning: arguments.execution.pin },
+        dataset: loaded.dataset.clone(),
+        n: shown.beside_claim(size_is_public, Some(problem.rows())),
+        dimension: problem.model().features,
+        classes: problem.dataset().classes().unwrap_or(1),
+        numbers: setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
+        ranks: cluster.count(),
+        threads: setup.threads,
+        pinning: arguments.execution.pin,
         rounds: ledger.rounds,
         gradient_queries: queries.unwrap_or(calibrated.expected_queries),
         times: shown.beside_claim(false, Some(times)),
@@ -602,7 +601,6 @@ fn check_release(
     Ok(())
 }
 
-/// The largest ε of a release.
 const MOST_EPSILON: f64 = 10.0;
 
 /// The reported error of loading. A schema that contradicts the file is bad usage; messages of a release name no row.

@@ -57,10 +57,19 @@ impl Shown {
 #[derive(Serialize)]
 pub(super) struct Outcome {
     pub(super) algorithm: &'static str,
-    #[serde(flatten)]
-    pub(super) data: DataFacts,
-    #[serde(flatten)]
-    pub(super) execution: ExecutionFacts,
+    pub(super) dataset: String,
+    /// The number of rows, if it is public.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) n: Option<usize>,
+    pub(super) dimension: usize,
+    pub(super) classes: usize,
+    /// Columns of numbers, by what a field that is no number does.
+    pub(super) numbers: BTreeMap<&'static str, Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<usize>,
+    pub(super) threads: usize,
+    #[serde(skip_serializing_if = "PinPolicy::is_none")]
+    pub(super) pinning: PinPolicy,
     pub(super) rounds: u64,
     /// Gradient queries; the expected number of a release.
     pub(super) gradient_queries: u64,
@@ -90,32 +99,10 @@ pub(super) struct Outcome {
     /// Flags that the algorithm does not read, and assumptions of its theorem that do not hold; they concern utility, never
     /// privacy.
     pub(super) warnings: Vec<String>,
-    /// The file of the model.
     #[serde(skip)]
     pub(super) model: Option<PathBuf>,
     pub(super) model_sha256: String,
     pub(super) privacy: PrivacyStatement,
-}
-
-#[derive(Serialize)]
-pub(super) struct DataFacts {
-    pub(super) dataset: String,
-    /// The number of rows, if it is public.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) n: Option<usize>,
-    pub(super) dimension: usize,
-    pub(super) classes: usize,
-    /// Columns of numbers, by what a field that is no number does.
-    pub(super) numbers: BTreeMap<&'static str, Vec<String>>,
-}
-
-#[derive(Serialize)]
-pub(super) struct ExecutionFacts {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ranks: Option<usize>,
-    pub(super) threads: usize,
-    #[serde(skip_serializing_if = "PinPolicy::is_none")]
-    pub(super) pinning: PinPolicy,
 }
 
 /// Quality of a model on rows that it was not trained on.
@@ -129,7 +116,6 @@ pub(super) enum Quality {
     Errors(Regression),
 }
 
-/// Times of a run.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Times {
     pub(super) seconds: f64,
@@ -215,19 +201,18 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
 impl Outcome {
     pub(super) fn table(&self) -> Table {
         let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
-        let DataFacts { dataset, n, dimension, classes, numbers } = &self.data;
-        let rows = n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
-        let mut table = output::table([self.algorithm.to_owned(), format!("on {dataset}")]);
+        let rows = self.n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
+        let mut table = output::table([self.algorithm.to_owned(), format!("on {}", self.dataset)]);
         table.set_width(80);
         let mut row = |name: &str, value: String| {
             table.add_row([name.to_owned(), value]);
         };
-        let label = match classes {
+        let label = match self.classes {
             1 => "1 output".to_owned(),
             classes => format!("{classes} classes"),
         };
-        row("data", format!("{rows} rows, {dimension} features, {label}"));
-        for (becomes, names) in numbers {
+        row("data", format!("{rows} rows, {} features, {label}", self.dimension));
+        for (becomes, names) in &self.numbers {
             let names = listing(names);
             row("numbers", format!("{names}: a field that is no number {becomes}"));
         }
@@ -255,9 +240,8 @@ impl Outcome {
         });
         row("parameters", parameters.collect::<Vec<_>>().join(", "));
         if let Some(times) = self.times {
-            let ExecutionFacts { ranks, threads, .. } = self.execution;
-            let ranks = ranks.map_or_else(String::new, |ranks| format!("{ranks} ranks of "));
-            let place = ranks + &plural(threads, "thread");
+            let ranks = self.ranks.map_or_else(String::new, |ranks| format!("{ranks} ranks of "));
+            let place = ranks + &plural(self.threads, "thread");
             let Times { seconds, load_seconds, calibration_seconds, .. } = times;
             let preparation = format!("{load_seconds:.3} s loading, {calibration_seconds:.3} s calibration");
             row("time", format!("{seconds:.3} s training on {place} ({preparation})"));
