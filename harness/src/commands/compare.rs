@@ -1,7 +1,6 @@
 //! `rounds compare A B`: significant changes between two runs, or between two builds that are measured in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -97,7 +96,7 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
         comparison.remarks.iter().for_each(output::warn);
     }
     let shown = Shown { comparison, threshold: rules.threshold, all: arguments.all || folder.is_some(), folder };
-    output.print(&shown, &shown)?;
+    output.print(&shown, shown.text())?;
     shown.judge()
 }
 
@@ -220,10 +219,8 @@ impl Shown {
         );
         Ok(())
     }
-}
 
-impl fmt::Display for Shown {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn text(&self) -> String {
         let comparison = &self.comparison;
         let [before, after] = &comparison.builds;
         // A program's path stands in the heading alone.
@@ -235,7 +232,7 @@ impl fmt::Display for Shown {
         let columns = format!("algorithm|#batch|#threads|#{before}|#{after}|#ratio|#95 % interval|#verdict");
         let changes = &comparison.changes;
         let labels = Labels::of(changes.iter().map(|change| &change.configuration));
-        writeln!(formatter, "builds {} and {}", comparison.builds[0], comparison.builds[1])?;
+        let mut lines = vec![format!("builds {} and {}", comparison.builds[0], comparison.builds[1])];
         let mut tables: BTreeMap<String, Table> = BTreeMap::new();
         let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
         for change in changes.iter().filter(shown) {
@@ -246,7 +243,7 @@ impl fmt::Display for Shown {
         for (data, table) in tables {
             let (table, shared) = table.without_empty_columns().without_shared_columns(&["batch", "threads"]);
             let shared = shared.iter().map(|one| format!("; {one}")).collect::<String>();
-            writeln!(formatter, "{data}{shared}\n{}", table.terminal())?;
+            lines.push(format!("{data}{shared}\n{}", table.terminal()));
         }
         let count = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
         let counts = format!(
@@ -257,7 +254,7 @@ impl fmt::Display for Shown {
             count(Verdict::Unchanged),
             comparison.mean_ratio
         );
-        write!(formatter, "{}", output::wrapped(&counts, 0))?;
+        lines.push(output::wrapped(&counts, 0));
         if let Some(common) = &comparison.common {
             let word = match common.verdict {
                 Verdict::Faster => "faster",
@@ -266,7 +263,7 @@ impl fmt::Display for Shown {
             };
             let (ratio, low, high) = (common.ratio, common.tolerance.low, common.tolerance.high);
             let line = format!("all together: ratio {ratio:.3}, {word} (the machine may cause {low:.3}–{high:.3})");
-            write!(formatter, "\n{}", output::wrapped(&line, 0))?;
+            lines.push(output::wrapped(&line, 0));
         }
         let unseen =
             |change: &&Change| change.verdict == Verdict::Unchanged && change.visible_from > 1.0 + self.threshold;
@@ -278,7 +275,7 @@ impl fmt::Display for Shown {
                 plural(all, "configuration"),
                 if self.folder.is_some() { "--pairs" } else { "--repeats" }
             );
-            write!(formatter, "\n{}", output::wrapped(&line, 0))?;
+            lines.push(output::wrapped(&line, 0));
         }
         // A run of a study is one sample.
         let kinds = changes.iter().flat_map(|change| &change.warnings);
@@ -289,18 +286,16 @@ impl fmt::Display for Shown {
             let line = format!(
                 "suspicious samples ({kinds}): --json names their configurations, and rounds report says what to do"
             );
-            write!(formatter, "\n{}", output::wrapped(&line, 0))?;
+            lines.push(output::wrapped(&line, 0));
         }
         for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
             if let [example, ..] = &keys[..] {
                 let number = keys.len();
-                write!(formatter, "\n{number} configurations are in the {name} run only, for example {example}")?;
+                lines.push(format!("{number} configurations are in the {name} run only, for example {example}"));
             }
         }
-        if let Some(folder) = &self.folder {
-            write!(formatter, "\nresults: {}", folder.display())?;
-        }
-        Ok(())
+        lines.extend(self.folder.as_ref().map(|folder| format!("results: {}", folder.display())));
+        lines.join("\n")
     }
 }
 
@@ -313,7 +308,6 @@ fn data(change: &Change) -> String {
     }
 }
 
-/// The row of a change.
 fn row(change: &Change, labels: &Labels) -> Vec<Entry> {
     let (word, look) = match change.verdict {
         Verdict::Faster => ("faster", Look::Better),
