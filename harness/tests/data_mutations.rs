@@ -104,14 +104,6 @@ enum Packing {
     Xz,
 }
 
-fn pack(bytes: Vec<u8>, packing: Packing) -> Vec<u8> {
-    match packing {
-        Packing::Plain => bytes,
-        Packing::Gzip => gzip(bytes),
-        Packing::Xz => xz(bytes),
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Case {
     good: usize,
@@ -140,7 +132,11 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
     let mut check = |case: &Case| {
         let mut bytes = good[case.good].clone();
         case.inside.iter().for_each(|damage| damage.apply(&mut bytes));
-        let mut bytes = pack(bytes, case.packing);
+        let mut bytes = match case.packing {
+            Packing::Plain => bytes,
+            Packing::Gzip => gzip(bytes),
+            Packing::Xz => xz(bytes),
+        };
         case.outside.iter().for_each(|damage| damage.apply(&mut bytes));
         let what = place(folder.path(), &bytes);
         let plain = case.packing == Packing::Plain;
@@ -176,7 +172,6 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
         Ok(())
     });
     run.unwrap();
-    let _ = check;
     assert!(
         loaded > 100 && refused > 1000,
         "the damage is neither fatal nor harmless: {loaded} loaded, {refused} refused"

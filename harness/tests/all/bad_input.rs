@@ -14,7 +14,7 @@ use rounds::results::{Binding, Mode as Begin, Store, read_run};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Pid;
 
-use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, stderr, stdout};
 use crate::synthetic::{Deviation, cell, environment, write_run};
 
 /// Thirty rows of two features and a label.
@@ -114,9 +114,6 @@ simulate --workers 2 --latency -1 | 2 | '-1'
 factorize --rounds 1000000 | 2 | GiB
 factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB
 factorize --rounds 8 --out {}/missing/C.npy | 1 | missing
-train --epsilon 1 --data {}/one-row.csv | 1 | nothing to learn
-train --epsilon 1 --data {}/one-class.csv | 2 | one class
-train --epsilon 1 --data {}/header.csv | 1 | no rows
 train --epsilon 1 --data {}/tested.csv | 1 | tested.csv.t|no rows
 train --epsilon 1 --data {}/pipe | 1 | pipe|file
 schema {}/pipe | 1 | pipe|file
@@ -129,16 +126,8 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     table(folder.path());
     let at = |name: &str| folder.path().join(name);
-    let one_class: String = (0..30).map(|row| format!("{row},1\n")).collect();
-    for (name, text) in [
-        ("one-row.csv", "a,b,y\n1,2,1\n"),
-        ("one-class.csv", &one_class),
-        ("header.csv", "a,b,y\n"),
-        ("tested.csv", "a,b,y\n1,2,1\n2,1,0\n"),
-        ("tested.csv.t", "a,b,y\n"),
-    ] {
-        fs::write(at(name), text).unwrap();
-    }
+    fs::write(at("tested.csv"), "a,b,y\n1,2,1\n2,1,0\n").unwrap();
+    fs::write(at("tested.csv.t"), "a,b,y\n").unwrap();
     mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
     let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
     drop(write_run(&at("run"), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
@@ -232,10 +221,7 @@ const OF_OTHERS: [&str; 5] = ["--bind-to", "--cpu-bind", "--mpi", "--governor", 
 
 #[test]
 fn messages_help_and_guides_name_no_option_that_does_not_exist() {
-    let help = |line: &str| {
-        let output = rounds(&format!("{line} --help"));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let help = |line: &str| stdout(&format!("{line} --help"));
     let commands = |text: &str| -> Vec<String> {
         let list = text.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
         let lines = list.unwrap_or_default().lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));

@@ -9,7 +9,7 @@ use serde_json::{Deserializer, Value};
 
 use crate::files::xz;
 use crate::results::STUDY;
-use crate::support::{assert_ends, assert_refused, assert_succeeds, command, rounds, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, rounds, stderr, stdout};
 use crate::synthetic::{Plan, write_run};
 
 type Alter = fn(&mut Run);
@@ -121,19 +121,16 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
     for own in ["--threshold 15%", "--threshold 1.15"] {
         assert_succeeds(&line("a", "b", own));
     }
-    let unseen = |own: &str| {
-        let text = String::from_utf8(rounds(&line("a", "b", own)).stdout).unwrap();
-        text.contains("could not have been seen in")
-    };
+    let unseen = |own: &str| stdout(&line("a", "b", own)).contains("could not have been seen in");
     assert!(unseen("") && !unseen("--threshold 15%"));
-    let calibration = String::from_utf8(rounds("compare --calibrate --comparisons 1").stdout).unwrap();
+    let calibration = stdout("compare --calibrate --comparisons 1");
     let narrow = calibration.lines().all(|line| line.chars().count() <= 80);
     assert!(narrow && calibration.contains("all of these        3"), "{calibration}");
     // Faster is no failure.
     assert_succeeds(&line("b", "a", ""));
     assert_refused(&line("a", "b", "--threshold 0.9"), "ratio from 1 up");
     assert_refused(&line("a", "b", "--threshold -5%"), "--threshold");
-    let text = String::from_utf8(rounds(&line("a", "b", "--all")).stdout).unwrap();
+    let text = stdout(&line("a", "b", "--all"));
     assert!(text.contains("feedbee") && !text.contains("before"), "{text}");
     let rules = text.lines().filter(|line| line.contains("───")).count();
     assert!(rules == 1 && text.lines().all(|line| line.chars().count() <= 80), "{text}");

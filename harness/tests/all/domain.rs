@@ -51,7 +51,7 @@ fn encoded(folder: &Folder, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Dom
 }
 
 /// Each row's features and target, as bits.
-fn rows(data: &Dataset) -> Vec<(Vec<u32>, u32)> {
+pub(crate) fn rows(data: &Dataset) -> Vec<(Vec<u32>, u32)> {
     let Features::F32 { values, columns } = data.clone().to_f32().unwrap().into_parts().0 else { panic!("f32 rows") };
     let targets: Vec<u32> = match data.labels() {
         Labels::Classes { values, .. } => values.clone(),
@@ -69,11 +69,10 @@ fn facts(data: &Dataset) -> (usize, usize, Option<usize>, &'static str) {
 /// Replaces `row` of `texts` by `other` and checks that its image alone changes, then that nulling it does the same.
 fn check_neighbours(
     load: impl Fn(&[String]) -> Dataset,
-    mut texts: Vec<String>,
-    row: usize,
-    other: String,
+    (mut texts, row, other): (Vec<String>, prop::sample::Index, String),
     domain: &Arc<Domain>,
 ) -> Result<(), TestCaseError> {
+    let row = row.index(texts.len());
     let before = load(&texts);
     texts[row] = other;
     let after = load(&texts);
@@ -137,31 +136,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn no_row_of_a_table_fails_or_enters_another_ones_image((texts, row, other) in neighbours(|| csv_row(6))) {
+    fn no_row_of_a_table_fails_or_enters_another_ones_image(pair in neighbours(|| csv_row(6))) {
         let (folder, domain) = (Folder::new(), Arc::new(parse("schema.toml", TABLE).unwrap()));
         let load = |texts: &[String]| {
             encoded(&folder, "t.csv", format!("id,town,age,y,job,height\n{}\n", texts.join("\n")), &domain).unwrap()
         };
-        let row = row.index(texts.len());
-        check_neighbours(load, texts, row, other, &domain)?;
+        check_neighbours(load, pair, &domain)?;
     }
 
     #[test]
     fn no_row_of_a_table_without_header_fails_or_enters_another_ones_image(
-        (texts, row, other) in neighbours(|| csv_row(6)),
+        pair in neighbours(|| csv_row(6)),
         number_label in any::<bool>(),
         storage in prop::sample::select(vec!["dense", "sparse"]),
     ) {
         let label = if number_label { "bounds = [-5, 5]" } else { "classes = [\"no\", \"yes\", \"1\"]" };
         let (folder, domain) = (Folder::new(), matrix(storage, "[-3, 100]", label));
         let load = |texts: &[String]| encoded(&folder, "t.csv", format!("{}\n", texts.join("\n")), &domain).unwrap();
-        let row = row.index(texts.len());
-        check_neighbours(load, texts, row, other, &domain)?;
+        check_neighbours(load, pair, &domain)?;
     }
 
     #[test]
     fn no_row_of_libsvm_text_fails_or_enters_another_ones_image(
-        (texts, row, other) in neighbours(libsvm_row),
+        pair in neighbours(libsvm_row),
         number_label in any::<bool>(),
         (storage, bounds) in prop::sample::select(vec![
             ("dense", "[-1, 1]"), ("dense", "[2, 9]"), ("sparse", "[0, 1]"), ("sparse", "[-7, 3]"), ("bytes", "[0, 255]"),
@@ -170,8 +167,7 @@ proptest! {
         let label = if number_label { "bounds = [-5, 5]" } else { "classes = [-1, 1]" };
         let (folder, domain) = (Folder::new(), matrix(storage, bounds, label));
         let load = |texts: &[String]| encoded(&folder, "t", format!("{}\n", texts.join("\n")), &domain).unwrap();
-        let row = row.index(texts.len());
-        check_neighbours(load, texts, row, other, &domain)?;
+        check_neighbours(load, pair, &domain)?;
     }
 }
 
@@ -314,7 +310,7 @@ struct Line {
 }
 
 /// Declarations by the flags of a line.
-fn flags(line: &str) -> Declaration {
+pub(crate) fn flags(line: &str) -> Declaration {
     let words = std::iter::once("rounds").chain(line.split_whitespace());
     Line::try_parse_from(words).unwrap().flags
 }

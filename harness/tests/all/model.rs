@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::files::{Folder, npy, npz};
-use crate::support::{assert_ends, assert_refused, assert_succeeds, document, rounds, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, document, rounds, stderr, stdout};
 
 const SCHEMA: &str = r#"
 [rows]
@@ -194,8 +194,7 @@ fn an_evaluation_counts_what_predictions_show() {
     assert!((found["accuracy"].as_f64().unwrap() - correct / 83.0).abs() < 1e-12);
     assert_eq!(found["calibration"].as_array().unwrap().len(), 10);
     // The same in 80 columns.
-    let text = rounds(&format!("evaluate {model} {}", data.display())).stdout;
-    let text = String::from_utf8(text).unwrap();
+    let text = stdout(&format!("evaluate {model} {}", data.display()));
     assert!(text.contains("balanced accuracy") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 

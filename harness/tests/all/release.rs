@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr, stdout};
 
 const SCHEMA: &str = r#"
 [rows]
@@ -100,7 +100,7 @@ fn a_model_holds_its_statement_and_a_release_is_not_overwritten() {
     let line = format!("{} --model {}", release(folder.path()), model.display());
     let again = format!("account --statement {}", model.display());
     for run in [line.replace("--secure", ""), line.clone()] {
-        let text = String::from_utf8(rounds(&run).stdout).unwrap();
+        let text = stdout(&run);
         let halves = text.split_whitespace().filter(|word| word.len() == 32).count();
         assert!(text.contains(&format!("`rounds {again}`")) && halves == 2, "{text}");
         assert_succeeds(&again);

@@ -44,9 +44,10 @@ fn chromium(page: &Path, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.ok()?.stdout).into_owned())
 }
 
-/// The page with a script behind its own, which writes what it finds into the title.
+/// The page with a script behind its own, which writes what it finds into the title; `$` selects.
 fn examined(page: &str, script: &str) -> String {
-    page.replace("</body>", &format!("<script>{script}</script></body>"))
+    let select = "const $ = (s) => [...document.querySelectorAll(s)];";
+    page.replace("</body>", &format!("<script>{select}{script}</script></body>"))
 }
 
 fn page() -> (tempfile::TempDir, String) {
@@ -113,7 +114,6 @@ fn of_many_algorithms_the_picture_draws_one_of_each_family_and_says_so() {
 fn figures_and_tables_stand_in_the_loaded_page_and_work() {
     let (folder, page) = page();
     let script = r"
-        const $ = (s) => [...document.querySelectorAll(s)];
         const facts = {};
         facts.figures = $('figure').map((f) => f.id).join(' ');
         facts.drawn = $('figure .panel:not([hidden]) svg.chart.wide').filter((s) => s.getBoundingClientRect().height > 100).length;
@@ -183,7 +183,6 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
 fn the_keyboard_reaches_legends_marks_and_tables() {
     let (folder, page) = page();
     let script = r"
-        const $ = (s) => [...document.querySelectorAll(s)];
         const key = (target, name) => target.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true }));
         const facts = {};
         const legend = $('#figure-time-per-round .panel:not([hidden]) .legend button');
@@ -219,7 +218,6 @@ fn every_figure_saves_its_numbers_as_csv_and_its_picture_as_svg_and_png() {
     let (folder, page) = page();
     // What would be saved is caught where the page makes a link to it.
     let script = r"
-        const $ = (s) => [...document.querySelectorAll(s)];
         const saved = [];
         HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
         const sizes = [];
@@ -300,7 +298,6 @@ fn framed(folder: &Path, page: &str, widths: &[u32], script: &str) -> Option<Vec
 fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
     let (folder, page) = page();
     let script = r"
-        const $ = (s) => [...document.querySelectorAll(s)];
         const wide = $('svg.wide').filter((s) => s.getBoundingClientRect().width > 0).length;
         const narrow = $('figure .panel:not([hidden]) svg.narrow').filter((s) => s.getBoundingClientRect().width > 300).length;
         tell({ wide, narrow, width: innerWidth, overflow: document.documentElement.scrollWidth > innerWidth });
@@ -353,7 +350,6 @@ fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
     studies.messages.push("y".repeat(400));
     pages.push(("run".to_owned(), report_html(&run, &studies)));
     let script = r"
-        const $ = (s) => [...document.querySelectorAll(s)];
         // Everything that a reader may open is open.
         $('.panel').forEach((panel) => { panel.hidden = false; });
         $('details').forEach((details) => { details.open = true; });

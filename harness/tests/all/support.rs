@@ -21,6 +21,11 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The text on stdout.
+pub(crate) fn stdout(line: &str) -> String {
+    String::from_utf8(rounds(line).stdout).expect("text")
+}
+
 /// Checks that a run ends with this exit code and with `parts`, separated by bars, on stderr; what it says there.
 #[track_caller]
 pub(crate) fn assert_ends(line: &str, code: i32, parts: &str) -> String {
