@@ -47,16 +47,15 @@ fn main() {
     let dirty = output("git", &["status", "--porcelain", "--untracked-files=no"]).map(|changes| !changes.is_empty());
     // Cargo separates the flags by the unit separator.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default().replace('\x1f', " ");
-    let from_environment = |name: &str| env::var(name).ok();
     let unknown = || "unknown".to_string();
 
     println!("cargo::rustc-env=ROUNDS_REVISION={}", revision.unwrap_or_else(unknown));
     println!("cargo::rustc-env=ROUNDS_DIRTY={}", dirty.map_or_else(unknown, |dirty| dirty.to_string()));
     println!("cargo::rustc-env=ROUNDS_RUSTC={}", output(&rustc, &["--version"]).unwrap_or_else(unknown));
     println!("cargo::rustc-env=ROUNDS_RUSTFLAGS={flags}");
-    println!("cargo::rustc-env=ROUNDS_TARGET={}", from_environment("TARGET").unwrap_or_else(unknown));
-    println!("cargo::rustc-env=ROUNDS_PROFILE={}", from_environment("PROFILE").unwrap_or_else(unknown));
-    println!("cargo::rustc-env=ROUNDS_OPT_LEVEL={}", from_environment("OPT_LEVEL").unwrap_or_else(unknown));
+    for name in ["TARGET", "PROFILE", "OPT_LEVEL"] {
+        println!("cargo::rustc-env=ROUNDS_{name}={}", env::var(name).unwrap_or_else(|_| unknown()));
+    }
 
     // A commit or checkout moves HEAD and its log; an edit touches a source. A path that does not exist would make
     // cargo run this script at every build, so only existing ones are named.

@@ -16,21 +16,16 @@ use serde_json::{Value, json};
 
 use super::{Output, UsageError};
 
-/// Two files and the runs on them.
+/// Two files, the runs on them, and the claim.
 pub(super) struct Comparison {
-    /// The algorithm.
     pub(super) algorithm: String,
     /// Runs on each file.
     pub(super) runs: usize,
-    /// The relation between the files.
     pub(super) relation: Adjacency,
-    /// ε of the claim.
     pub(super) epsilon: f64,
-    /// δ of the claim.
     pub(super) delta: f64,
     /// Rows of the file with the canary.
     pub(super) rows: usize,
-    /// Columns.
     pub(super) features: usize,
 }
 

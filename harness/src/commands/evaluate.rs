@@ -29,7 +29,6 @@ struct Evaluation {
     dataset: String,
     /// Rows are the test rows of a data set that has training rows, too.
     test_rows: bool,
-    /// Rows that were evaluated.
     rows: usize,
     /// Rows that were left out: without a label or outside of the model's domain.
     left_out: usize,
@@ -185,7 +184,6 @@ fn confusion_text(found: &Classification, classes: &[String]) -> Option<String> 
     Some(format!("\n\n{heading}\n{table}"))
 }
 
-/// The calibration curve.
 fn calibration_text(found: &Classification, classes: &[String]) -> Option<String> {
     let bins = found.calibration.as_ref()?;
     let (of, observed) = match classes {

@@ -26,7 +26,6 @@ enum Subject {
     Datasets,
 }
 
-/// An entry of the list.
 struct Entry {
     id: String,
     document: Value,

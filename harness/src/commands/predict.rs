@@ -38,7 +38,6 @@ pub(super) struct ModelAndData {
     pub(super) data_dir: Option<PathBuf>,
 }
 
-/// The prediction of a row.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Prediction {
@@ -47,7 +46,6 @@ enum Prediction {
     Number(f32),
 }
 
-/// The predictions of all rows.
 #[derive(Serialize)]
 struct PredictionTable {
     #[serde(skip_serializing_if = "Option::is_none")]

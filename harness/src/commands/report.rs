@@ -25,7 +25,6 @@ pub struct ReportArguments {
     pub out: Option<PathBuf>,
 }
 
-/// A written report.
 #[derive(Serialize)]
 struct Written<'a> {
     report: &'a Path,

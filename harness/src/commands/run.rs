@@ -87,7 +87,8 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         return list(&plans, output, cluster);
     }
     if output == Output::Text && cluster.is_root() && std::io::stderr().is_terminal() {
-        let runs: usize = plans.iter().map(|(.., plan)| runs_of(plan.as_ref())).sum();
+        let cells = plans.iter().flat_map(|(.., plan)| plan.cells());
+        let runs: usize = cells.map(|cell| cell.repeats * cell.draws).sum();
         eprintln!("Measuring {}: {}, fewer if some are there already", names.join(" and "), plural(runs, "run"));
     }
     let mode = if arguments.resume { Mode::Resume } else { Mode::New };
@@ -120,11 +121,6 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         }
     }
     Ok(())
-}
-
-/// Runs of all cells.
-fn runs_of(plan: &dyn Plan) -> usize {
-    plan.cells().iter().map(|cell| cell.repeats * cell.draws).sum()
 }
 
 fn usage(error: &anyhow::Error) -> anyhow::Error {

@@ -46,7 +46,7 @@ pub struct SimulateArguments {
     from_run: Option<PathBuf>,
     /// Results of the same suite on ranks with this delay a direction; may be repeated.
     #[arg(long, value_name = "SECONDS=DIR", value_parser = measured_run, requires = "from_run")]
-    measured: Vec<MeasuredRun>,
+    measured: Vec<(f64, PathBuf)>,
     /// Source of the delays, for the record.
     #[arg(long, value_name = "WORD", default_value = "netem", requires = "from_run")]
     link: String,
@@ -56,13 +56,6 @@ pub struct SimulateArguments {
     /// Seed of the measured runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-}
-
-/// Results that were measured with a delay.
-#[derive(Clone, Debug)]
-struct MeasuredRun {
-    delay: f64,
-    folder: PathBuf,
 }
 
 /// A finite number that is `valid`; else what is `expected`.
@@ -80,11 +73,8 @@ fn accuracy(text: &str) -> Result<f64, String> {
     number(text, |epsilon| epsilon > 0.0 && epsilon < 1.0, expected)
 }
 
-fn measured_run(text: &str) -> Result<MeasuredRun, String> {
-    let read = text.split_once('=').and_then(|(delay, folder)| {
-        let (delay, folder) = (latency(delay).ok()?, folder.into());
-        Some(MeasuredRun { delay, folder })
-    });
+fn measured_run(text: &str) -> Result<(f64, PathBuf), String> {
+    let read = text.split_once('=').and_then(|(delay, folder)| Some((latency(delay).ok()?, folder.into())));
     read.ok_or_else(|| format!("'{text}' is not of the form SECONDS=DIR, such as 0.01=results/10ms"))
 }
 
@@ -194,8 +184,8 @@ fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) ->
     let pooled = |folder: &Path| -> anyhow::Result<Vec<Pooled>> { Ok(pool(&read_run(folder)?.results.samples)) };
     let one_process = pooled(alone)?.into_iter().map(|pooled| pooled.cell);
     let mut ranks = Vec::new();
-    for run in &arguments.measured {
-        ranks.push((run.delay, pooled(&run.folder)?));
+    for (delay, folder) in &arguments.measured {
+        ranks.push((*delay, pooled(folder)?));
     }
     ranks.sort_by(|a, b| a.0.total_cmp(&b.0));
     let measurements =
@@ -296,8 +286,7 @@ mod tests {
     fn bad_numbers_are_refused_with_an_example() {
         assert!(latency("-1").is_err() && latency("x").unwrap_err().contains("0.03"));
         assert!(accuracy("1.5").is_err() && accuracy("0").is_err() && accuracy("0.1").is_ok());
-        let read = measured_run("0.01=results/x=y").unwrap();
-        assert_eq!((read.delay, read.folder), (0.01, PathBuf::from("results/x=y")));
+        assert_eq!(measured_run("0.01=results/x=y"), Ok((0.01, PathBuf::from("results/x=y"))));
         assert!(measured_run("-1=x").is_err() && measured_run("x").unwrap_err().contains("0.01="));
     }
 }

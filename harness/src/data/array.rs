@@ -33,7 +33,6 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Size of an element.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -45,7 +44,6 @@ impl Element {
         }
     }
 
-    /// Elements are words.
     pub(super) fn is_word(self) -> bool {
         matches!(self, Self::Bytes(_) | Self::Characters(_))
     }
@@ -94,9 +92,7 @@ impl Element {
 /// The promises of a header that its file can keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Type of the elements.
     pub(super) element: Element,
-    /// Order of an element's bytes.
     pub(super) big_endian: bool,
     /// The elements run down the columns.
     pub(super) fortran_order: bool,
@@ -118,13 +114,12 @@ impl Header {
         let Some(bytes) = elements else {
             let found: String = format!("the shape {:?}", self.shape).chars().take(90).collect();
             let expected = "one to eight dimensions, none of them empty or impossibly large";
-            return Err(DataError::header(source.path(), &found, expected));
+            return Err(DataError::header(source.path(), found, expected));
         };
         source.check_promise(bytes.saturating_add(self.start as u128))?;
         Ok(self)
     }
 
-    /// Number of rows.
     pub(super) fn rows(&self) -> usize {
         self.shape[0]
     }
@@ -134,12 +129,10 @@ impl Header {
         self.shape[1..].iter().product()
     }
 
-    /// Bytes of a row.
     pub(super) fn row_bytes(&self) -> usize {
         self.columns() * self.element.bytes()
     }
 
-    /// Bytes of all elements.
     pub(super) fn bytes(&self) -> usize {
         self.rows() * self.row_bytes()
     }
@@ -156,8 +149,7 @@ impl Header {
     pub(super) fn read_features(&self, source: &mut Source<'_>, scale: f32) -> Result<Features, DataError> {
         if self.shape.len() < 2 {
             let expected = "features of two dimensions or more (one dimension holds labels)";
-            let found = format!("the shape {:?}", self.shape);
-            return Err(DataError::header(source.path(), &found, expected));
+            return Err(DataError::header(source.path(), format_args!("the shape {:?}", self.shape), expected));
         }
         if self.element.is_word() {
             let expected = "features that are numbers; encode words as columns of 0 and 1, or write the table as CSV";
@@ -248,7 +240,6 @@ impl Rows {
         }
     }
 
-    /// Appends the elements in `bytes`.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         let (rows, size) = (self.header.rows(), self.header.element.bytes());
         let promised = rows * self.header.columns();

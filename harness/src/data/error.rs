@@ -70,7 +70,6 @@ impl DataError {
         Self::File { path: path.into(), problem: problem.into() }
     }
 
-    /// An error of the system.
     pub(super) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Read { path: path.into(), source }
     }
@@ -91,7 +90,7 @@ impl DataError {
     }
 
     /// A header that describes no data, or data that is not supported.
-    pub(super) fn header(path: &Path, found: &str, expected: &str) -> Self {
+    pub(super) fn header(path: &Path, found: impl Display, expected: &str) -> Self {
         Self::rows(
             path,
             format!("its header says {found}; expected {expected}"),

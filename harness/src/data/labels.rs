@@ -29,18 +29,15 @@ pub(super) enum RawLabels {
     Encoded(Vec<u32>),
     /// None, of so many rows: a model predicts them.
     Absent(usize),
-    /// Numbers.
     Numbers(Vec<f32>),
     /// Classes as the format numbers them, from 0.
     Indices {
-        /// One a row.
         values: Vec<i64>,
         /// The number of classes, if it is known.
         classes: Option<usize>,
     },
     /// Words: each row's index into the different ones.
     Words {
-        /// One index a row.
         rows: Vec<u32>,
         /// The different words, in any order.
         words: Vec<String>,
@@ -115,7 +112,6 @@ fn distinct(labels: &[f32], limit: usize) -> Option<Vec<f32>> {
 }
 
 impl RawLabels {
-    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Encoded(values) | Self::Words { rows: values, .. } => values.len(),

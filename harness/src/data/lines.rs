@@ -80,16 +80,9 @@ pub(super) fn parse_blocks<Part: Send>(
         });
         while let Ok(first) = receiver.recv() {
             let blocks = std::iter::once(first).chain(receiver.try_iter().take(4 * threads - 1));
-            let (mut texts, mut failure) = (Vec::with_capacity(4 * threads), Ok(()));
-            for block in blocks {
-                match block {
-                    Ok(text) => texts.push(text),
-                    Err(error) => {
-                        failure = Err(error);
-                        break;
-                    }
-                }
-            }
+            let mut failure = Ok(());
+            let until_failure = |block: Result<_, DataError>| block.map_err(|error| failure = Err(error)).ok();
+            let texts: Vec<_> = blocks.map_while(until_failure).collect();
             let parse = |(text, _): &(Vec<u8>, Progress)| parse(text);
             let parts: Vec<_> = texts.par_iter().map(parse).collect();
             for (part, (_, progress)) in parts.into_iter().zip(texts) {

@@ -17,11 +17,9 @@ use super::schema::SchemaTable;
 use super::source::unpacked_name;
 use super::table::TrainTest;
 
-/// The data sets of files.
 const FILES: &str = include_str!("names.toml");
 /// The seed of generated data sets.
 const SEED: u64 = 0;
-/// Features of synthetic-logistic.
 const LOGISTIC_FEATURES: usize = 20;
 const QUADRATIC_DIMENSION: usize = 100;
 const QUADRATIC_SMOOTHNESS: f64 = 10.0;

@@ -61,7 +61,6 @@ pub(super) fn expansion_bound(packed: u64) -> u64 {
     packed.saturating_mul(EXPANSION_LIMIT).max(EXPANSION_FLOOR)
 }
 
-/// An opened data file.
 pub(super) struct Source<'a> {
     path: PathBuf,
     /// Bytes on disk.
@@ -201,7 +200,6 @@ pub(super) fn unpacked_name(path: &Path) -> String {
     unpacked.unwrap_or(&name).to_owned()
 }
 
-/// A damaged packed stream.
 pub(super) fn damaged(path: &Path, kind: &str, source: &dyn std::fmt::Display) -> DataError {
     DataError::file(path, format!("the {kind} stream is damaged or cut off ({source}); fetch the file again"))
 }

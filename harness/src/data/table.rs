@@ -27,7 +27,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Rows of one file.
     pub(super) fn of_file(path: &Path, features: Features, labels: RawLabels) -> Self {
         Self::of_files(path, features, path, labels)
     }

@@ -93,7 +93,6 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
     Ok(Box::new(planned))
 }
 
-/// A run to make.
 struct Task<'a, S> {
     study: &'a S,
     cell: &'a Cell,

@@ -140,7 +140,6 @@ pub enum Mode {
     Resume,
 }
 
-/// `environment.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Sheet {
     schema: u32,
@@ -463,7 +462,6 @@ fn flatten(path: &str, value: &Value, row: &mut BTreeMap<String, String>) {
     }
 }
 
-/// A line as written.
 #[derive(Serialize)]
 struct Line<'a, T> {
     schema: u32,

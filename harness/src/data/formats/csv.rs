@@ -42,7 +42,6 @@ fn begin(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
 
 /// The first line that is not blank.
 pub(crate) struct FirstLine {
-    /// Its fields.
     pub(crate) fields: Vec<String>,
     delimiter: u8,
     text: String,
@@ -94,11 +93,6 @@ impl FirstLine {
         Ok(Self { fields, delimiter, text, end, number, names_columns: source.compression == Compression::Parquet })
     }
 
-    /// No field is a number.
-    fn has_only_words(&self) -> bool {
-        self.fields.iter().all(|field| !is_number(field))
-    }
-
     /// The place of the column with a usual label name, in any case.
     pub(crate) fn usual_label(&self) -> Option<usize> {
         LABEL_NAMES.iter().find_map(|usual| self.fields.iter().position(|name| name.eq_ignore_ascii_case(usual)))
@@ -107,7 +101,7 @@ impl FirstLine {
     /// The line names columns: it has `label` or a usual label name, or no number.
     pub(crate) fn is_header(&self, label: Option<&str>) -> bool {
         let named = label.is_some_and(|label| self.fields.iter().any(|field| field == label));
-        named || self.names_columns || self.usual_label().is_some() || self.has_only_words()
+        named || self.names_columns || self.usual_label().is_some() || !self.fields.iter().any(|field| is_number(field))
     }
 
     /// The place of the label: the column called `label`, else the one with a usual name, else the last one.
@@ -170,7 +164,6 @@ pub(crate) struct Summary {
     limit: usize,
     /// The first and the last number, while each is the one before plus 1.
     pub(crate) counting: Option<Option<(f64, f64)>>,
-    /// The first word.
     pub(crate) word: Option<Vec<u8>>,
 }
 
@@ -341,7 +334,6 @@ enum Place {
     Dropped,
 }
 
-/// The arrangement of a file.
 struct Layout {
     /// Bytes before the first row.
     start: usize,

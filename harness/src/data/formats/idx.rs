@@ -15,7 +15,6 @@ use std::path::Path;
 
 /// Data has no more dimensions than this.
 const MOST_DIMENSIONS: u8 = 8;
-/// The scale of bytes.
 const SCALE: f32 = 1.0 / 255.0;
 
 /// The element types by their codes.
@@ -66,7 +65,6 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
 
 /// Rows of a plain file that were read alone.
 pub(crate) struct PartOfFile {
-    /// The rows asked for.
     pub(crate) features: Features,
     /// SHA-256 of their bytes.
     pub(crate) digest: [u8; 32],
@@ -134,13 +132,12 @@ pub(crate) fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let mut source = Source::open(path)?;
     let header = read_header(&mut source)?;
     if header.shape.len() != 1 {
-        let found = format!("the shape {:?}", header.shape);
-        return Err(DataError::header(path, &found, "labels of one dimension"));
+        let found = format_args!("the shape {:?}", header.shape);
+        return Err(DataError::header(path, found, "labels of one dimension"));
     }
     if matches!(header.element, Element::F32 | Element::F64) {
-        let found = format!("the element type {:?}", header.element);
-        let expected = "integer labels (element type 08, 09, 0b or 0c)";
-        return Err(DataError::header(path, &found, expected));
+        let found = format_args!("the element type {:?}", header.element);
+        return Err(DataError::header(path, found, "integer labels (element type 08, 09, 0b or 0c)"));
     }
     let mut labels = Vec::new();
     let unused = 64 - 8 * header.element.bytes();

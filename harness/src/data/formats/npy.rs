@@ -47,7 +47,7 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
         let expected = "an NPY file (bytes 93 4e 55 4d 50 59, then the version)";
         return Err(DataError::file(&path, format!("not {expected}: it starts with {start:02x?}")));
     }
-    let refuse = |found: String, expected: &str| DataError::header(&path, &found, expected);
+    let refuse = |found: String, expected: &str| DataError::header(&path, found, expected);
     let width = match start[6] {
         1 => 2,
         2 | 3 => 4,
@@ -167,8 +167,8 @@ pub(super) fn read_features(source: &mut Source<'_>) -> Result<Features, DataErr
     let is_images = header.shape.len() > 2;
     if header.fortran_order && is_images {
         let expected = "C order for more than two dimensions; save numpy.ascontiguousarray(array)";
-        let found = format!("Fortran order and the shape {:?}", header.shape);
-        return Err(DataError::header(source.path(), &found, expected));
+        let found = format_args!("Fortran order and the shape {:?}", header.shape);
+        return Err(DataError::header(source.path(), found, expected));
     }
     header.read_features(source, if is_images { 1.0 / 255.0 } else { 1.0 })
 }
@@ -178,8 +178,7 @@ pub(super) fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataErro
     let header = read_header(source)?;
     if header.shape.len() > 1 && header.shape[1..] != [1] {
         let expected = "labels of one dimension (one-hot rows: save array.argmax(1))";
-        let found = format!("the shape {:?}", header.shape);
-        return Err(DataError::header(source.path(), &found, expected));
+        return Err(DataError::header(source.path(), format_args!("the shape {:?}", header.shape), expected));
     }
     header.read_labels(source)
 }
@@ -262,7 +261,6 @@ fn named(names: &[String], candidates: &str) -> Option<String> {
     candidates.split(' ').find_map(same).cloned()
 }
 
-/// An NPZ archive.
 pub(super) struct Archive {
     path: PathBuf,
     file_bytes: u64,
@@ -321,7 +319,7 @@ impl Archive {
             CompressionMethod::Deflated => Compression::Zip,
             other => {
                 let expected = "entries that are stored or deflated, as numpy.savez and savez_compressed write them";
-                return Err(DataError::header(&path, &format!("the method {other:?}"), expected));
+                return Err(DataError::header(&path, format_args!("the method {other:?}"), expected));
             }
         };
         if packed > self.file_bytes {
