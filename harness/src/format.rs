@@ -56,6 +56,19 @@ pub(crate) fn minus(text: &str) -> String {
     typeset
 }
 
+/// A small bound in scientific form, 0 as it is: three digits, rounded up.
+pub(crate) fn scientific(bound: f64) -> String {
+    let text = format!("{bound:e}");
+    if bound == 0.0 {
+        "0".to_owned()
+    } else if text.len() <= 8 || !bound.is_normal() {
+        text
+    } else {
+        let unit = 10_f64.powi(bound.abs().log10().floor() as i32 - 2);
+        format!("{:.2e}", (bound / unit * (1.0 - 1e-13)).ceil() * unit)
+    }
+}
+
 /// A share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", three_digits(100.0 * share))

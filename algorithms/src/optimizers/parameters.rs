@@ -30,7 +30,8 @@ impl Parameter {
     /// Description, allowed values and default in one sentence.
     pub fn help(&self) -> String {
         let default = (self.default)().map_or_else(String::new, |default| format!(" [default: {default}]"));
-        format!("{}; {}{default}", self.about.trim(), self.expected)
+        // A range that ends with a comma reads on in errors: "a number above 0, or fixed, is needed".
+        format!("{}; {}{default}", self.about.trim(), self.expected.trim_end_matches(','))
     }
 }
 

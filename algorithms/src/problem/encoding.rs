@@ -87,6 +87,19 @@ impl<'a> Encoder<'a> {
         self.columns[column].kind.features()
     }
 
+    /// `false` if a named column's field makes its row the null row.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn keeps(&self, column: usize, field: &[u8]) -> bool {
+        match &self.columns[column].kind {
+            ColumnKind::Number { missing, .. } => missing.is_some() || !number(field).is_nan(),
+            ColumnKind::Category { other, .. } => {
+                matches!(other, Other::Value(_)) || self.words[column].of_field(field).is_some()
+            }
+        }
+    }
+
     /// Writes the features of a named column's field. `false` if the field makes its row the null row.
     ///
     /// # Panics

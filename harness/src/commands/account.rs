@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Output, UsageError, output};
 use crate::experiment::text;
+use crate::format::scientific;
 use crate::model_file::Model;
 
 /// Arguments of `rounds account`.
@@ -200,7 +201,7 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             let text = output::pairs([
                 ("ε, recomputed", rounded_up(epsilon)),
                 ("ε, stated", rounded_up(stated)),
-                ("δ", format!("{:e}", delta.unwrap_or_default())),
+                ("δ", scientific(delta.unwrap_or_default())),
                 ("adjacency", adjacency.map_or("", Adjacency::name).to_owned()),
                 ("accountant", accountant.map_or("", Accountant::name).to_owned()),
                 ("mechanisms", mechanisms.len().to_string()),
@@ -284,7 +285,7 @@ impl Answer {
     fn table(&self) -> Table {
         let mut table = output::pairs([
             ("ε", rounded_up(self.epsilon)),
-            ("δ", format!("{:e}", self.delta)),
+            ("δ", scientific(self.delta)),
             ("noise multiplier", rounded_up(self.noise_multiplier)),
             ("mechanism", self.statement.clone()),
             ("adjacency", self.adjacency.to_string()),

@@ -205,7 +205,6 @@ impl Header {
             let elements = bytes.chunks_exact(self.element.bytes());
             rows.extend(elements.map(|bytes| words.index(&self.element.word(self.big_endian, bytes))));
         })?;
-        words.check(source.path())?;
         Ok(words.labels(rows))
     }
 }

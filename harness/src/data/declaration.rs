@@ -220,6 +220,7 @@ pub fn bound_privately(
     epsilon: f64,
     key: &StreamKey,
 ) -> Result<(Domain, [u8; 32]), SchemaError> {
+    let declared = domain;
     let mut domain = domain.clone();
     let named = Some(domain.label_column.is_some());
     let table = formats::table(Path::new(name_or_path), named).filter(|_| names::find(name_or_path).is_none());
@@ -247,7 +248,7 @@ pub fn bound_privately(
     }
     let header = FirstLine::read(&file)?;
     let names: Vec<String> = found.iter().map(|(name, ..)| (*name).clone()).collect();
-    let counts = csv::count_numbers(&file, &header, &names)?;
+    let counts = csv::count_numbers(&file, &header, declared, &names)?;
     let released = private_bounds(&counts, domain.relation, epsilon, key);
     for ((_, bounds, missing), private) in found.into_iter().zip(released) {
         *bounds = private;

@@ -62,15 +62,6 @@ impl Words {
         index
     }
 
-    /// Refuses more words than there may be classes.
-    pub(super) fn check(&self, path: &Path) -> Result<(), DataError> {
-        if self.ordered.len() <= MOST_CLASSES {
-            return Ok(());
-        }
-        let problem = format!("more than {MOST_CLASSES} different words as labels; choose another label column");
-        Err(DataError::rows(path, problem, "its labels are not what is expected"))
-    }
-
     /// The labels of rows with these words.
     pub(super) fn labels(&self, rows: Vec<u32>) -> RawLabels {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
@@ -179,6 +170,11 @@ impl RawLabels {
                 let limit = values.len().max(256);
                 check_indices(path, values, limit)?;
                 Meaning::Indices(values.iter().max().map_or(0, |&label| label as usize + 1))
+            }
+            Self::Words { words, .. } if words.len() > MOST_CLASSES => {
+                return refuse(&format!(
+                    "more than {MOST_CLASSES} different words as labels; choose another label column"
+                ));
             }
             Self::Words { words, .. } => {
                 let mut names = words.clone();

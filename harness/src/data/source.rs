@@ -6,7 +6,7 @@ use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,7 +91,11 @@ impl<'a> Source<'a> {
         let mut file = File::open(path).map_err(&read)?;
         let mut start = Vec::with_capacity(6);
         (&mut file).take(6).read_to_end(&mut start).map_err(&read)?;
-        let compression = Compression::of(&start);
+        let mut compression = Compression::of(&start);
+        // `PAR1` may begin a row of text.
+        if compression == Compression::Parquet && !ends_as_parquet(&mut file, metadata.len()).map_err(&read)? {
+            compression = Compression::Plain;
+        }
         let consumed = Arc::new(AtomicU64::new(0));
         let raw = Cursor::new(start).chain(file);
         // Decoders are metered by what they use, not by what waits in their buffer.
@@ -193,6 +197,20 @@ impl<'a> Source<'a> {
     }
 }
 
+/// True for a file that ends as Parquet files do, with a length that fits into it and the magic number: four characters of text
+/// before it would be a length of 500 MB. The file is then where it was.
+fn ends_as_parquet(file: &mut File, bytes: u64) -> std::io::Result<bool> {
+    let (mut end, place) = ([0; 8], file.stream_position()?);
+    if bytes < 12 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-8))?;
+    file.read_exact(&mut end)?;
+    file.seek(SeekFrom::Start(place))?;
+    let [length @ .., b'P', b'A', b'R', b'1'] = end else { return Ok(false) };
+    Ok(u64::from(u32::from_le_bytes(length)) + 12 <= bytes)
+}
+
 /// A file's name without the endings of packing.
 pub(super) fn unpacked_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -207,12 +225,13 @@ pub(super) fn damaged(path: &Path, kind: &str, source: &dyn std::fmt::Display) -
 /// A packed file that unpacks to more than its size justifies.
 pub(super) fn expansion(path: &Path, packed: u64) -> DataError {
     let limit = expansion_bound(packed);
-    DataError::file(
+    DataError::rows(
         path,
         format!(
             "its {packed} packed bytes would unpack to more than {limit}, which is more than data does; if it is genuine, \
              unpack it and load the plain file"
         ),
+        "it unpacks to more than 200 times its size; if it is genuine, unpack it and load the plain file",
     )
 }
 

@@ -7,7 +7,7 @@ use rounds_algorithms::catalog::ALGORITHMS;
 use super::figures::{dataset_name, dataset_names, place_name};
 use super::labels::{Labels, anchor, parameters, phases};
 use super::table::{Entry, Look, Table, shares};
-use crate::format::{count, number, percent, three_digits, time};
+use crate::format::{count, number, percent, scientific, three_digits, time};
 use crate::results::Pooled;
 use crate::statistics::SampleWarning;
 
@@ -111,8 +111,7 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
             let number = |name: &str| cell.privacy_number(name);
             let budget = number("epsilon").zip(number("delta"));
             Entry::text(budget.map_or_else(String::new, |(epsilon, delta)| {
-                let delta = if delta == 0.0 { "0".to_owned() } else { format!("{delta:e}") };
-                format!("ε {}, δ {delta}, {}", three_digits(epsilon), words("adjacency"))
+                format!("ε {}, δ {}, {}", three_digits(epsilon), scientific(delta), words("adjacency"))
             }))
         }
         phase => {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::format::scientific;
 use crate::results::{Configuration, Phases};
 
 /// The anchor of an algorithm's card on the page of a run.
@@ -23,7 +24,7 @@ fn guarantees<'a>(statements: impl IntoIterator<Item = &'a Value>) -> Vec<String
         statement.get("epsilon")?.as_f64()?;
         let relation = statement.get("adjacency").and_then(Value::as_str).unwrap_or("an unknown relation");
         let delta = statement.get("delta").and_then(Value::as_f64).unwrap_or(0.0);
-        Some(format!("{relation}, δ = {delta:e}"))
+        Some(format!("{relation}, δ = {}", scientific(delta)))
     };
     let found: BTreeSet<String> = statements.into_iter().filter_map(guarantee).collect();
     found.into_iter().collect()

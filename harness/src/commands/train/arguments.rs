@@ -63,7 +63,7 @@ pub(super) struct DataArguments {
     /// File of test rows; columns that have names are matched by them [default: DATA.t beside the data]
     #[arg(long, value_name = "FILE", conflicts_with = "test_split")]
     #[serde(skip)]
-    test: Option<PathBuf>,
+    pub(super) test: Option<PathBuf>,
     /// Part of the rows that is kept for testing, drawn by position from --seed
     #[arg(long, value_name = "FRACTION", value_parser = fraction)]
     pub(super) test_split: Option<f64>,
@@ -87,13 +87,13 @@ pub(super) struct DataArguments {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct PrivacyArguments {
     /// Privacy budget ε
-    #[arg(long, value_name = "E")]
+    #[arg(long, value_name = "E", value_parser = finite)]
     pub(super) epsilon: Option<f64>,
     /// Privacy budget δ
-    #[arg(long, default_value_t = 1e-5, value_name = "D")]
+    #[arg(long, default_value_t = 1e-5, value_name = "D", value_parser = finite)]
     pub(super) delta: f64,
     /// Noise multiplier (noise standard deviation over clip norm) instead of a target ε
-    #[arg(long, conflicts_with = "epsilon", value_name = "S")]
+    #[arg(long, conflicts_with = "epsilon", value_name = "S", value_parser = finite)]
     pub(super) noise_multiplier: Option<f64>,
     #[arg(long, value_name = "MECH", help = format!("Noise mechanism: {}", NoiseKind::names()))]
     #[serde(serialize_with = "display")]
@@ -127,7 +127,7 @@ pub(super) struct PrivacyArguments {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct OptimizerArguments {
     /// Passes over the data
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = finite)]
     epochs: Option<f64>,
     /// Batch size B (the expected one for Poisson sampling)
     #[arg(long, value_name = "B")]
@@ -137,19 +137,19 @@ pub(super) struct OptimizerArguments {
     #[serde(serialize_with = "display")]
     sampling: Option<SamplingKind>,
     /// Step size
-    #[arg(long, value_name = "LR")]
+    #[arg(long, value_name = "LR", value_parser = finite)]
     learning_rate: Option<f64>,
     /// Momentum β
-    #[arg(long, value_name = "BETA")]
+    #[arg(long, value_name = "BETA", value_parser = finite)]
     momentum: Option<f64>,
     /// Clip norm C of per-example gradients
-    #[arg(long, value_name = "C")]
+    #[arg(long, value_name = "C", value_parser = finite)]
     clip_norm: Option<f64>,
     #[arg(long, help = format!("Loss: {} [default: softmax for classes, squared for reals]", Loss::names()))]
     #[serde(serialize_with = "debug")]
     pub(super) loss: Option<Loss>,
     /// λ of the regulariser (λ/2)‖x‖²
-    #[arg(long, default_value_t = 0.0, value_name = "LAMBDA")]
+    #[arg(long, default_value_t = 0.0, value_name = "LAMBDA", value_parser = finite)]
     pub(super) regularization: f64,
 }
 
@@ -212,6 +212,12 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 /// A positive finite number.
 fn positive<T: std::str::FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
     text.parse().ok().filter(|&number: &T| number.into() > 0.0 && number.into().is_finite())
+}
+
+/// A finite number: others would be lost among the arguments that are left out.
+fn finite(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| format!("'{text}' is not a finite number"))
 }
 
 /// A number between 0 and 1.

@@ -201,6 +201,12 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
         // Before the work rather than after it.
         files::check_replaceable(path)
             .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
+        if arguments.privacy.secure && is_npy(path) && path.is_file() {
+            return Err(UsageError::of(format!(
+                "--model {}: it is there already and may hold a release, whose ε is spent; name another file, or move this one away",
+                path.display()
+            )));
+        }
         let held = Model::read(path).ok().map(|model| model.header.privacy);
         if let Some(release) = held.filter(|privacy| privacy.claim == Claim::Release) {
             return Err(UsageError::of(format!(
@@ -273,14 +279,16 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
         )));
     }
     let given = &arguments.privacy;
-    let budget = !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some());
-    let unread = budget.then(|| {
-        let id = algorithm.id;
-        format!("--epsilon and --noise-multiplier: algorithm '{id}' does not read them, they change nothing")
-    });
+    if !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some()) {
+        return Err(UsageError::of(format!(
+            "--epsilon and --noise-multiplier: algorithm '{}' adds no noise and protects nothing; leave them out, or take dp-sgd or \
+             another private algorithm (rounds list algorithms)",
+            algorithm.id
+        )));
+    }
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let of_data = setup.warnings.iter().cloned();
-    let warnings: Vec<String> = of_data.chain(unread).chain(assumptions).collect();
+    let warnings: Vec<String> = of_data.chain(assumptions).collect();
     if let Some((norm, bound)) = arguments.data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         privacy = privacy.with_note(note);
@@ -524,8 +532,18 @@ fn held_out(context: &Context<'_>, loaded: &Loaded) -> Option<Quality> {
 /// release the domain of a table that nothing declares is drafted from its rows; then there are warnings to print.
 fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, Vec<String>)> {
     let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
+    if let Some(test) = arguments.data.test.as_ref().filter(|test| arguments.privacy.secure && trains(name, test)) {
+        return Err(UsageError::of(format!(
+            "--test {}: these are the training rows, which are private",
+            test.display()
+        )));
+    }
     let flags = arguments.declaration();
-    let mut domain = data::declare(name, folder, &flags).map_err(UsageError::of)?;
+    let mut domain = data::declare(name, folder, &flags).map_err(|error| match error {
+        // The first line of a file without a header is a row.
+        SchemaError::Data(error) if arguments.privacy.secure => UsageError::of(error.without_rows()),
+        error => UsageError::of(error),
+    })?;
     let mut warnings = Vec::new();
     let draft = flags.columns.draft_command(name);
     match domain.as_ref().map(|domain| domain.is_draft()) {
@@ -569,6 +587,13 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, 
         Arc::make_mut(domain).test_is_public = false;
     }
     Ok((domain, warnings))
+}
+
+/// True if `test` is the file that `data` names, or a training file of that folder.
+fn trains(data: &str, test: &Path) -> bool {
+    let (Ok(data), Ok(test)) = (Path::new(data).canonicalize(), test.canonicalize()) else { return false };
+    let is_called_so = test.file_name().is_some_and(|name| name.to_string_lossy().starts_with("train"));
+    data == test || (is_called_so && test.parent() == Some(&data))
 }
 
 /// Refuses a release that claims nothing, or a claim that protects next to nothing.

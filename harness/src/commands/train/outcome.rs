@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use comfy_table::Table;
-use rounds_algorithms::privacy::{Adjacency, Claim, PrivacyStatement};
+use rounds_algorithms::privacy::{Adjacency, Arithmetic, Claim, NoiseSource, PrivacyStatement};
 use serde::Serialize;
 
 use super::arguments::PrivacyArguments;
@@ -12,7 +12,7 @@ use crate::commands::evaluate::regression_text;
 use crate::commands::output;
 use crate::data::listing;
 use crate::evaluation::Regression;
-use crate::format::{plural, rounded, three_digits};
+use crate::format::{plural, rounded, scientific, three_digits};
 use crate::machine::PinPolicy;
 use crate::model_file::is_npy;
 use crate::usage::quoted;
@@ -161,6 +161,26 @@ fn shown(epsilon: f64) -> String {
     }
 }
 
+/// Noise, sensitivity and their source in a line; `None` of compositions whose parts differ.
+fn noise(privacy: &PrivacyStatement) -> Option<String> {
+    let multiplier =
+        privacy.noise_multiplier.map(|multiplier| format!("noise multiplier {}", rounded(&multiplier.to_string())));
+    let clip_norm = privacy.clip_norm.map(|bound| {
+        let norm = privacy.norm.as_deref().map(|norm| format!(" ({norm})"));
+        format!("clip norm {bound}{}", norm.unwrap_or_default())
+    });
+    let source = privacy.noise_source.map(|source| match source {
+        NoiseSource::Chacha20 => "from a secret ChaCha20 key".to_owned(),
+        NoiseSource::Xoshiro => "from a seed".to_owned(),
+    });
+    let arithmetic = privacy.arithmetic.map(|arithmetic| match arithmetic {
+        Arithmetic::Exact => "exact arithmetic".to_owned(),
+        Arithmetic::Idealised => "idealised in floating point".to_owned(),
+    });
+    let parts: Vec<String> = [multiplier, clip_norm, source, arithmetic].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// The privacy statement as names and values.
 fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
@@ -176,11 +196,12 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let domain = privacy.domain.as_ref();
     let domain = domain.map(|domain| format!("{}, sha256 {}…", domain.source, &domain.sha256[..16]));
     let mut rows = vec![
-        ("privacy", format!("ε = {} at δ = {delta:e} per {}", shown(epsilon), privacy.unit)),
+        ("privacy", format!("ε = {} at δ = {} per {}", shown(epsilon), scientific(delta), privacy.unit)),
         ("claim", claim.to_owned()),
         ("adjacency", known(privacy.adjacency.map(|adjacency| adjacency.to_string()))),
         ("accountant", known(privacy.accountant.map(|accountant| accountant.to_string()))),
         ("mechanism", known(privacy.mechanism.as_deref().map(rounded))),
+        ("noise", known(noise(privacy))),
         ("domain", known(domain)),
     ];
     rows.extend(privacy.bounds_epsilon.map(|epsilon| {
@@ -189,8 +210,11 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     }));
     let replaced = privacy.replace_one.filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
     rows.extend(replaced.map(|replaced| {
-        let text =
-            format!("ε = {} at δ = {:.1e}, for another row in place of one", shown(replaced.epsilon), replaced.delta);
+        let text = format!(
+            "ε = {} at δ = {}, for another row in place of one",
+            shown(replaced.epsilon),
+            scientific(replaced.delta)
+        );
         ("replacing a row", text)
     }));
     rows.extend(privacy.public.iter().map(|fact| ("public", fact.clone())));

@@ -282,12 +282,30 @@ pub(crate) fn summarise(path: &Path, header: &FirstLine, label: usize) -> Result
     fold_rows(path, header, &nothing, take, Summary::merge)
 }
 
-/// The numbers of the columns called `names`, of a file with the header `header`, counted by bin.
-pub(crate) fn count_numbers(path: &Path, header: &FirstLine, names: &[String]) -> Result<Vec<BinCounts>, DataError> {
-    let places: Vec<_> = names.iter().map(|name| header.fields.iter().position(|field| field == name)).collect();
+/// The numbers of the columns called `names`, of a file with the header `header`, counted by bin. A row that encodes to the null row of
+/// `domain`, whatever the bounds of its numbers, is not counted.
+pub(crate) fn count_numbers(
+    path: &Path,
+    header: &FirstLine,
+    domain: &Domain,
+    names: &[String],
+) -> Result<Vec<BinCounts>, DataError> {
+    let place = |name: &str| header.fields.iter().position(|field| field == name);
+    let places: Vec<_> = names.iter().map(|name| place(name)).collect();
+    let (encoder, label) = (Encoder::new(domain), domain.label_column.as_deref().and_then(place));
+    let columns: Vec<_> = match &domain.columns {
+        Columns::Named(columns) => columns.iter().map(|column| place(&column.name)).collect(),
+        Columns::Matrix { .. } => Vec::new(),
+    };
     let take = |counts: &mut [BinCounts], fields: &[Cow<'_, [u8]>]| {
-        for (counts, place) in counts.iter_mut().zip(&places) {
-            counts.take(place.map_or(f64::NAN, |place| encoding::number(&fields[place])));
+        let field = |place: Option<usize>| place.map_or(&b""[..], |place| &fields[place]);
+        let is_null = encoder.label(field(label)) == encoding::NULL_LABEL
+            || columns.iter().enumerate().any(|(column, &place)| !encoder.keeps(column, field(place)));
+        if is_null {
+            return;
+        }
+        for (counts, &place) in counts.iter_mut().zip(&places) {
+            counts.take(encoding::number(field(place)));
         }
     };
     fold_rows(path, header, &vec![BinCounts::default(); names.len()], take, |sum, part| sum.merge(&part))
@@ -446,7 +464,7 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
     };
     text.drain(..layout.start);
     let encoder = domain.map(Encoder::new);
-    let (mut values, mut labels) = (Buffer::new(), Vec::new());
+    let (mut values, mut labels) = (Buffer::default(), Vec::new());
     let mut words = Words::default();
     let parse = |text: &[u8]| parse_block(text, &layout, encoder.as_ref());
     parse_blocks(source, text, layout.lines_before, parse, |mut part: Part, progress| {
@@ -455,7 +473,6 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
         if layout.words {
             let known: Vec<u32> = part.words.ordered.iter().map(|word| words.index(word)).collect();
             part.labels.iter_mut().for_each(|word| *word = known[*word as usize]);
-            words.check(path)?;
         }
         reserve(&mut labels, part.labels.len(), progress);
         labels.extend_from_slice(&part.labels);

@@ -153,7 +153,7 @@ fn read_rows(
     }
     outcome?;
     labels.shrink_to_fit();
-    let mut features = features.unwrap_or_else(|| Features::f32(Buffer::new(), shape.columns.unwrap_or(1)));
+    let mut features = features.unwrap_or_else(|| Features::f32(Buffer::default(), shape.columns.unwrap_or(1)));
     if let Features::Sparse(sparse) = &mut features {
         sparse.offsets.shrink_to_fit();
         sparse.indices.shrink_to_fit();
@@ -181,7 +181,7 @@ fn for_rows_like(part: &Part, shape: Shape) -> Features {
     let stored = part.values.len() as u128;
     let half_full = stored > 0 && 2 * stored >= part.labels.len() as u128 * part.columns as u128;
     if shape.storage.map_or(half_full, |storage| storage != Storage::Sparse) {
-        Features::f32(Buffer::new(), part.columns)
+        Features::f32(Buffer::default(), part.columns)
     } else {
         Features::Sparse(SparseMatrix::new(part.columns))
     }
@@ -275,7 +275,14 @@ fn parse_block(text: &[u8], shape: Shape, encoder: Option<&Encoder<'_>>) -> Resu
                     return Err(bad("a finite value that f32 can hold"));
                 }
                 (Some(found), _) => found,
-                (None, Some(_)) => not_finite(field(text, at)).ok_or_else(|| bad("a number after index and colon"))?,
+                // Words are missing values, as in a table.
+                (None, Some(_)) => {
+                    let field = field(text, at);
+                    (
+                        std::str::from_utf8(field).ok().and_then(|text| text.parse().ok()).unwrap_or(f32::NAN),
+                        field.len(),
+                    )
+                }
                 (None, None) => return Err(bad("a number after index and colon")),
             };
             at += length;
@@ -345,13 +352,6 @@ fn end_of_line(text: &[u8], at: usize) -> Option<usize> {
 #[inline]
 fn ends_field(text: &[u8], at: usize) -> bool {
     matches!(text.get(at), None | Some(b' ' | b'\n' | b'\t' | b'\r'))
-}
-
-/// A word for NaN or an infinity, and its length.
-#[cold]
-fn not_finite(field: &[u8]) -> Option<(f32, usize)> {
-    let value: f32 = std::str::from_utf8(field).ok()?.parse().ok()?;
-    (!value.is_finite()).then_some((value, field.len()))
 }
 
 /// The text up to the next blank.

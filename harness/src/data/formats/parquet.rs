@@ -128,6 +128,10 @@ mod reading {
             Field::Double(number) => number.to_string(),
             Field::Long(number) if nanoseconds => jiff::Timestamp::from_nanosecond(i128::from(*number))
                 .map_or_else(|_| String::new(), |time| time.to_string()),
+            // The crate panics at times that its calendar lacks.
+            Field::Date(days) if jiff::Timestamp::from_second(i64::from(*days) * 86_400).is_err() => String::new(),
+            Field::TimestampMillis(time) if jiff::Timestamp::from_millisecond(*time).is_err() => String::new(),
+            Field::TimestampMicros(time) if jiff::Timestamp::from_microsecond(*time).is_err() => String::new(),
             field => field.to_string(),
         }
     }
