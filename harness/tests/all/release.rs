@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::files::{npy, npz};
 use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr, stdout};
 
 const SCHEMA: &str = r#"
@@ -121,6 +122,89 @@ fn releases_without_a_confirmed_domain_are_refused_with_the_remedy() {
     let outcome = document(&release(folder.path()).replace("--secure", ""));
     assert_eq!(outcome["privacy"]["claim"], "none");
     assert!(outcome["privacy"]["reason"].as_str().unwrap().contains("draft"));
+}
+
+#[test]
+fn the_first_row_of_a_file_without_a_header_is_a_row_like_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let release = |name: &str, declared: &str| {
+        let line = format!("train --data {} --epsilon 1 --delta 1e-6 --secure {declared}", path(name).display());
+        (line + " --batch-size 20 --epochs 1").replace("{}", &folder.path().display().to_string())
+    };
+    let rows = "0.5,1\n1.5,0\n".repeat(100);
+    // A quote that does not close is a syntax error, and the message shows nothing of the row.
+    fs::write(path("quote.csv"), format!("\"Alice 1980-01-02,0.5,1\n{rows}")).unwrap();
+    for declared in ["--label y --bounds x=0:1 --classes 0,1", "--label y --bounds private:1 --classes 0,1"] {
+        let message = assert_ends(&release("quote.csv", declared), 2, "quote.csv");
+        assert!(!message.contains("Alice") && !message.contains("1980"), "{message}");
+    }
+    // Letters that Parquet files begin with, too, are a word: a missing number.
+    let declared = "--bounds 0,2 --dimension 1 --classes 0,1";
+    for first in ["0.5,1", "PAR1,1"] {
+        fs::write(path("text.csv"), format!("{first}\n{rows}")).unwrap();
+        assert_eq!(document(&release("text.csv", declared))["n"], 201, "{first}");
+    }
+    // A word is a missing number in LIBSVM text as well.
+    for first in ["1 1:0.5", "1 1:foo"] {
+        fs::write(path("text.svm"), format!("{first}\n{}", "1 1:0.5\n0 1:1.5\n".repeat(100))).unwrap();
+        assert_eq!(document(&release("text.svm", declared))["n"], 201, "{first}");
+    }
+    // Words as labels are encoded, however many there are.
+    let words: Vec<u8> = (0..66_000).flat_map(|row| format!("{row:05}").into_bytes()).collect();
+    let features = npy("|u1", false, "66000, 1", &[7; 66_000]);
+    let arrays = [("x", features), ("y", npy("|S5", false, "66000,", &words))];
+    fs::write(path("words.npz"), npz(&arrays, zip::CompressionMethod::Stored)).unwrap();
+    fs::write(path("numbers.toml"), NUMBERS).unwrap();
+    for declared in ["--bounds 0,255 --dimension 1 --classes 00001,00002", "--schema {}/numbers.toml"] {
+        assert_eq!(document(&release("words.npz", declared))["n"], 66_000, "{declared}");
+    }
+}
+
+/// Numbers as labels.
+const NUMBERS: &str = r#"
+[rows]
+storage = "bytes"
+[columns]
+count = 1
+bounds = [0, 255]
+[label]
+bounds = [0, 70000]
+"#;
+
+#[test]
+fn what_a_release_would_lose_or_reveal_is_refused() {
+    let folder = folder(SCHEMA);
+    let table = folder.path().join("table.csv");
+    let line = release(folder.path());
+    for (more, named) in [
+        ("--clip-norm inf", "finite"),
+        ("--learning-rate nan", "finite"),
+        (&format!("--test {}", table.display()), "training rows"),
+        ("--algorithm sgd", "protects nothing"),
+    ] {
+        assert_refused(&format!("{line} {more}"), named);
+    }
+    let line = format!("{line} --model {}/model.npy", folder.path().display());
+    assert_succeeds(&line);
+    assert_refused(&line, "may hold a release");
+}
+
+#[test]
+fn private_bounds_count_no_row_that_becomes_the_null_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |null: &str| {
+        let path = folder.path().join("table.csv");
+        fs::write(&path, format!("x,y\n{}{}", "3,0\n5,1\n".repeat(100), null.repeat(100))).unwrap();
+        let declared = "--label y --classes 0,1 --bounds private:2 --epsilon 1 --delta 1e-6 --batch-size 20 --epochs 1";
+        document(&format!("train --data {} --threads 1 {declared}", path.display()))["model_sha256"].clone()
+    };
+    let without = model(",\n");
+    // Without a label, with one that is not declared.
+    for null in ["1e6,\n", "1000,2\n"] {
+        assert_eq!(model(null), without, "{null}");
+    }
+    assert_ne!(model("1000,1\n"), without);
 }
 
 #[test]

@@ -464,7 +464,7 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
     };
     text.drain(..layout.start);
     let encoder = domain.map(Encoder::new);
-    let (mut values, mut labels) = (Buffer::default(), Vec::new());
+    let (mut values, mut labels) = (Buffer::zeroed(0), Vec::new());
     let mut words = Words::default();
     let parse = |text: &[u8]| parse_block(text, &layout, encoder.as_ref());
     parse_blocks(source, text, layout.lines_before, parse, |mut part: Part, progress| {

@@ -153,7 +153,7 @@ fn read_rows(
     }
     outcome?;
     labels.shrink_to_fit();
-    let mut features = features.unwrap_or_else(|| Features::f32(Buffer::default(), shape.columns.unwrap_or(1)));
+    let mut features = features.unwrap_or_else(|| Features::f32(Buffer::zeroed(0), shape.columns.unwrap_or(1)));
     if let Features::Sparse(sparse) = &mut features {
         sparse.offsets.shrink_to_fit();
         sparse.indices.shrink_to_fit();
@@ -181,7 +181,7 @@ fn for_rows_like(part: &Part, shape: Shape) -> Features {
     let stored = part.values.len() as u128;
     let half_full = stored > 0 && 2 * stored >= part.labels.len() as u128 * part.columns as u128;
     if shape.storage.map_or(half_full, |storage| storage != Storage::Sparse) {
-        Features::f32(Buffer::default(), part.columns)
+        Features::f32(Buffer::zeroed(0), part.columns)
     } else {
         Features::Sparse(SparseMatrix::new(part.columns))
     }
