@@ -139,18 +139,22 @@ impl Problem {
         difference: bool,
         workspace: &mut Workspace,
     ) -> (Vec<f64>, usize) {
-        let grid = match self.format {
-            Format::U8 => FeatureGrid::bytes(self.scale),
-            Format::F32 | Format::Sparse => FeatureGrid { step: 1.0 / 16_384.0, greatest: 16_384 },
-        };
         let norms = norms(self, clip);
         let batch = self.batch(norms.as_ref(), selection);
-        let lattice = SumLattice::new(&self.model, grid, 2.25, clip, batch.rows.len()).unwrap();
+        let lattice = self.lattice(clip);
         let mut sum = vec![0.0; self.model.parameters()];
         let points = self.points(difference);
         let tally = accumulate_on_lattice(&self.model, &batch, points, &lattice, &mut sum, workspace).unwrap();
         assert!(tally.rows == batch.selection.len() && sum.iter().all(|value| value.fract() == 0.0));
         (sum, tally.clipped)
+    }
+
+    fn lattice(&self, clip: Clip) -> SumLattice {
+        let grid = match self.format {
+            Format::U8 => FeatureGrid::bytes(self.scale),
+            Format::F32 | Format::Sparse => FeatureGrid { step: 1.0 / 16_384.0, greatest: 16_384 },
+        };
+        SumLattice::new(&self.model, grid, 2.25, clip, self.rows().len()).unwrap()
     }
 
     fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {
@@ -678,10 +682,21 @@ fn null_rows_add_exactly_nothing_and_are_not_evaluated() {
 }
 
 /// The basis of a release: the exact sum of a batch is the sum of what its rows add alone. So nothing else in a batch changes
-/// what a row adds: not the number of rows, not a long row beside it, not the greatest coefficient of a block.
+/// what a row adds: not the number or the order of rows, not a long row beside it, not the greatest coefficient of a block. A row adds no
+/// more than the clip norm, as integers, and all rows about what the clipped gradients are.
 #[test]
 fn in_exact_sums_a_row_adds_what_it_adds_alone() {
-    for (loss, format, features, classes, bias) in [
+    let of_all_formats = [
+        (Loss::Logistic, 1, 2, true),
+        (Loss::Squared, 20, 2, false),
+        (Loss::Huber(0.7), 67, 2, true),
+        (Loss::Softmax, 40, 3, true),
+        (Loss::Softmax, 130, 7, false),
+    ];
+    let of_all_formats = of_all_formats.into_iter().flat_map(|(loss, features, classes, bias)| {
+        [Format::F32, Format::U8, Format::Sparse].map(|format| (loss, format, features, classes, bias))
+    });
+    let cases = [
         (Loss::Logistic, Format::F32, 20, 2, true),
         (Loss::Huber(0.7), Format::F32, 64, 2, false),
         (Loss::Squared, Format::F32, 16, 2, true),
@@ -693,33 +708,48 @@ fn in_exact_sums_a_row_adds_what_it_adds_alone() {
         (Loss::Softmax, Format::U8, 131, 13, false),
         (Loss::Softmax, Format::Sparse, 30, 4, true),
         (Loss::Hinge, Format::Sparse, 50, 2, false),
-    ] {
+    ];
+    for (loss, format, features, classes, bias) in cases.into_iter().chain(of_all_formats) {
         // Several blocks of 128 rows.
         let long = if format == Format::U8 { 520 } else { 40 };
         for n in [1, 31, 32, 33, 127, 128, 129, long] {
             let mut ordinary = Problem::new(n as u64, n, features, classes, bias, loss, format);
-            ordinary.scale = 1.0 / 256.0;
+            ordinary.scale = if n.is_multiple_of(2) { 1.0 / 256.0 } else { SCALE };
             // Every other row stays.
             let (mut extreme, mut null) = (ordinary.clone(), ordinary.clone());
             for row in (1..n).step_by(2) {
                 extreme.change_features(row, |value| 1e20 * value, |byte| 255 * (byte % 2));
                 null.nullify(row);
             }
+            let shuffled: Vec<u32> = (0..n as u32).map(|row| row * 7 % n as u32).collect();
             let bounded = CLIPS.into_iter().filter(|clip| *clip != Clip::Unbounded);
             for (clip, difference) in bounded.flat_map(|clip| [(clip, false), (clip, true)]) {
                 let mut workspace = Workspace::new(&ordinary.model);
-                let mut sum = |problem: &Problem, rows: std::ops::Range<usize>| {
-                    problem.exact_sum(Selection::Range(rows), clip, difference, &mut workspace).0
-                };
-                let alone: Vec<Vec<f64>> = (0..n).map(|row| sum(&ordinary, row..row + 1)).collect();
-                for others in [&ordinary, &extreme, &null] {
+                let name = format!("{loss:?} {format:?} {n}×{features} {clip:?} {difference}");
+                let mut sum =
+                    |problem: &Problem, selection| problem.exact_sum(selection, clip, difference, &mut workspace).0;
+                let one = |row: usize| Selection::Range(row..row + 1);
+                let alone: Vec<Vec<f64>> = (0..n).map(|row| sum(&ordinary, one(row))).collect();
+                let (Clip::Bounded { norm, clip_norm }, unit) = (clip, ordinary.lattice(clip).unit()) else { continue };
+                let greatest = (f64::from(clip_norm) / unit).floor() * (1.0 + 1e-12);
+                assert!(alone.iter().all(|added| reference::norm(added, norm) <= greatest), "{name}");
+                for (others, far) in [(&ordinary, false), (&extreme, true), (&null, false)] {
                     let mut expected = vec![0.0; ordinary.model.parameters()];
                     for row in 0..n {
-                        let changed = (row % 2 == 1).then(|| sum(others, row..row + 1));
+                        let changed = (row % 2 == 1).then(|| sum(others, one(row)));
                         let added = changed.as_ref().unwrap_or(&alone[row]);
                         expected.iter_mut().zip(added).for_each(|(sum, value)| *sum += value);
                     }
-                    assert_eq!(sum(others, 0..n), expected, "{loss:?} {format:?} {n}×{features} {clip:?} {difference}");
+                    assert_eq!(sum(others, Selection::Range(0..n)), expected, "{name}");
+                    assert_eq!(sum(others, Selection::Indices(&shuffled)), expected, "{name}");
+                    if !far && !matches!(loss, Loss::Hinge | Loss::Absolute) {
+                        let norms = norms(others, clip);
+                        let batch = others.batch(norms.as_ref(), Selection::Range(0..n));
+                        let (current, previous) = others.points(difference);
+                        let near = reference::sum_of_differences(&others.model, &batch, current, previous, clip);
+                        let found: Vec<f64> = expected.iter().map(|value| value * unit).collect();
+                        assert!(error(&found, &near, f64::from(clip_norm) * (n as f64).sqrt()) < 2e-3, "{name}");
+                    }
                 }
             }
         }

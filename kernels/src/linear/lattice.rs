@@ -336,90 +336,12 @@ unsafe fn gradient_of<F: Feature, const T: usize>(place: &Place<'_>, integers: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{NULL_TARGET, Rows, Selection, SparseRows, Targets};
-    use crate::linear::{Batch, Point, Workspace, accumulate_on_lattice, reference, row_norms};
+    use crate::features::Rows;
+    use crate::linear::row_norms;
     use crate::loss::Loss;
     use proptest::prelude::*;
 
     const SCALE: f32 = 1.0 / 255.0;
-
-    /// The same rows as f32 on a grid, as sparse rows, and others as bytes: exact sums of one and of several outputs are those of
-    /// their rows, each of which is no longer than the clip norm as integers, and near the clipped gradient.
-    #[test]
-    fn exact_sums_are_those_of_their_rows_and_no_row_exceeds_the_clip_norm() {
-        const ROWS: usize = 150;
-        for (features, loss, outputs, bias) in [
-            (1, Loss::Logistic, 1, true),
-            (20, Loss::Squared, 1, false),
-            (67, Loss::Huber(0.7), 1, true),
-            (40, Loss::Softmax, 3, true),
-            (130, Loss::Softmax, 7, false),
-        ] {
-            let model = LinearModel { features, outputs, bias, loss };
-            let width = features + usize::from(bias);
-            let mut state = features as u64;
-            let mut next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 40) as u32
-            };
-            let step = 1.0 / 16_384.0_f32;
-            let bytes: Vec<u8> = (0..ROWS * features).map(|_| if next() % 3 == 0 { 0 } else { next() as u8 }).collect();
-            let values: Vec<f32> = bytes.iter().map(|&byte| (f32::from(byte) - 100.0) * 105.0 * step).collect();
-            let offsets: Vec<usize> = (0..=ROWS).map(|row| row * features).collect();
-            let indices: Vec<u32> = (0..ROWS).flat_map(|_| 0..features as u32).collect();
-            let sparse = SparseRows { offsets: &offsets, indices: &indices, values: &values, columns: features };
-            let classes: Vec<u32> = (0..ROWS).map(|row| (row % outputs) as u32).collect();
-            let mut reals: Vec<f32> = (0..ROWS).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
-            if outputs == 1 {
-                reals[17] = NULL_TARGET;
-            }
-            let targets = if outputs == 1 { Targets::Values(&reals) } else { Targets::Classes(&classes) };
-            let mut point = || -> Vec<f32> { (0..model.parameters()).map(|_| next() as f32 / 8e6 - 1.0).collect() };
-            let (parameters, earlier) = (point(), point());
-            let fixed = FeatureGrid { step, greatest: 16_384 };
-            for (rows, grid) in [
-                (Rows::f32(&values, features), fixed),
-                (Rows::Sparse(sparse), fixed),
-                (Rows::bytes(&bytes, features, SCALE), FeatureGrid::bytes(SCALE)),
-            ] {
-                for (clip, difference) in [(Clip::l2(0.7), false), (Clip::l2(20.0), true), (Clip::l1(1.3), false)] {
-                    let Clip::Bounded { norm, clip_norm } = clip else { unreachable!() };
-                    let current = Point::at(&parameters);
-                    let previous = difference.then_some(Point { coefficient: 0.5, parameters: &earlier });
-                    let lattice = SumLattice::new(&model, grid, 1.5, clip, ROWS).unwrap();
-                    let norms = row_norms(rows, bias, norm).unwrap();
-                    let mut workspace = Workspace::new(&model);
-                    let mut sum = |selection: Selection<'_>| {
-                        let batch = Batch { rows, targets, norms: Some(&norms), selection };
-                        let mut sum = vec![0.0; model.parameters()];
-                        accumulate_on_lattice(&model, &batch, (current, previous), &lattice, &mut sum, &mut workspace)
-                            .unwrap();
-                        assert!(sum.iter().all(|value| value.fract() == 0.0));
-                        sum
-                    };
-                    let mut total = vec![0.0; model.parameters()];
-                    let limit = lattice.clip.1;
-                    for row in 0..ROWS {
-                        let alone = sum(Selection::Range(row..row + 1));
-                        let size = |power: fn(f64) -> f64| alone.iter().map(|&value| power(value)).sum::<f64>();
-                        let size = if norm == Norm::L1 { size(f64::abs) } else { size(|value| value * value).sqrt() };
-                        assert!(size <= limit * (1.0 + 1e-12), "{rows:?} {clip:?} row {row}: {size} > {limit}");
-                        total.iter_mut().zip(&alone).for_each(|(total, value)| *total += value);
-                    }
-                    assert_eq!(sum(Selection::Range(0..ROWS)), total);
-                    let shuffled: Vec<u32> = (0..ROWS as u32).map(|row| row * 7 % ROWS as u32).collect();
-                    assert_eq!(sum(Selection::Indices(&shuffled)), total);
-                    let batch = Batch { rows, targets, norms: Some(&norms), selection: Selection::Range(0..ROWS) };
-                    let expected = reference::sum_of_differences(&model, &batch, current, previous, clip);
-                    let tolerance = 2e-3 * f64::from(clip_norm) * (ROWS as f64).sqrt();
-                    for (place, (found, expected)) in total.iter().zip(&expected).enumerate() {
-                        let found = found * lattice.unit();
-                        assert!((found - expected).abs() < tolerance, "{place} of {width}: {found} for {expected}");
-                    }
-                }
-            }
-        }
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
