@@ -10,7 +10,7 @@ use rounds_algorithms::sampling::Sampler;
 use rounds_kernels::random::exact::{
     ExactGaps, Term, fill_rounded_combination, fill_rounded_gaussian, fill_rounded_laplace,
 };
-use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian, add_laplace, fill_gaussian};
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian, add_laplace_blocks, fill_gaussian};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn laplace(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 round += 1;
-                add_laplace(&key, PURPOSE, round, 1.5, black_box(&mut doubles));
+                add_laplace_blocks(&key, PURPOSE, round, 0, 1.5, black_box(&mut doubles));
             });
         });
     }

@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | `sum += σ·N(0, 1)`, f64 | [`add_gaussian`] | [`add_gaussian_blocks`] |
 //! | `out = σ·N(0, 1)`, f32 | [`fill_gaussian`] | [`fill_gaussian_blocks`] |
-//! | `sum += Laplace(scale)`, f64 | [`add_laplace`] | [`add_laplace_blocks`] |
+//! | `sum += Laplace(scale)`, f64 | | [`add_laplace_blocks`] |
 //! | uniform words, Bernoulli, permutations | [`UniformStream`] | |
 //!
 //! [`exact`] draws the same laws rounded to integers, exactly.
@@ -26,6 +26,6 @@ mod uniform;
 mod xoshiro;
 
 pub use gaussian::{add_gaussian, add_gaussian_blocks, fill_gaussian, fill_gaussian_blocks};
-pub use laplace::{add_laplace, add_laplace_blocks};
+pub use laplace::add_laplace_blocks;
 pub use stream::{BLOCK_COORDINATES, Purpose, StreamKey};
 pub use uniform::UniformStream;

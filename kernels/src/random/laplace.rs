@@ -9,12 +9,8 @@ use crate::vector::lanes::to_f64;
 use bytemuck::cast;
 use wide::{f32x16, f64x8, u32x16, u64x8};
 
-/// `sum[j] += Laplace(scale)`: density e^{−|y|/scale}/(2·scale), standard deviation √2·scale.
-pub fn add_laplace(key: &StreamKey, purpose: Purpose, round: u64, scale: f64, sum: &mut [f64]) {
-    add_laplace_blocks(key, purpose, round, 0, scale, sum);
-}
-
-/// [`add_laplace`] for a part of a round: `sum[0]` is the first coordinate of block `first_block`.
+/// `sum[j] += Laplace(scale)`: density e^{−|y|/scale}/(2·scale), standard deviation √2·scale. `sum[0]` is the first coordinate of block
+/// `first_block`.
 pub fn add_laplace_blocks(
     key: &StreamKey,
     purpose: Purpose,

@@ -91,7 +91,7 @@ fn normals(key: &StreamKey, round: u64, length: usize) -> Vec<f64> {
 
 fn laplaces(key: &StreamKey, round: u64, scale: f64, length: usize) -> Vec<f64> {
     let mut y = vec![0.0; length];
-    add_laplace(key, PURPOSE, round, scale, &mut y);
+    add_laplace_blocks(key, PURPOSE, round, 0, scale, &mut y);
     y
 }
 
@@ -432,7 +432,7 @@ fn noise_of_scale_zero_changes_nothing() {
         let mut sum: Vec<f64> = (0..5_000).map(f64::from).collect();
         let expected = sum.clone();
         add_gaussian(&key, PURPOSE, 9, 0.0, &mut sum);
-        add_laplace(&key, PURPOSE, 9, 0.0, &mut sum);
+        add_laplace_blocks(&key, PURPOSE, 9, 0, 0.0, &mut sum);
         assert_eq!(sum, expected);
     }
 }

@@ -68,29 +68,20 @@ impl Portable {
     }
 }
 
-impl Add for Portable {
-    type Output = Self;
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.map2(other, |a, b| a + b)
-    }
+macro_rules! operator {
+    ($operator:ident, $method:ident) => {
+        impl $operator for Portable {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                self.map2(other, $operator::$method)
+            }
+        }
+    };
 }
-
-impl Sub for Portable {
-    type Output = Self;
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.map2(other, |a, b| a - b)
-    }
-}
-
-impl Mul for Portable {
-    type Output = Self;
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.map2(other, |a, b| a * b)
-    }
-}
+operator!(Add, add);
+operator!(Sub, sub);
+operator!(Mul, mul);
 
 #[inline(always)]
 fn mask(bit: impl Fn(usize) -> bool) -> u8 {
