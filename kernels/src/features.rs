@@ -175,6 +175,11 @@ impl Selection<'_> {
         }
     }
 
+    /// The rows selected, in order.
+    pub fn rows(&self) -> impl Iterator<Item = usize> + Clone {
+        (0..self.len()).map(|position| self.row(position))
+    }
+
     /// True if no row is selected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -69,7 +69,7 @@ impl Shapes {
     /// Gives this thread's tiles these shapes until the value that is returned is dropped, or others are set.
     ///
     /// # Panics
-    /// A stand-in for builds without tiles.
+    /// A processor without byte tiles.
     pub(crate) fn configure(&self) -> Configured {
         assert!(available(), "this processor has no byte tiles");
         let mut configured = Configured(PhantomData);

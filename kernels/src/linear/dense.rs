@@ -466,12 +466,11 @@ pub(super) fn margins_of_few(
 ) {
     let width = model.width();
     for (row, &id) in ids.iter().enumerate() {
-        let features = match rows {
-            Rows::F32(dense) => dense.row(id),
-            _ => {
-                rows.widen(id, buffer);
-                &*buffer
-            }
+        let features = if let Rows::F32(dense) = rows {
+            dense.row(id)
+        } else {
+            rows.widen(id, buffer);
+            &*buffer
         };
         for output in 0..model.outputs {
             let (weights, bias) = parameters[output * width..][..width].split_at(model.features);

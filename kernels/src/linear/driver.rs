@@ -408,12 +408,10 @@ pub(super) fn coefficients(
 /// The row with the longest gradient: the one to name when a sum of finite gradients overflows f32.
 #[cold]
 fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -> usize {
-    let length = |position: usize| {
-        let row = batch.selection.row(position);
+    let length = |row: usize| {
         let single = Batch { selection: Selection::Range(row..row + 1), ..batch.clone() };
         let gradient = reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded);
         reference::norm(&gradient, Norm::L2)
     };
-    let position = (0..batch.selection.len()).max_by(|&i, &j| length(i).total_cmp(&length(j)));
-    position.map_or(0, |position| batch.selection.row(position))
+    batch.selection.rows().max_by(|&i, &j| length(i).total_cmp(&length(j))).unwrap_or(0)
 }

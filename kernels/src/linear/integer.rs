@@ -346,10 +346,7 @@ impl PackedQuery {
         self.lattice.as_ref().expect("a packed query")
     }
 
-    /// Checks that this was made for models of this shape.
-    ///
-    /// # Panics
-    /// It was not.
+    /// Panics unless this was made for models of this shape.
     fn check(&self, model: &LinearModel) {
         let shape = (model.features, model.outputs);
         assert_eq!(shape, self.shape, "features and outputs of the model (left) and of its workspace (right)");
@@ -435,10 +432,7 @@ impl Scratch {
         })
     }
 
-    /// Checks that `model` is of the shape that this and `packed` were made for.
-    ///
-    /// # Panics
-    /// It is not.
+    /// Panics unless this and `packed` were made for models of this shape.
     pub(super) fn check(&self, model: &LinearModel, packed: &PackedQuery) {
         assert!(self.shape == packed.shape, "a query packed for another workspace");
         packed.check(model);

@@ -2,7 +2,7 @@
 //! tested against; nothing else should call them.
 
 use super::{Batch, Clip, Evaluation, LinearModel, Point};
-use crate::features::{Norm, Rows, Selection, Targets};
+use crate::features::{Norm, Rows, Targets};
 use crate::loss::{Target, TargetKind};
 
 /// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
@@ -21,14 +21,6 @@ pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
         features.push(1.0);
     }
     features
-}
-
-/// The rows of `selection`, in order.
-pub fn selected(selection: &Selection<'_>) -> Vec<usize> {
-    match selection {
-        Selection::Range(range) => range.clone().collect(),
-        Selection::Indices(indices) => indices.iter().map(|&index| index as usize).collect(),
-    }
 }
 
 /// ‖v‖ in the given norm.
@@ -85,7 +77,7 @@ pub fn sum_of_differences(
     clip: Clip,
 ) -> Vec<f64> {
     let mut sum = vec![0.0; model.parameters()];
-    for row_index in selected(&batch.selection) {
+    for row_index in batch.selection.rows() {
         let mut gradient = per_example(model, batch, row_index, current);
         if let Some(previous) = previous {
             let other = per_example(model, batch, row_index, previous);
@@ -100,7 +92,7 @@ pub fn sum_of_differences(
 /// Loss and accuracy, as [`super::evaluate`].
 pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) -> Evaluation {
     let mut evaluation = Evaluation::default();
-    for row_index in selected(&batch.selection) {
+    for row_index in batch.selection.rows() {
         let Some(target) = target(batch.targets, row_index) else {
             continue;
         };

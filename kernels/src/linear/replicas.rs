@@ -197,12 +197,11 @@ fn check_finite(model: &LinearModel, batch: &Batch<'_>, sums: &[f64]) -> Result<
         return Ok(());
     }
     let mut features = vec![0.0; model.features];
-    let rows = (0..batch.selection.len()).map(|position| batch.selection.row(position));
-    let culprit = rows.clone().find(|&row| {
+    let culprit = batch.selection.rows().find(|&row| {
         batch.rows.widen(row, &mut features);
         !features.iter().all(|value| value.is_finite())
     });
-    Err(NonFiniteGradient { row: culprit.or_else(|| rows.clone().next()).unwrap_or(0) })
+    Err(NonFiniteGradient { row: culprit.or_else(|| batch.selection.rows().next()).unwrap_or(0) })
 }
 
 /// The destination of the gradient of a chunk of runs.
