@@ -11,9 +11,7 @@ use super::packing::split;
 use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient};
 use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, TargetKind, with_margin_loss};
-
-/// Runs in a vector.
-pub const RUNS_PER_VECTOR: usize = 16;
+use crate::vector::lanes::{LANES, add_to_f64};
 
 /// Vectors of runs that are processed together.
 const MOST_VECTORS: usize = 5;
@@ -44,7 +42,7 @@ impl ReplicaWorkspace {
             "replicas are for models of one output"
         );
         assert!(!model.bias, "replicas have no bias: append a column of ones");
-        let vectors = runs.div_ceil(RUNS_PER_VECTOR);
+        let vectors = runs.div_ceil(LANES);
         Self {
             features: model.features,
             vectors,
@@ -57,18 +55,18 @@ impl ReplicaWorkspace {
 
     /// Values of a matrix of `[features, runs]`, runs padded to whole vectors: the shape of parameters and sums.
     pub fn padded_runs(runs: usize) -> usize {
-        runs.next_multiple_of(RUNS_PER_VECTOR)
+        runs.next_multiple_of(LANES)
     }
 
     /// Brings `[features, padded runs]` into the order in which it is read.
     fn pack(&mut self, parameters: &[f32]) {
-        let stride = self.vectors * RUNS_PER_VECTOR;
+        let stride = self.vectors * LANES;
         assert_eq!(parameters.len(), self.features * stride, "parameters are not [features, padded runs]");
         let mut packed = self.parameters.iter_mut();
         for (first, count) in split(self.vectors, MOST_VECTORS) {
             for feature in parameters.chunks_exact(stride) {
                 for vector in first..first + count {
-                    let lanes = feature[vector * RUNS_PER_VECTOR..].first_chunk().expect("runs are whole vectors");
+                    let lanes = feature[vector * LANES..].first_chunk().expect("runs are whole vectors");
                     *packed.next().expect("as many vectors as parameters") = f32x16::new(*lanes);
                 }
             }
@@ -93,12 +91,12 @@ pub fn accumulate_replica_gradients(
 ) -> Result<(), NonFiniteGradient> {
     workspace.pack(parameters);
     let ReplicaWorkspace { features, vectors, parameters, residuals, rows, targets } = workspace;
-    let (features, stride) = (*features, *vectors * RUNS_PER_VECTOR);
+    let (features, stride) = (*features, *vectors * LANES);
     assert_eq!(sums.len(), features * stride, "sums are not [features, padded runs]");
     for_each_block(model, batch, rows, targets, |block| {
         for (first, count) in split(*vectors, MOST_VECTORS) {
             let weights = &parameters[first * features..][..count * features];
-            let place = Place { sums: &mut *sums, stride, first: first * RUNS_PER_VECTOR };
+            let place = (&mut *sums, stride, first * LANES);
             with_margin_loss!(
                 model.loss,
                 loss => match count {
@@ -133,11 +131,11 @@ pub fn accumulate_replica_losses(
     workspace.pack(parameters);
     let ReplicaWorkspace { features, vectors, parameters, rows, targets, .. } = workspace;
     let features = *features;
-    assert_eq!(losses.len(), *vectors * RUNS_PER_VECTOR, "losses are not one a padded run");
+    assert_eq!(losses.len(), *vectors * LANES, "losses are not one a padded run");
     for_each_block(model, batch, rows, targets, |block| {
         for (first, count) in split(*vectors, MOST_VECTORS) {
             let weights = &parameters[first * features..][..count * features];
-            let losses = &mut losses[first * RUNS_PER_VECTOR..][..count * RUNS_PER_VECTOR];
+            let losses = &mut losses[first * LANES..][..count * LANES];
             with_margin_loss!(
                 model.loss,
                 loss => match count {
@@ -204,21 +202,15 @@ fn check_finite(model: &LinearModel, batch: &Batch<'_>, sums: &[f64]) -> Result<
     Err(NonFiniteGradient { row: culprit.or_else(|| batch.selection.rows().next()).unwrap_or(0) })
 }
 
-/// The destination of the gradient of a chunk of runs.
-struct Place<'a> {
-    sums: &'a mut [f64],
-    stride: usize,
-    first: usize,
-}
-
-/// Margins, residuals and gradient of one block for V vectors of runs; register tiles of R rows, then of J features.
+/// Margins, residuals and gradient of one block for V vectors of runs, from run `first` of the `stride` in `sums` on; register tiles
+/// of R rows, then of J features.
 fn chunk_gradient<L: MarginLoss, const V: usize, const R: usize, const J: usize>(
     loss: L,
     features: usize,
     block: &Block<'_>,
     weights: &[f32x16],
     residuals: &mut [f32x16],
-    place: Place<'_>,
+    (sums, stride, first): (&mut [f64], usize, usize),
 ) {
     let (weights, _) = weights.as_chunks::<V>();
     let (residuals, _) = residuals.as_chunks_mut::<V>();
@@ -227,7 +219,6 @@ fn chunk_gradient<L: MarginLoss, const V: usize, const R: usize, const J: usize>
     for_each_row::<V, R>(features, block, weights, |margins, target| {
         *places.next().expect("a place a row") = residuals_of_row(loss, margins, target);
     });
-    let Place { sums, stride, first } = place;
     let mut feature = 0;
     while feature < features {
         let left = features - feature;
@@ -314,12 +305,8 @@ fn gradient_tile<const V: usize, const J: usize>(
         }
     }
     for (totals, sums) in totals.iter().zip(sums.chunks_mut(stride)) {
-        let sums = sums[first..][..V * RUNS_PER_VECTOR].chunks_exact_mut(RUNS_PER_VECTOR);
-        for (total, sums) in totals.iter().zip(sums) {
-            for (sum, &value) in sums.iter_mut().zip(total.as_array()) {
-                *sum += f64::from(value);
-            }
-        }
+        let (sums, _) = sums[first..][..V * LANES].as_chunks_mut();
+        totals.iter().zip(sums).for_each(|(total, sums)| add_to_f64(sums, *total));
     }
 }
 
@@ -340,11 +327,7 @@ fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
             *total += loss.value_lanes(margin, f32x16::splat(target));
         }
     });
-    for (total, losses) in totals.iter().zip(losses.chunks_exact_mut(RUNS_PER_VECTOR)) {
-        for (loss, &value) in losses.iter_mut().zip(total.as_array()) {
-            *loss += f64::from(value);
-        }
-    }
+    totals.iter().zip(losses.as_chunks_mut().0).for_each(|(total, losses)| add_to_f64(losses, *total));
 }
 
 #[cfg(test)]
