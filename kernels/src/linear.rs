@@ -6,8 +6,8 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | this one | types and entry points |
-//! | `driver.rs` | the block loop, and `Kernel::select`, the one place that selects kernels |
+//! | this one | types, and sums of gradients |
+//! | `driver.rs` | the block loop, evaluations, packed sums, and `Kernel::select`, the one place that selects kernels |
 //! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes and fixed-point numbers in integers |
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `products.rs` | products of bytes and digits on every instruction set |

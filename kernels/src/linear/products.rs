@@ -165,25 +165,24 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
 /// Vectors of sums, of unsigned bytes and of signed digits in quads.
 ///
 /// # Safety
-/// `Sums` is `SUMS` integers of 32 bits and nothing else. Implementations may need instructions that only callers with these features
+/// `Vector` is `SUMS` integers of 32 bits and nothing else. Functions may need instructions that only callers with these features
 /// enabled have.
 unsafe trait Quads: Copy {
     /// Sums of a vector.
     const SUMS: usize;
     /// Rows of digits that stay in registers with a vector of bytes.
     const DIGIT_ROWS: usize;
-    type Sums: Copy;
+    /// Sums, or quads as they lie in memory.
+    type Vector: Copy;
     type Bytes: Copy;
     type Digits: Copy;
 
-    unsafe fn bytes(pointer: *const u8) -> Self::Bytes;
     /// One quad in all lanes.
-    unsafe fn bytes_of_quad(pointer: *const u8) -> Self::Bytes;
-    unsafe fn digits(pointer: *const u8) -> Self::Digits;
-    /// One quad in all lanes.
-    unsafe fn digits_of_quad(pointer: *const u8) -> Self::Digits;
+    unsafe fn splat(quad: i32) -> Self::Vector;
+    unsafe fn bytes(quads: Self::Vector) -> Self::Bytes;
+    unsafe fn digits(quads: Self::Vector) -> Self::Digits;
     /// `sums + Σ_quad bytes·digits`.
-    unsafe fn add(sums: Self::Sums, bytes: Self::Bytes, digits: Self::Digits) -> Self::Sums;
+    unsafe fn add(sums: Self::Vector, bytes: Self::Bytes, digits: Self::Digits) -> Self::Vector;
     /// Quads of four rows' 64 features from `start` on: see [`Session::interleave`].
     unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line);
 }
@@ -209,7 +208,7 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
     for first in (0..tiles * LANES / V::SUMS).step_by(WIDTH) {
         // SAFETY: the caller's promises.
         unsafe {
-            let mut lanes: [[V::Sums; WIDTH]; ROWS] = std::mem::zeroed();
+            let mut lanes: [[V::Vector; WIDTH]; ROWS] = std::mem::zeroed();
             for group in 0..groups {
                 // The last group begins inside the one before: its digits there are 0 and need no multiplication.
                 let last = group + 1 == groups;
@@ -224,10 +223,11 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
                     let line = group * tiles * LANES + quad;
                     let digits: [V::Digits; WIDTH] = std::array::from_fn(|column| {
                         let lane = (first + column) * V::SUMS;
-                        V::digits(weights.add((line + lane / LANES * LANES) * GROUP + lane % LANES * 4))
+                        let place = weights.add((line + lane / LANES * LANES) * GROUP + lane % LANES * 4);
+                        V::digits(place.cast::<V::Vector>().read_unaligned())
                     });
                     for (lanes, row) in lanes.iter_mut().zip(rows) {
-                        let bytes = V::bytes_of_quad(row.add(start + 4 * quad));
+                        let bytes = V::bytes(V::splat(row.add(start + 4 * quad).cast::<i32>().read_unaligned()));
                         for (lanes, digits) in lanes.iter_mut().zip(digits) {
                             *lanes = V::add(*lanes, bytes, digits);
                         }
@@ -237,7 +237,7 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
             for (row, lanes) in lanes.into_iter().enumerate() {
                 for (column, lanes) in lanes.into_iter().enumerate() {
                     let place = sums.add(row * tiles * LANES + (first + column) * V::SUMS);
-                    place.cast::<V::Sums>().write_unaligned(lanes);
+                    place.cast::<V::Vector>().write_unaligned(lanes);
                 }
             }
         }
@@ -272,15 +272,17 @@ unsafe fn columns_of<V: Quads, const COUNT: usize>((digits, step): (*const u8, u
     for first in (0..LANES).step_by(V::SUMS) {
         // SAFETY: the caller's promises.
         unsafe {
-            let place = |row: usize| sums.add(row * LANES + first).cast::<V::Sums>();
+            let place = |row: usize| sums.add(row * LANES + first).cast::<V::Vector>();
             let start = |row: usize| if quads.add { place(row).read_unaligned() } else { std::mem::zeroed() };
-            let mut lanes: [V::Sums; COUNT] = std::array::from_fn(start);
+            let mut lanes: [V::Vector; COUNT] = std::array::from_fn(start);
             for first_quad in (0..quads.count).step_by(LANES) {
                 let digits = digits.add(first_quad / LANES * step);
                 for quad in 0..(quads.count - first_quad).min(LANES) {
-                    let bytes = V::bytes(quads.lines.add(first_quad + quad).cast::<u8>().add(4 * first));
+                    let line = quads.lines.add(first_quad + quad).cast::<i32>();
+                    let bytes = V::bytes(line.add(first).cast::<V::Vector>().read_unaligned());
                     for (row, lanes) in lanes.iter_mut().enumerate() {
-                        *lanes = V::add(*lanes, bytes, V::digits_of_quad(digits.add(row * GROUP + 4 * quad)));
+                        let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
+                        *lanes = V::add(*lanes, bytes, V::digits(V::splat(of_row)));
                     }
                 }
             }
@@ -324,29 +326,21 @@ struct Plain;
 unsafe impl Quads for Plain {
     const SUMS: usize = 1;
     const DIGIT_ROWS: usize = 6;
-    type Sums = i32;
+    type Vector = i32;
     type Bytes = [u8; 4];
     type Digits = [i8; 4];
 
     #[inline(always)]
-    unsafe fn bytes(pointer: *const u8) -> [u8; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { pointer.cast::<[u8; 4]>().read() }
+    unsafe fn splat(quad: i32) -> i32 {
+        quad
     }
     #[inline(always)]
-    unsafe fn bytes_of_quad(pointer: *const u8) -> [u8; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { Self::bytes(pointer) }
+    unsafe fn bytes(quads: i32) -> [u8; 4] {
+        quads.to_ne_bytes()
     }
     #[inline(always)]
-    unsafe fn digits(pointer: *const u8) -> [i8; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { pointer.cast::<[i8; 4]>().read() }
-    }
-    #[inline(always)]
-    unsafe fn digits_of_quad(pointer: *const u8) -> [i8; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { Self::digits(pointer) }
+    unsafe fn digits(quads: i32) -> [i8; 4] {
+        quads.to_ne_bytes().map(u8::cast_signed)
     }
     #[inline(always)]
     unsafe fn add(sums: i32, bytes: [u8; 4], digits: [i8; 4]) -> i32 {
@@ -377,48 +371,32 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx2;
 
-    /// Signed digits, the even ones and the odd ones.
-    #[inline(always)]
-    unsafe fn halves(digits: arch::__m256i) -> [arch::__m256i; 2] {
-        // SAFETY: the callers have AVX2.
-        unsafe {
-            [arch::_mm256_srai_epi16::<8>(arch::_mm256_slli_epi16::<8>(digits)), arch::_mm256_srai_epi16::<8>(digits)]
-        }
-    }
-
     // SAFETY: the callers have AVX2.
     unsafe impl Quads for Avx2 {
         const SUMS: usize = 8;
         const DIGIT_ROWS: usize = 6;
-        type Sums = arch::__m256i;
+        type Vector = arch::__m256i;
         type Bytes = [arch::__m256i; 2];
         type Digits = [arch::__m256i; 2];
 
         #[inline(always)]
-        unsafe fn bytes(pointer: *const u8) -> [arch::__m256i; 2] {
+        unsafe fn splat(quad: i32) -> arch::__m256i {
+            // SAFETY: the callers have AVX2, as in all of these.
+            unsafe { arch::_mm256_set1_epi32(quad) }
+        }
+        #[inline(always)]
+        unsafe fn bytes(quads: arch::__m256i) -> [arch::__m256i; 2] {
             // SAFETY: as above.
             unsafe {
-                let bytes = arch::_mm256_loadu_si256(pointer.cast());
-                [arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)), arch::_mm256_srli_epi16::<8>(bytes)]
+                [arch::_mm256_and_si256(quads, arch::_mm256_set1_epi16(0xff)), arch::_mm256_srli_epi16::<8>(quads)]
             }
         }
         #[inline(always)]
-        unsafe fn bytes_of_quad(pointer: *const u8) -> [arch::__m256i; 2] {
+        unsafe fn digits(quads: arch::__m256i) -> [arch::__m256i; 2] {
             // SAFETY: as above.
             unsafe {
-                let bytes = arch::_mm256_set1_epi32(pointer.cast::<i32>().read_unaligned());
-                [arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)), arch::_mm256_srli_epi16::<8>(bytes)]
+                [arch::_mm256_srai_epi16::<8>(arch::_mm256_slli_epi16::<8>(quads)), arch::_mm256_srai_epi16::<8>(quads)]
             }
-        }
-        #[inline(always)]
-        unsafe fn digits(pointer: *const u8) -> [arch::__m256i; 2] {
-            // SAFETY: as above.
-            unsafe { halves(arch::_mm256_loadu_si256(pointer.cast())) }
-        }
-        #[inline(always)]
-        unsafe fn digits_of_quad(pointer: *const u8) -> [arch::__m256i; 2] {
-            // SAFETY: as above.
-            unsafe { halves(arch::_mm256_set1_epi32(pointer.cast::<i32>().read_unaligned())) }
         }
         #[inline(always)]
         unsafe fn add(
@@ -467,29 +445,22 @@ mod x86 {
     unsafe impl Quads for Vnni {
         const SUMS: usize = 16;
         const DIGIT_ROWS: usize = 30;
-        type Sums = arch::__m512i;
+        type Vector = arch::__m512i;
         type Bytes = arch::__m512i;
         type Digits = arch::__m512i;
 
         #[inline(always)]
-        unsafe fn bytes(pointer: *const u8) -> arch::__m512i {
-            // SAFETY: as above.
-            unsafe { arch::_mm512_loadu_si512(pointer.cast()) }
+        unsafe fn splat(quad: i32) -> arch::__m512i {
+            // SAFETY: the callers have AVX-512, as in all of these.
+            unsafe { arch::_mm512_set1_epi32(quad) }
         }
         #[inline(always)]
-        unsafe fn bytes_of_quad(pointer: *const u8) -> arch::__m512i {
-            // SAFETY: as above.
-            unsafe { arch::_mm512_set1_epi32(pointer.cast::<i32>().read_unaligned()) }
+        unsafe fn bytes(quads: arch::__m512i) -> arch::__m512i {
+            quads
         }
         #[inline(always)]
-        unsafe fn digits(pointer: *const u8) -> arch::__m512i {
-            // SAFETY: as above.
-            unsafe { Self::bytes(pointer) }
-        }
-        #[inline(always)]
-        unsafe fn digits_of_quad(pointer: *const u8) -> arch::__m512i {
-            // SAFETY: as above.
-            unsafe { Self::bytes_of_quad(pointer) }
+        unsafe fn digits(quads: arch::__m512i) -> arch::__m512i {
+            quads
         }
         #[inline(always)]
         unsafe fn add(sums: arch::__m512i, bytes: arch::__m512i, digits: arch::__m512i) -> arch::__m512i {

@@ -176,11 +176,9 @@ pub(crate) fn to_f64(lanes: f32x16) -> [f64x8; 2] {
 #[inline(always)]
 pub(crate) fn to_f32([first, last]: [f64x8; 2]) -> f32x16 {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
-    // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
-    unsafe {
-        let half = |lanes: f64x8| arch::_mm256_castps_pd(arch::_mm512_cvtpd_ps(lanes.into()));
-        let first = arch::_mm512_castpd256_pd512(half(first));
-        arch::_mm512_castpd_ps(arch::_mm512_insertf64x4::<1>(first, half(last))).into()
+    {
+        // SAFETY: the build has AVX-512F; the intrinsic touches registers only.
+        bytemuck::cast(unsafe { [arch::_mm512_cvtpd_ps(first.into()), arch::_mm512_cvtpd_ps(last.into())] })
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
     {
