@@ -28,6 +28,11 @@ pub struct Buffer<T> {
 }
 
 impl<T: Pod> Buffer<T> {
+    /// No values.
+    pub fn new() -> Self {
+        Self::zeroed(0)
+    }
+
     /// `len` zeros, in memory that the system has not backed with pages yet if it is much.
     pub fn zeroed(len: usize) -> Self {
         Self { len, ..Self::with_space_for(len) }
@@ -120,6 +125,12 @@ impl<T: Pod> DerefMut for Buffer<T> {
             return &mut [];
         }
         bytemuck::cast_slice_mut(&mut self.memory[self.start..][..self.len * size_of::<T>()])
+    }
+}
+
+impl<T: Pod> Default for Buffer<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -355,7 +366,7 @@ mod tests {
             assert_eq!(buffer[len], 7.0);
         }
         assert!(Buffer::<u8>::zeroed(5_000_000).iter().all(|&byte| byte == 0));
-        assert!(Buffer::<u8>::zeroed(0).is_empty());
+        assert!(Buffer::<u8>::new().is_empty());
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Features {
     /// No rows in the format and of the columns of these.
     pub(super) fn emptied(&self) -> Self {
         match self {
-            Features::F32 { columns, .. } => Features::f32(Buffer::zeroed(0), *columns),
+            Features::F32 { columns, .. } => Features::f32(Buffer::new(), *columns),
             Features::U8 { rows, scale } => Features::bytes(&[], rows.columns(), *scale),
             Features::Sparse(sparse) => Features::Sparse(SparseMatrix::new(sparse.columns)),
         }
