@@ -230,7 +230,7 @@ impl Problem {
 
     /// Labels of all rows.
     pub fn targets(&self) -> Targets<'_> {
-        self.shard.as_ref().map_or_else(|| self.dataset.targets(), Shard::targets)
+        self.shard.as_ref().map_or_else(|| self.dataset.labels(), |shard| &shard.labels).targets()
     }
 
     /// The data. Where rows are shared out: their name, format, columns and bounds, this rank's labels, and no features.
@@ -245,12 +245,12 @@ impl Problem {
 
     /// Rows that are held in memory, on all ranks together.
     fn stored_rows(&self) -> usize {
-        self.shard.as_ref().map_or_else(|| self.dataset.len(), Shard::rows)
+        self.shard.as_ref().map_or_else(|| self.dataset.len(), |shard| shard.rows)
     }
 
     /// Stored features of all rows: every one for dense rows.
     fn stored(&self) -> usize {
-        self.shard.as_ref().map_or_else(|| self.dataset.features().stored(), Shard::stored)
+        self.shard.as_ref().map_or_else(|| self.dataset.features().stored(), |shard| shard.stored)
     }
 
     /// Floating-point operations of one gradient query: a multiplication and an addition for every parameter that the
@@ -309,7 +309,7 @@ impl Problem {
     pub fn row_norms(&self, norm: Norm) -> &RowNorms {
         match (norm, &self.shard) {
             (Norm::L2, None) => &self.l2_norms,
-            (Norm::L2, Some(shard)) => shard.l2_norms(),
+            (Norm::L2, Some(shard)) => &shard.l2_norms,
             (Norm::L1, Some(_)) => panic!("no rank holds the L1 norms of all rows"),
             (Norm::L1, None) => self.l1_norms.get_or_init(|| {
                 linear::row_norms(self.dataset.rows(), self.model().bias, Norm::L1)

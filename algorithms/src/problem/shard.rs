@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use rounds_kernels::features::{Norm, Selection, Targets};
+use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Planes, RowNorms};
 
 use super::{Dataset, Features, Labels, SparseMatrix};
@@ -30,15 +30,17 @@ const SURROUNDING_BLOCKS: usize = 32;
 /// A rank's state of rows that are shared out over ranks.
 pub(crate) struct Shard {
     /// Number of rows of all ranks.
-    rows: usize,
+    pub(super) rows: usize,
     ranks: usize,
     rank: usize,
     /// Of all rows.
-    labels: Labels,
-    l2_norms: RowNorms,
+    pub(super) labels: Labels,
+    /// Of all rows.
+    pub(super) l2_norms: RowNorms,
     /// Stored values of each row of all ranks, for sparse rows.
     stored_of: Vec<u32>,
-    stored: usize,
+    /// Values that the features of all ranks store.
+    pub(super) stored: usize,
     bias: bool,
     store: RwLock<Store>,
 }
@@ -131,26 +133,6 @@ impl Shard {
                 capacity: lengths,
             }),
         }
-    }
-
-    /// Rows of all ranks.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Labels of all rows.
-    pub(crate) fn targets(&self) -> Targets<'_> {
-        self.labels.targets()
-    }
-
-    /// L2 norms of all rows.
-    pub(crate) fn l2_norms(&self) -> &RowNorms {
-        &self.l2_norms
-    }
-
-    /// Values that the features of all ranks store.
-    pub(crate) fn stored(&self) -> usize {
-        self.stored
     }
 
     /// The rows that this rank can read.
