@@ -44,7 +44,7 @@ fn toeplitz_coefficients(
     const MOST_STEPS: usize = 500;
     let rounds = workload.rounds();
     let target = ToeplitzObjective::new(workload, participation, objective);
-    let start = square_root_coefficients(bands, target.roots())[1..].to_vec();
+    let start = square_root_coefficients(bands, &target.roots)[1..].to_vec();
     let coefficients_of = |point: &[f64]| {
         let mut coefficients = vec![0.0; rounds];
         coefficients[0] = 1.0;

@@ -5,8 +5,10 @@
 /// Stored by columns: `entries[column·(p + 1) + d] = W[column + d, column]`; entries below the last row are zero.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BandedLower {
-    size: usize,
-    subdiagonals: usize,
+    /// T.
+    pub(crate) size: usize,
+    /// p, the number of stored subdiagonals.
+    pub(crate) subdiagonals: usize,
     entries: Vec<f64>,
 }
 
@@ -21,16 +23,6 @@ impl BandedLower {
             }
         }
         Self { size, subdiagonals, entries }
-    }
-
-    /// T.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// p, the number of stored subdiagonals.
-    pub(crate) fn subdiagonals(&self) -> usize {
-        self.subdiagonals
     }
 
     /// W[row, column], zero outside the band.

@@ -39,7 +39,7 @@ pub(crate) fn optimize(
     let target = ToeplitzObjective::new(workload, participation, objective);
     let loss = |point: &[f64]| loss(&target, rounds, point);
     let mut best: Option<(f64, Vec<f64>)> = None;
-    for start in starts(rounds, target.roots(), buffers) {
+    for start in starts(rounds, &target.roots, buffers) {
         if let Some(found) = minimize(start, MOST_STEPS, loss)
             && let Some((value, _)) = loss(&found)
             && best.as_ref().is_none_or(|(least, _)| value < *least)

@@ -96,7 +96,7 @@ impl<'a> SingleParticipation<'a> {
             Objective::Max => self.workload.inverse().scale_columns(|column| rows[column].powf(-0.5)),
         };
         // Bounds of the spectrum of V^(−1/2)·A⁻¹Λ⁻¹A⁻ᵀ·V^(−1/2): from the norm of the matrix and of its inverse.
-        let scaled = BandedLower::from_fn(factor.size(), factor.subdiagonals(), |row, column| {
+        let scaled = BandedLower::from_fn(factor.size, factor.subdiagonals, |row, column| {
             factor.get(row, column) / weights[row].sqrt()
         });
         let inverse_norm = largest(&rows) * dot(&weights, &self.squared_columns);

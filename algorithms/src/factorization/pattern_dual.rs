@@ -65,7 +65,7 @@ impl<'a> PatternDual<'a> {
             workload,
             participation,
             objective,
-            order: FoldedOrder::new(rounds, &patterns, workload.inverse().subdiagonals()),
+            order: FoldedOrder::new(rounds, &patterns, workload.inverse().subdiagonals),
             squared_columns: workload.squared_column_norms(),
             patterns,
         })
@@ -379,7 +379,7 @@ fn add_inverse_coupling(
     scale: f64,
 ) {
     let size = pattern.len();
-    let reach = inverse.subdiagonals();
+    let reach = inverse.subdiagonals;
     for a in 0..size {
         for c in 0..size {
             let entry: f64 =

@@ -42,7 +42,7 @@ struct InverseBand<const P: usize> {
 impl ShiftedInverse<'_> {
     /// diag X. O(nodes·T·p²).
     pub(crate) fn diagonal(&self) -> Vec<f64> {
-        match self.factor.subdiagonals() {
+        match self.factor.subdiagonals {
             0 | 1 => self.diagonal_of::<1>(),
             2 => self.diagonal_of::<2>(),
             _ => self.diagonal_of::<3>(),
@@ -51,7 +51,7 @@ impl ShiftedInverse<'_> {
 
     /// X as a dense symmetric matrix of which only the upper triangle is filled. O(nodes·T²·p).
     pub(crate) fn upper_triangle(&self) -> Mat<f64> {
-        match self.factor.subdiagonals() {
+        match self.factor.subdiagonals {
             0 | 1 => self.upper_triangle_of::<1>(),
             2 => self.upper_triangle_of::<2>(),
             _ => self.upper_triangle_of::<3>(),
@@ -65,19 +65,19 @@ impl ShiftedInverse<'_> {
             .into_par_iter()
             .map(|(shifts, weights)| {
                 let factor = self.factorize::<P>(shifts);
-                let mut sums = vec![0.0; self.factor.size()];
+                let mut sums = vec![0.0; self.factor.size];
                 factor.inverse_band(|column, diagonal, _| {
                     sums[column] = (diagonal * weights).0.iter().sum();
                 });
                 sums
             })
             .collect();
-        sum_in_order(self.factor.size(), &partial)
+        sum_in_order(self.factor.size, &partial)
     }
 
     fn factorize<const P: usize>(&self, shifts: Lanes) -> ShiftedFactor<P> {
-        let size = self.factor.size();
-        let width = self.factor.subdiagonals() + 1;
+        let size = self.factor.size;
+        let width = self.factor.subdiagonals + 1;
         let mut ratios = Vec::with_capacity(size);
         let mut inverse_pivots = Vec::with_capacity(size);
         // What earlier columns leave to rows j … j + P − 1: Σ_c d_c ℓ_c ℓ_cᵀ, ℓ unit lower triangular.
@@ -118,7 +118,7 @@ impl ShiftedInverse<'_> {
 
     fn upper_triangle_of<const P: usize>(&self) -> Mat<f64> {
         const BLOCK: usize = 64;
-        let size = self.factor.size();
+        let size = self.factor.size;
         let groups: Vec<(Lanes, ShiftedFactor<P>, InverseBand<P>)> = self
             .rule
             .groups()
@@ -254,7 +254,7 @@ mod tests {
                 dense::scale_column(&mut product, column, weights[column].sqrt());
             }
             let (singular, right) = dense::singular_vectors(product.as_ref()).unwrap();
-            let scaled = BandedLower::from_fn(rounds, factor.subdiagonals(), |row, column| {
+            let scaled = BandedLower::from_fn(rounds, factor.subdiagonals, |row, column| {
                 factor.get(row, column) / weights[row].sqrt()
             });
             let rule = InverseSquareRoot::on(0.9 / singular[0].powi(2), scaled.squared_norm_bound());

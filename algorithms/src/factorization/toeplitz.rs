@@ -66,7 +66,7 @@ pub(crate) fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, Fac
 pub(crate) struct ToeplitzObjective {
     rounds: usize,
     /// The roots of the workload (of its Toeplitz part, where it has others).
-    roots: Vec<f64>,
+    pub(crate) roots: Vec<f64>,
     participations: usize,
     separation: usize,
     objective: Objective,
@@ -82,11 +82,6 @@ impl ToeplitzObjective {
             separation: participation.separation(rounds),
             objective,
         }
-    }
-
-    /// The workload's roots.
-    pub(crate) fn roots(&self) -> &[f64] {
-        &self.roots
     }
 
     /// sens² = ‖Σ_e C_{:,eb}‖² of non-negative, non-increasing coefficients c, and its gradient in c.
