@@ -323,7 +323,7 @@ impl Dataset {
             (Features::F32 { values, .. }, 0) => hash_numbers(hasher, values, f32::to_le_bytes),
             (Features::U8 { rows, .. }, 0) => rows.iter().for_each(|row| hasher.update(row)),
             (Features::Sparse(sparse), 0) => {
-                hash_numbers(hasher, &sparse.offsets[1..], |offset| (stored_before + offset as u64).to_le_bytes())
+                hash_numbers(hasher, &sparse.offsets[1..], |offset| (stored_before + offset as u64).to_le_bytes());
             }
             (Features::Sparse(sparse), 1) => hash_numbers(hasher, &sparse.indices, u32::to_le_bytes),
             (Features::Sparse(sparse), 2) => hash_numbers(hasher, &sparse.values, f32::to_le_bytes),
