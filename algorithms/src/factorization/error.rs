@@ -95,3 +95,16 @@ pub(crate) fn check_range(
 pub(crate) fn check_length(name: &'static str, found: usize, expected: usize) -> Result<(), FactorizationError> {
     if found == expected { Ok(()) } else { Err(FactorizationError::WrongLength { name, found, expected }) }
 }
+
+/// `ShapeMismatch` unless a matrix is square and of the expected size.
+pub(crate) fn check_square(
+    name: &'static str,
+    (rows, columns): (usize, usize),
+    expected: usize,
+) -> Result<(), FactorizationError> {
+    if (rows, columns) == (expected, expected) {
+        Ok(())
+    } else {
+        Err(FactorizationError::ShapeMismatch { name, rows, columns, expected })
+    }
+}

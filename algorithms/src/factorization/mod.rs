@@ -47,7 +47,7 @@ use rounds_numerics::{Mat, MatRef, dense};
 pub use dual::Objective;
 pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
-use error::numerical;
+use error::{check_square, numerical};
 pub use participation::{Exactness, Participation, Sensitivity};
 pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, Strategy};
@@ -263,14 +263,7 @@ impl Factorization {
         let rounds = workload.rounds();
         participation.check(rounds)?;
         strategy.check()?;
-        if strategy.rounds() != rounds {
-            return Err(FactorizationError::ShapeMismatch {
-                name: "C",
-                rows: strategy.rounds(),
-                columns: strategy.rounds(),
-                expected: rounds,
-            });
-        }
+        check_square("C", (strategy.rounds(), strategy.rounds()), rounds)?;
         let sensitivity = strategy.sensitivity(&participation)?;
         let squared_row_errors = strategy.squared_row_errors(&workload)?;
         Ok(Self {
@@ -300,16 +293,9 @@ impl Factorization {
         recorded_sensitivity: Option<f64>,
     ) -> Result<Self, FactorizationError> {
         let rounds = workload.rounds();
-        let square = |name, rows, columns| {
-            if (rows, columns) == (rounds, rounds) {
-                Ok(())
-            } else {
-                Err(FactorizationError::ShapeMismatch { name, rows, columns, expected: rounds })
-            }
-        };
-        square("C", strategy.nrows(), strategy.ncols())?;
+        check_square("C", strategy.shape(), rounds)?;
         if let Some(error_matrix) = error_matrix {
-            square("B", error_matrix.nrows(), error_matrix.ncols())?;
+            check_square("B", error_matrix.shape(), rounds)?;
             workload::check_lower_triangular(strategy.as_ref())?;
             let product = dense::multiply(error_matrix, strategy.as_ref());
             let expected = workload.matrix();

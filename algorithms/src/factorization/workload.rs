@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use rounds_numerics::{Mat, MatRef};
 
 use super::banded_lower::BandedLower;
-use super::error::{FactorizationError, check_length, check_range};
+use super::error::{FactorizationError, check_length, check_range, check_square};
 use super::minimizer::sum_in_order;
 use rounds_numerics::dense;
 
@@ -238,9 +238,7 @@ pub(crate) fn check_lower_triangular(matrix: MatRef<'_, f64>) -> Result<(), Fact
     if rows == 0 || columns == 0 {
         return Err(FactorizationError::NoRounds);
     }
-    if rows != columns {
-        return Err(FactorizationError::ShapeMismatch { name: "C", rows, columns, expected: rows.max(columns) });
-    }
+    check_square("C", (rows, columns), rows.max(columns))?;
     for column in 0..columns {
         for row in 0..rows {
             let value = matrix[(row, column)];
