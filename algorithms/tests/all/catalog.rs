@@ -1,37 +1,22 @@
 //! What holds for every algorithm of the catalogue.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, Prepared, RoundError, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger};
 use rounds_algorithms::privacy::Claim;
-use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
+use rounds_algorithms::problem::Problem;
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::features::Norm;
-use rounds_kernels::loss::Loss;
-use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+use rounds_kernels::random::StreamKey;
 
-use crate::runs::budget;
+use crate::runs::{budget, dataset, whole};
 
-/// 600 rows of 6 features in the unit ball, labels ±1 from a planted direction with noise.
+/// 600 rows of 6 features in the unit ball.
 fn problem() -> Problem {
-    let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 0, 0);
-    let (rows, columns) = (600, 6);
-    let values: Vec<f32> = (0..rows * columns).map(|_| (0.8 * stream.next_f64() - 0.4) as f32).collect();
-    let labels: Vec<f32> = values
-        .chunks(columns)
-        .map(|row| {
-            let margin = f64::from(row[0] - row[1]) + 0.2 * (stream.next_f64() - 0.5);
-            if margin > 0.0 { 1.0 } else { -1.0 }
-        })
-        .collect();
-    let dataset = Dataset::new("planted", Features::f32(values, columns), Labels::Values(labels))
-        .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
-        .expect("a valid data set");
-    Problem::new(Arc::new(dataset), Loss::Logistic, true, 0.01).expect("real targets")
+    whole(&dataset("f32", 600, 6, 0).clip_features(Norm::L2, 1.0).expect("a bound"))
 }
 
 fn settings(algorithm: &Algorithm) -> Settings {

@@ -11,18 +11,9 @@ use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
 use rounds_algorithms::problem::{Dataset, Features, Problem, ProblemError};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
-use crate::runs::{budget, dataset, executor, in_domain, labels, noisy};
-
-fn loss_of(dataset: &Dataset) -> Loss {
-    if dataset.classes().is_some() { Loss::Softmax } else { Loss::Logistic }
-}
-
-fn whole(dataset: &Dataset) -> Problem {
-    Problem::new(Arc::new(dataset.clone()), loss_of(dataset), true, 0.01).expect("a problem")
-}
+use crate::runs::{budget, dataset, executor, in_domain, labels, loss_of, noisy, whole};
 
 /// Runs `work` on every rank with its part of the rows; the answers, by rank.
 fn on_ranks<R: Send>(

@@ -7,7 +7,7 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{AssumptionWarning, NoiseKind, PrepareError, SamplingKind, Settings};
+use rounds_algorithms::optimizers::{AssumptionWarning, NoiseKind, PrepareError, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::Quadratic;
@@ -24,9 +24,13 @@ use crate::runs::{noisy, prepared};
 /// A multiplier whose noise no f32 sees.
 const QUIET: f64 = 1e-30;
 
-fn settings(noise_multiplier: f64, seed: u64, parameters: &[(&str, &str)]) -> Settings {
+/// `parameters` are `name=value`, separated by spaces.
+fn settings(noise_multiplier: f64, seed: u64, parameters: &str) -> Settings {
     let mut settings = noisy(noise_multiplier, seed);
-    parameters.iter().for_each(|(key, value)| settings.set(key, value));
+    for parameter in parameters.split_whitespace() {
+        let (name, value) = parameter.split_once('=').expect("name=value");
+        settings.set(name, value);
+    }
     settings
 }
 
@@ -63,19 +67,9 @@ fn assert_close(left: &[f32], right: &[f32], tolerance: f32) {
 #[test]
 fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
     let (_, problem) = planted(2_000, 6, 3.0);
-    let common = |parameters: &[(&str, &str)]| {
-        settings(2.0, 3, parameters)
-            .with("batch-size", 50)
-            .with("noise", NoiseKind::Tree)
-            .with("epochs", 1.0)
-            .with("clip-norm", 0.4)
-    };
-    let descent = [("momentum", "0"), ("learning-rate", "0.5")];
-    let ftrl = last(&problem, "dp-ftrl", &common(&descent));
-    let growing = |growth| {
-        let settings = common(&[("growth", growth), ("beta", "2")]);
-        last(&problem, "accelerated-dp-srg", &settings)
-    };
+    let common = |own: &str| settings(2.0, 3, &format!("batch-size=50 noise=tree epochs=1 clip-norm=0.4 {own}"));
+    let ftrl = last(&problem, "dp-ftrl", &common("momentum=0 learning-rate=0.5"));
+    let growing = |growth| last(&problem, "accelerated-dp-srg", &common(&format!("growth={growth} beta=2")));
     assert_close(&growing("inf"), &ftrl, 1e-5);
     // λ = 40: e^{−40} is less than the last bit of every gradient.
     assert_close(&growing("40"), &ftrl, 1e-5);
@@ -86,18 +80,12 @@ fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
 fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sgd() {
     let (_, problem) = planted(1_200, 5, 3.0);
     for epochs in [1.0, 3.0] {
-        let common = |parameters: &[(&str, &str)]| {
-            settings(1.5, 5, parameters)
-                .with("batch-size", 100)
-                .with("epochs", epochs)
-                .with("momentum", 0.9)
-                .with("learning-rate", 0.1)
-                .with("sampling", SamplingKind::Shuffled)
-        };
-        let recursive = last(&problem, "dp-srg-memf", &common(&[("decay", "0")]));
-        assert_eq!(recursive, last(&problem, "dp-memf", &common(&[])));
-        let independent = common(&[]).with("noise", NoiseKind::Independent);
-        let dp_sgd = last(&problem, "dp-sgd", &common(&[]));
+        let common = format!("batch-size=100 epochs={epochs} momentum=0.9 learning-rate=0.1 sampling=shuffled");
+        let common = settings(1.5, 5, &common);
+        let recursive = last(&problem, "dp-srg-memf", &common.clone().with("decay", 0));
+        assert_eq!(recursive, last(&problem, "dp-memf", &common));
+        let independent = common.clone().with("noise", NoiseKind::Independent);
+        let dp_sgd = last(&problem, "dp-sgd", &common);
         for id in ["dp-memf", "pgd"] {
             assert_eq!(last(&problem, id, &independent), dp_sgd, "{id}");
         }
@@ -107,19 +95,17 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
 #[test]
 fn line_7_as_printed_adds_the_noise_twice() {
     let (_, problem) = planted(1_200, 5, 3.0);
-    let common = |noise_multiplier, parameters: &[(&str, &str)]| {
-        settings(noise_multiplier, 5, parameters).with("batch-size", 100).with("epochs", 2.0).with("learning-rate", 0.1)
-    };
-    let printed = |decay| common(1.5, &[("paper-line-7", "true"), ("decay", decay)]);
+    let common = |noise_multiplier| settings(noise_multiplier, 5, "batch-size=100 epochs=2 learning-rate=0.1");
+    let printed = |decay| common(1.5).with("paper-line-7", true).with("decay", decay);
     // Without decay D_t + 2·noise is what DP-MEMF has at twice the noise.
-    let twice = last(&problem, "dp-memf", &common(3.0, &[]));
-    assert_close(&last(&problem, "dp-srg-memf", &printed("0")), &twice, 1e-5);
-    let corrected = last(&problem, "dp-srg-memf", &common(1.5, &[("decay", "0.3")]));
-    let found = last(&problem, "dp-srg-memf", &printed("0.3"));
+    let twice = last(&problem, "dp-memf", &common(3.0));
+    assert_close(&last(&problem, "dp-srg-memf", &printed(0.0)), &twice, 1e-5);
+    let corrected = last(&problem, "dp-srg-memf", &common(1.5).with("decay", 0.3));
+    let found = last(&problem, "dp-srg-memf", &printed(0.3));
     assert!(found.iter().zip(&corrected).any(|(a, b)| (a - b).abs() > 1e-3));
-    let quiet = |line: &str| settings(QUIET, 5, &[("paper-line-7", line), ("decay", "0.3"), ("batch-size", "100")]);
-    assert_eq!(last(&problem, "dp-srg-memf", &quiet("true")), last(&problem, "dp-srg-memf", &quiet("false")));
-    let mut release = printed("0.3");
+    let quiet = |line: bool| settings(QUIET, 5, "decay=0.3 batch-size=100").with("paper-line-7", line);
+    assert_eq!(last(&problem, "dp-srg-memf", &quiet(true)), last(&problem, "dp-srg-memf", &quiet(false)));
+    let mut release = printed(0.3);
     release.key = rounds_kernels::random::StreamKey::Release([3; 32]);
     let claim = prepared(&problem, "dp-srg-memf", &release).privacy.claim;
     assert_eq!(claim, rounds_algorithms::privacy::Claim::None);
@@ -128,17 +114,10 @@ fn line_7_as_printed_adds_the_noise_twice() {
 #[test]
 fn with_period_one_dp_mf_plus_is_dp_sgd() {
     let (_, problem) = planted(800, 5, 3.0);
-    let common = |parameters: &[(&str, &str)]| {
-        settings(1.5, 5, parameters)
-            .with("batch-size", 50)
-            .with("epochs", 1.0)
-            .with("momentum", 0.0)
-            .with("learning-rate", 0.1)
-            .with("sampling", SamplingKind::Fixed)
-    };
+    let common = settings(1.5, 5, "batch-size=50 epochs=1 momentum=0 learning-rate=0.1 sampling=fixed");
     // Λ_1·S = I, whose best strategy is I; the optimiser certifies it to 1e-4.
-    let plus = last(&problem, "dp-mf-plus", &common(&[("tau", "1")]));
-    assert_close(&plus, &last(&problem, "dp-sgd", &common(&[])), 1e-2);
+    let plus = last(&problem, "dp-mf-plus", &common.clone().with("tau", 1));
+    assert_close(&plus, &last(&problem, "dp-sgd", &common), 1e-2);
 }
 
 /// T copies of the same rows, one after the other: every batch is the whole of a small data set.
@@ -173,10 +152,7 @@ fn loss(problem: &Problem, x: &[f32]) -> f64 {
 fn without_noise_and_on_full_batches_the_recursion_is_nesterovs_method_and_has_its_rate() {
     let (rounds, smoothness) = (60, 0.25);
     let (single, problem) = repeated(150, rounds);
-    let settings = settings(QUIET, 1, &[("beta", "0.25"), ("zeta", "0.5")])
-        .with("batch-size", 150)
-        .with("sampling", SamplingKind::Fixed)
-        .with("clip-norm", 1e6);
+    let settings = settings(QUIET, 1, "beta=0.25 zeta=0.5 batch-size=150 sampling=fixed clip-norm=1e6");
     let (found, ledger) = iterates(&problem, "accelerated-dp-srg", &settings);
     assert_eq!((ledger.rounds, ledger.gradient_queries), (60, (2 * 60 - 1) * 150));
     // The method with exact gradients in f64.
@@ -212,11 +188,8 @@ fn without_noise_and_on_full_batches_the_recursion_is_nesterovs_method_and_has_i
 fn with_coupling_average_queries_are_at_the_weighted_means_of_projected_gradient_descent() {
     let (rounds, radius, beta) = (40, 1.5, 20.0);
     let (single, problem) = repeated(150, rounds);
-    let average = [("coupling", "average"), ("beta", "20"), ("radius", "1.5")];
-    let settings = settings(QUIET, 1, &average)
-        .with("batch-size", 150)
-        .with("sampling", SamplingKind::Fixed)
-        .with("clip-norm", 1e6);
+    let parameters = "coupling=average beta=20 radius=1.5 batch-size=150 sampling=fixed clip-norm=1e6";
+    let settings = settings(QUIET, 1, parameters);
     let (found, _) = iterates(&problem, "accelerated-dp-srg", &settings);
     let mut learner: Vec<Vec<f64>> = vec![vec![0.0; 6]];
     for t in 0..rounds {
@@ -267,10 +240,8 @@ fn the_population_risk_of_accelerated_runs_stays_below_bound_a() {
         let runs = 8;
         let mut mean = 0.0;
         for seed in 0..runs {
-            let parameters = [("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")];
-            let settings = settings(multiplier, seed, &parameters)
-                .with("batch-size", batch)
-                .with("clip-norm", if recursive { clip } else { 1.0 });
+            let settings = settings(multiplier, seed, "beta=50 zeta=0.5 radius=2.0001").with("batch-size", batch);
+            let settings = settings.with("clip-norm", if recursive { clip } else { 1.0 });
             let (found, ledger) = iterates(&problem, id, &settings);
             // Q = 2S needs differences below S, and L = 1 bounds gradients: nothing may be clipped.
             assert_eq!(ledger.clipped, 0, "{id}");
@@ -299,11 +270,7 @@ fn differences_stay_below_the_bound_of_claim_4_2_and_are_clipped_below_their_siz
     let (smoothness, radius) = (0.25, 2.0);
     // 2·(2·M·D + L) without noise, D the diameter (erratum E26); β = 2MT.
     let bound = 2.0 * (2.0 * smoothness * 2.0 * radius + 1.0);
-    let with_clip = |clip: f64| {
-        settings(QUIET, 1, &[("beta", "25"), ("zeta", "0.5"), ("radius", "2")])
-            .with("batch-size", 50)
-            .with("clip-norm", clip)
-    };
+    let with_clip = |clip: f64| settings(QUIET, 1, "beta=25 zeta=0.5 radius=2 batch-size=50").with("clip-norm", clip);
     assert_eq!(iterates(&problem, "accelerated-dp-srg", &with_clip(bound)).1.clipped, 0);
     assert!(iterates(&problem, "accelerated-dp-srg", &with_clip(0.3)).1.clipped > 100);
 }
@@ -318,10 +285,8 @@ fn the_unaccelerated_recursion_has_the_variance_of_its_bound_and_large_batches_d
         let (mut measured, mut bound) = (0.0, 0.0);
         let seeds = 12;
         for seed in 0..seeds {
-            let settings = settings(QUIET, seed, &[("beta", &beta.to_string()), ("power", "2")])
-                .with("batch-size", batch)
-                .with("clip-norm", 1e3)
-                .with("sampling", SamplingKind::Shuffled);
+            let settings = settings(QUIET, seed, "power=2 clip-norm=1e3 sampling=shuffled");
+            let settings = settings.with("beta", beta).with("batch-size", batch);
             let (found, _) = iterates(&problem, "unaccelerated-dp-srg", &settings);
             let end = found.len() - 2;
             let exact = gradient(&problem, &found[end]);
@@ -363,11 +328,8 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
             .map(|seed| {
                 let clip = 1e4;
                 // The noise of the mean of 12 rows has this standard deviation.
-                let settings = settings(deviation * 12.0 / clip, seed, &[])
-                    .with("batch-size", 12)
-                    .with("rounds", rounds)
-                    .with("learning-rate", step_size)
-                    .with("clip-norm", clip);
+                let parameters = format!("batch-size=12 rounds={rounds} learning-rate={step_size} clip-norm={clip}");
+                let settings = settings(deviation * 12.0 / clip, seed, &parameters);
                 let (found, ledger) = iterates(&problem, id, &settings);
                 assert_eq!(ledger.clipped, 0);
                 found.iter().map(|x| quadratic.value(x)).sum::<f64>() / found.len() as f64
@@ -397,29 +359,26 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
 #[test]
 fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_practice() {
     let (_, problem) = planted(10_000, 6, 2.0);
-    let public = [("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
-    let prepare = |id: &str, batch: usize, more: &[(&str, &str)]| {
-        let is_read = |(key, _): &(&str, &str)| *key != "lipschitz" || more.contains(&("constants", "theory"));
-        let parameters: Vec<_> = public.iter().chain(more).copied().filter(is_read).collect();
-        let settings = settings(3.0, 1, &parameters).with("batch-size", batch);
+    let prepare = |id: &str, batch: usize, own: &str| {
+        let settings = settings(3.0, 1, &format!("radius=2 smoothness=0.25 batch-size={batch} {own}"));
         catalog::find(id).expect("in the catalogue").prepare(&problem, &settings)
     };
-    let theory = ("constants", "theory");
-    for (batch, more) in [
-        (100, vec![theory]),
-        (400, vec![theory, ("regime", "constrained")]),
-        (100, vec![theory, ("regime", "constrained"), ("zeta", "1")]),
-        (100, vec![theory, ("regime", "constrained"), ("coupling", "average")]),
+    let theory = |own: &str| format!("constants=theory lipschitz=1 {own}");
+    for (batch, own) in [
+        (100, ""),
+        (400, "regime=constrained"),
+        (100, "regime=constrained zeta=1"),
+        (100, "regime=constrained coupling=average"),
     ] {
-        let refused = prepare("accelerated-dp-srg", batch, &more).err();
-        assert!(matches!(refused, Some(PrepareError::Settings(_))), "{batch} {more:?}");
+        let refused = prepare("accelerated-dp-srg", batch, &theory(own)).err();
+        assert!(matches!(refused, Some(PrepareError::Settings(_))), "{batch} {own}");
     }
     for id in ["accelerated-dp-srg", "accelerated-independent"] {
-        let proven = prepare(id, 100, &[theory, ("regime", "constrained")]).unwrap_or_else(|error| panic!("{error}"));
+        let proven = prepare(id, 100, &theory("regime=constrained")).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(proven.warnings, []);
     }
-    let practical = prepare("accelerated-dp-srg", 400, &[("regime", "constrained"), ("beta", "1")])
-        .unwrap_or_else(|error| panic!("{error}"));
+    let practical = prepare("accelerated-dp-srg", 400, "regime=constrained beta=1");
+    let practical = practical.unwrap_or_else(|error| panic!("{error}"));
     let warnings = practical.warnings;
     let (beta, needed, zeta) = (1.0, 12.5, 1.0);
     assert!(warnings.contains(&AssumptionWarning::SmallBeta { beta, needed }));
@@ -428,7 +387,7 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
     assert!(is_large, "{warnings:?}");
     assert!(warnings.iter().all(|warning| !warning.to_string().is_empty()));
     for decay in ["1", "1.2", "-0.1"] {
-        let settings = settings(3.0, 1, &[("decay", decay)]);
+        let settings = settings(3.0, 1, &format!("decay={decay}"));
         let algorithm = catalog::find("dp-srg-memf").expect("in the catalogue");
         assert!(algorithm.prepare(&problem, &settings).is_err());
     }
@@ -436,17 +395,17 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
 
 #[test]
 fn theory_accepts_its_own_default_batch_and_the_check_of_beta_uses_the_smoothness_of_the_proof() {
-    let public = [("constants", "theory"), ("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
+    let public = "constants=theory radius=2 smoothness=0.25 lipschitz=1";
     let id = "accelerated-dp-srg";
     // √64,000 = 252.98: 253 rounds of 253 rows would be refused.
     for rows in [1_000, 4_000, 64_000] {
         let (_, problem) = planted(rows, 6, 2.0);
-        let settings = settings(3.0, 1, &public).with("regime", "constrained");
+        let settings = settings(3.0, 1, public).with("regime", "constrained");
         assert_eq!(prepared(&problem, id, &settings).warnings, [], "{rows}");
     }
     // Rows of norm 1 have M = 1/4; practical steps are set for a quarter of that.
     let (_, problem) = planted(1_000, 6, 2.0);
-    let settings = settings(3.0, 1, &[("beta", "1"), ("radius", "2")]).with("batch-size", 20);
+    let settings = settings(3.0, 1, "beta=1 radius=2 batch-size=20");
     let (beta, needed) = (1.0, 2.0 * 0.25 * 50.0);
     let warnings = prepared(&problem, id, &settings).warnings;
     assert!(warnings.contains(&AssumptionWarning::SmallBeta { beta, needed }), "{warnings:?}");
@@ -456,7 +415,7 @@ fn theory_accepts_its_own_default_batch_and_the_check_of_beta_uses_the_smoothnes
 fn methods_that_their_paper_projects_stay_in_the_ball_and_ask_for_its_radius() {
     let (planted, problem) = planted(1_000, 6, 2.0);
     for id in ["accelerated-dp-srg", "accelerated-independent", "unaccelerated-dp-srg"] {
-        let settings = settings(20.0, 1, &[("beta", "0.3")]).with("batch-size", 1);
+        let settings = settings(20.0, 1, "beta=0.3 batch-size=1");
         let inside = settings.clone().with("radius", 2.0);
         let asks = |warning: &AssumptionWarning| warning.to_string().contains("radius=R");
         let asked = [&settings, &inside].map(|settings| prepared(&problem, id, settings).warnings.iter().any(asks));
@@ -472,11 +431,11 @@ fn methods_that_their_paper_projects_stay_in_the_ball_and_ask_for_its_radius() {
 #[test]
 fn theory_constants_of_fresh_gradients_keep_bound_a() {
     let (planted, problem) = planted(10_000, 6, 2.0);
-    let parameters = [("constants", "theory"), ("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
+    let parameters = "constants=theory radius=2 smoothness=0.25 lipschitz=1";
     let (batch, multiplier) = (100, 2.0);
     let mut mean = 0.0;
     for seed in 0..6 {
-        let settings = settings(multiplier, seed, &parameters).with("batch-size", batch);
+        let settings = settings(multiplier, seed, parameters).with("batch-size", batch);
         let (found, _) = iterates(&problem, "accelerated-independent", &settings);
         mean += planted.excess_risk(found.last().expect("a round")) / 6.0;
     }
@@ -497,8 +456,7 @@ fn settings_that_share_a_memory_factorise_once_and_run_the_same() {
         request.factorize()
     }));
     for seed in [1, 2, 3] {
-        let alone =
-            settings(1.0, seed, &[]).with("batch-size", 50).with("epochs", 2.0).with("noise", NoiseKind::Optimal);
+        let alone = settings(1.0, seed, "batch-size=50 epochs=2 noise=optimal");
         let shared = Settings { strategies: memory.clone(), ..alone.clone() };
         assert_eq!(last(&problem, "dp-memf", &shared), last(&problem, "dp-memf", &alone));
     }

@@ -9,6 +9,7 @@ use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, SparseMatrix, Storage,
 };
+use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
 /// A noise multiplier at δ = 1e-5.
@@ -81,4 +82,13 @@ pub(crate) fn in_domain(dataset: Dataset) -> Dataset {
     let label = Label::Classes(names.collect());
     let domain = Domain::new(Columns::Matrix { count, bounds }, Storage::Dense, label, DomainSource::Arguments);
     dataset.in_domain(Arc::new(domain)).expect("rows of the domain")
+}
+
+pub(crate) fn loss_of(dataset: &Dataset) -> Loss {
+    if dataset.classes().is_some() { Loss::Softmax } else { Loss::Logistic }
+}
+
+/// All rows, with a bias and a regulariser.
+pub(crate) fn whole(dataset: &Dataset) -> Problem {
+    Problem::new(Arc::new(dataset.clone()), loss_of(dataset), true, 0.01).expect("a problem")
 }
