@@ -47,7 +47,7 @@ impl<M: PoolMethod> Optimizer for Pooled<M> {
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("pool_round", self.pool.round_mut());
+        visitor.u64("pool_round", &mut self.pool.round);
         self.method.visit_state(visitor);
     }
 }

@@ -282,7 +282,7 @@ impl Optimizer for TheoremResque {
             let restored = self.chunks.start(self.chunk as usize, &self.solution);
             self.run = restored.expect("the plans of all chunks were checked");
         }
-        visitor.u64("pool_round", self.chunks.pool.round_mut());
+        visitor.u64("pool_round", &mut self.chunks.pool.round);
         visitor.f32s("solution", &mut self.solution);
         self.run.visit_state(visitor);
     }

@@ -109,7 +109,8 @@ impl Stage {
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     pub(super) parameters: AccelerationParameters,
-    start: Vec<f64>,
+    /// x_0.
+    pub(super) start: Vec<f64>,
     /// x.
     pub(super) iterate: Vec<f64>,
     /// v.
@@ -207,11 +208,6 @@ impl BallAcceleration {
     /// R, r, ε and L.
     pub(crate) fn parameters(&self) -> AccelerationParameters {
         self.progress.parameters
-    }
-
-    /// x_0.
-    pub(super) fn start(&self) -> &[f64] {
-        &self.progress.start
     }
 
     /// Fills the centre y for λ; returns a.

@@ -20,7 +20,7 @@ use super::pool::GradientPool;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Levels {
     /// One J a repetition; 0 where J > j_max.
-    drawn: Vec<u32>,
+    pub(super) drawn: Vec<u32>,
 }
 
 impl Levels {
@@ -29,11 +29,6 @@ impl Levels {
         let levels = (0..repetitions.max(1)).map(|_| stream.next_u64().trailing_zeros() + 1);
         let drawn = levels.map(|j| if j <= most { j } else { 0 }).collect();
         Self { drawn }
-    }
-
-    /// The levels.
-    pub(super) fn drawn(&self) -> &[u32] {
-        &self.drawn
     }
 
     /// `estimate` = the mean over the repetitions of `x_0 + 2^J(x_J − x_{J−1})`; `solve(repetition, level, x)` writes x_level.
@@ -141,7 +136,7 @@ mod tests {
         let mut solver = Biased(0);
         for _ in 0..runs {
             let levels = Levels::draw(&mut stream, 1, most);
-            counts[levels.drawn()[0] as usize] += 1;
+            counts[levels.drawn[0] as usize] += 1;
             let mut value = [0.0];
             estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 1.0, &mut value).unwrap();
             total += value[0];

@@ -69,7 +69,8 @@ pub(super) struct PrivateBudget {
 /// Runs the algorithms; owns the noise stream and the scratch memory.
 pub(super) struct PrivateSolver {
     key: StreamKey,
-    releases: u64,
+    /// Noisy phase averages released so far: the address of the next one.
+    pub(super) releases: u64,
     iterate: Vec<f32>,
     gradient: Vec<f32>,
     sum: Vec<f64>,
@@ -79,11 +80,6 @@ impl PrivateSolver {
     /// A solver whose noise comes from `key`.
     pub(super) fn new(key: StreamKey) -> Self {
         Self { key, releases: 0, iterate: Vec::new(), gradient: Vec::new(), sum: Vec::new() }
-    }
-
-    /// Noisy phase averages released so far: the address of the next one, for checkpoints.
-    pub(super) fn releases_mut(&mut self) -> &mut u64 {
-        &mut self.releases
     }
 
     /// Samples that a call of at most T steps reads: T̂ − 1.
@@ -212,7 +208,7 @@ impl PrivateSolver {
     pub(super) fn bias_reduced_samples(budget: PrivateBudget, levels: &Levels) -> usize {
         let at = |level| Self::strongly_convex_samples(Self::at_level(budget, level));
         let of_estimate = |&level: &u32| at(0) + if level > 0 { at(level) + at(level - 1) } else { 0 };
-        levels.drawn().iter().map(of_estimate).sum()
+        levels.drawn.iter().map(of_estimate).sum()
     }
 
     /// Algorithm 6: the mean over the levels of `x_0 + 2^J(x_J − x_{J−1})`, every solve on samples of its own.

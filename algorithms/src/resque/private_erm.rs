@@ -302,7 +302,7 @@ impl PrivateErm {
     /// Moves all streams behind those of `index` earlier runs with the same key (a run draws far below 2³² of each).
     pub(crate) fn skip_streams(&mut self, index: u64) {
         self.balls.calls = index << 32;
-        *self.balls.solver.releases_mut() = index << 32;
+        self.balls.solver.releases = index << 32;
     }
 }
 
@@ -318,10 +318,10 @@ impl PoolMethod for PrivateErm {
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("resque_calls", &mut self.balls.calls);
-        visitor.u64("resque_releases", self.balls.solver.releases_mut());
+        visitor.u64("resque_releases", &mut self.balls.solver.releases);
         self.acceleration.visit_state(visitor);
         if let Some((_, anchor)) = &mut self.balls.regularizer {
-            anchor.copy_from_slice(self.acceleration.start());
+            anchor.copy_from_slice(&self.acceleration.progress.start);
         }
     }
 }

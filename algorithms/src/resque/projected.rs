@@ -46,7 +46,8 @@ pub struct ProjectedPool {
     key: StreamKey,
     weights: Weights,
     lipschitz: f64,
-    round: u64,
+    /// Rounds fetched: with the key, the address of the next one.
+    pub(crate) round: u64,
     radius: f64,
     centre: Vec<f32>,
     rows: Vec<u32>,
@@ -109,11 +110,6 @@ impl ProjectedPool {
     /// The pool's queries on an oracle, for the duration of a round.
     pub fn on<'p, 'o, 'a>(&'p mut self, oracle: &'o mut Oracle<'a>) -> ProjectedQueries<'p, 'o, 'a> {
         ProjectedQueries { pool: self, oracle }
-    }
-
-    /// Rounds fetched: with the key, the address of the next one (for checkpoints).
-    pub fn round_mut(&mut self) -> &mut u64 {
-        &mut self.round
     }
 }
 

@@ -46,15 +46,6 @@ impl SmoothingParameters {
             batch: (2.0 * condition / root).ceil().max(1.0) as usize,
         })
     }
-
-    /// The bound on the expected gap.
-    pub fn bound(&self, dimension: usize) -> f64 {
-        let (rho, l, t) = (self.smoothing, self.lipschitz, self.rounds as f64);
-        let beta = 2.0 * l / rho;
-        rho * l * (dimension as f64).sqrt()
-            + 2.0 * beta * self.domain_radius.powi(2) / (t * (t + 1.0))
-            + (t + 2.0) * l * l / (6.0 * self.batch as f64 * (beta - l / rho))
-    }
 }
 
 /// The iteration from 0.
@@ -90,11 +81,6 @@ impl RandomizedSmoothing {
     /// True if all T rounds are done.
     pub fn finished(&self) -> bool {
         self.completed >= self.parameters.rounds
-    }
-
-    /// ρ, T and m.
-    pub fn parameters(&self) -> &SmoothingParameters {
-        &self.parameters
     }
 }
 
@@ -140,12 +126,21 @@ mod tests {
     use crate::resque::not_positive;
     use rounds_kernels::random::StreamKey;
 
+    /// The bound on the expected gap.
+    fn bound(parameters: &SmoothingParameters, dimension: usize) -> f64 {
+        let (rho, l, t) = (parameters.smoothing, parameters.lipschitz, parameters.rounds as f64);
+        let beta = 2.0 * l / rho;
+        rho * l * (dimension as f64).sqrt()
+            + 2.0 * beta * parameters.domain_radius.powi(2) / (t * (t + 1.0))
+            + (t + 2.0) * l * l / (6.0 * parameters.batch as f64 * (beta - l / rho))
+    }
+
     #[test]
     fn the_gap_is_within_the_bound_and_the_bound_within_the_accuracy() {
         for (dimension, accuracy) in [(16, 0.1), (256, 0.05)] {
             let function = MaxOfLinear::new(dimension, dimension.min(64), 1.0, 1.0).unwrap();
             let parameters = SmoothingParameters::for_accuracy(dimension, 1.0, 1.0, accuracy).unwrap();
-            let bound = parameters.bound(dimension);
+            let bound = bound(&parameters, dimension);
             assert!(bound <= accuracy * 1.01, "{bound}");
             let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
             let mut run = RandomizedSmoothing::new(dimension, parameters).unwrap();

@@ -59,11 +59,6 @@ impl Subgradient {
         self.completed >= self.rounds
     }
 
-    /// T.
-    pub fn rounds(&self) -> u64 {
-        self.rounds
-    }
-
     /// The average iterate.
     pub fn average(&self) -> Vec<f64> {
         self.sum.iter().map(|sum| sum / self.completed.max(1) as f64).collect()
@@ -87,7 +82,7 @@ mod tests {
             run.advance(&mut pool).unwrap();
         }
         let ledger = pool.ledger();
-        assert_eq!([run.rounds(), ledger.rounds, ledger.gradient_queries], [400; 3]);
+        assert_eq!([run.rounds, ledger.rounds, ledger.gradient_queries], [400; 3]);
         let gap = function.value(&run.average());
         assert!(gap <= 0.05, "{gap}");
         assert!(Subgradient::for_accuracy(5, 1.0, 1.0, 0.0).is_err());
