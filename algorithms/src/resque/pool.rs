@@ -99,7 +99,7 @@ pub(super) mod tests {
         let distance = (dimension as f64).sqrt() * f64::from(0.1f32);
         match pool.reweighted_mean(0..10, &far, &mut mean).unwrap_err() {
             ResqueError::OutsideValidity { distance: found, radius: ball } => {
-                assert!((found - distance).abs() < 1e-12 && ball == radius, "{found}")
+                assert!((found - distance).abs() < 1e-12 && ball == radius, "{found}");
             }
             other => panic!("{other}"),
         }
