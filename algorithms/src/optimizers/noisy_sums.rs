@@ -41,9 +41,6 @@ impl NoisySums {
 
     /// `sum = Σ clip(∇f(x; d_i)) + noise`, or with a previous point `Σ clip(a·∇f(x; d_i) − b·∇f(x′; d_i)) + noise`. The
     /// phase [`Update`](Phase::Update) has then begun.
-    ///
-    /// # Errors
-    /// A gradient that is not finite, noise that is used up.
     pub(super) fn release(
         &mut self,
         round: u64,

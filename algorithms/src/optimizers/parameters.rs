@@ -177,9 +177,6 @@ impl Settings {
     }
 
     /// The value of one parameter, or its default.
-    ///
-    /// # Errors
-    /// A text that is no such value, or a number out of range.
     pub(super) fn read<T: ParameterValue>(
         &self,
         parameter: &Parameter,

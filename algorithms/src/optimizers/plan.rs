@@ -192,10 +192,8 @@ pub(super) fn arithmetic(settings: &Settings, problem: &PublicProblem) -> Arithm
 pub struct CalibrationMemory(Arc<Mutex<HashMap<String, f64>>>);
 
 impl CalibrationMemory {
-    /// [`privacy::calibrate`], made once. `mechanism` at 1 stands for the whole family: its argument scales the noise.
-    ///
-    /// # Errors
-    /// Those of the calibration; nothing is kept then.
+    /// [`privacy::calibrate`], made once. `mechanism` at 1 stands for the whole family: its argument scales the noise. Nothing
+    /// is kept of a calibration that fails.
     pub(super) fn calibrate(
         &self,
         accountant: Accountant,

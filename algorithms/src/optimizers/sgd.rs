@@ -178,24 +178,17 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
     Sgd::prepared(problem, settings, &plan, (rate, momentum), Some((noise, stream)))
 }
 
-/// Step sizes and shape of the iteration.
-#[derive(Clone, Copy)]
-struct SgdParameters {
-    /// Step size η > 0.
-    learning_rate: f64,
-    /// Momentum β ∈ [0, 1).
-    momentum: f64,
-    /// Radius R of the ball around 0 that iterates are projected on, if any.
-    radius: Option<f64>,
-    /// Which iterate is returned.
-    averaging: Averaging,
-    /// Rounds T.
-    rounds: u64,
-}
-
 /// The iteration above.
 pub(super) struct Sgd {
-    parameters: SgdParameters,
+    /// η > 0.
+    learning_rate: f64,
+    /// β ∈ [0, 1).
+    momentum: f64,
+    /// R, if there is one.
+    radius: Option<f64>,
+    averaging: Averaging,
+    /// T.
+    rounds: u64,
     sums: NoisySums,
     iterate: Vec<f32>,
     velocity: Vec<f32>,
@@ -218,15 +211,11 @@ impl Sgd {
     ) -> Result<Prepared, PrepareError> {
         let (common, own) = (settings.common()?, Iterates::read(settings)?);
         let averaging = if privacy.is_some() { Averaging::Last } else { Averaging::Suffix };
-        let parameters = SgdParameters {
-            learning_rate: common.learning_rate.unwrap_or(learning_rate),
-            momentum: common.momentum.unwrap_or(momentum),
-            radius: own.radius,
-            averaging: own.averaging.unwrap_or(averaging),
-            rounds: plan.rounds as u64,
-        };
-        let dimension = problem.parameters();
-        let averages = if parameters.averaging == Averaging::Last { 0 } else { dimension };
+        let averaging = own.averaging.unwrap_or(averaging);
+        let learning_rate = common.learning_rate.unwrap_or(learning_rate);
+        let momentum = common.momentum.unwrap_or(momentum);
+        let (dimension, rounds) = (problem.parameters(), plan.rounds as u64);
+        let averages = if averaging == Averaging::Last { 0 } else { dimension };
         let (mechanism, statement, noise) = match privacy {
             None => (None, PrivacyStatement::none("no noise is added"), None),
             Some((noise, stream)) => (Some(noise.mechanism), noise.statement, Some((noise.clip_norm, stream))),
@@ -234,37 +223,37 @@ impl Sgd {
         let sums = NoisySums::new(problem, settings, plan, noise)?;
         let queries = plan.difference_queries(&sums.sampler, false);
         let optimizer = Self {
+            learning_rate,
+            momentum,
+            radius: own.radius,
+            averaging,
+            rounds,
             sums,
             averaged: 0,
             iterate: vec![0.0; dimension],
-            velocity: vec![0.0; if parameters.momentum > 0.0 { dimension } else { 0 }],
+            velocity: vec![0.0; if momentum > 0.0 { dimension } else { 0 }],
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],
-            parameters,
         };
-        let prepared = Prepared { queries, ..Prepared::new(optimizer, parameters.rounds, mechanism, statement) };
-        Ok(plan
-            .told(prepared)
-            .with("learning-rate", parameters.learning_rate)
-            .with("momentum", parameters.momentum)
-            .with("averaging", parameters.averaging))
+        let prepared = Prepared { queries, ..Prepared::new(optimizer, rounds, mechanism, statement) };
+        let prepared = plan.told(prepared).with("learning-rate", learning_rate);
+        Ok(prepared.with("momentum", momentum).with("averaging", averaging))
     }
 
     /// Rounds before the first iterate that the average covers.
     fn average_from(&self) -> u64 {
-        match self.parameters.averaging {
+        match self.averaging {
             Averaging::Last => u64::MAX,
             Averaging::Uniform => 0,
-            Averaging::Suffix => self.parameters.rounds / 2,
+            Averaging::Suffix => self.rounds / 2,
         }
     }
 
     /// `v ← β·v + g`, `x ← Π_R(x − η·v)`, with `g = sum/B + λ·x`.
     fn update(&mut self, round: u64, regularization: f64) {
-        let parameters = self.parameters;
         let per_row = 1.0 / self.sums.sampler.batch_size() as f64;
         let (per_row, decay) = (per_row as f32, regularization as f32);
-        let (rate, momentum) = (parameters.learning_rate as f32, parameters.momentum as f32);
+        let (rate, momentum) = (self.learning_rate as f32, self.momentum as f32);
         if self.velocity.is_empty() {
             for (x, &sum) in self.iterate.iter_mut().zip(&self.sums.sum) {
                 *x -= rate * (sum as f32 * per_row + decay * *x);
@@ -273,7 +262,7 @@ impl Sgd {
             let coefficients = [momentum, rate, per_row, decay];
             vector::descend(coefficients, &self.sums.sum, &mut self.velocity, &mut self.iterate);
         }
-        if let Some(radius) = parameters.radius {
+        if let Some(radius) = self.radius {
             project_onto_ball(&mut self.iterate, radius);
         }
         if round >= self.average_from() {
