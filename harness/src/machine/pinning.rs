@@ -67,7 +67,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// The set for hwloc.
     fn set(&self) -> CpuSet {
         let numbers = self.processors.iter().copied();
         numbers.filter_map(|number| BitmapIndex::try_from(number).ok()).collect()
@@ -172,7 +171,6 @@ pub(super) fn usable_processors(hwloc: &Hwloc) -> CpuSet {
     own.unwrap_or(allowed)
 }
 
-/// The places of a policy, in its order.
 fn places(hwloc: &Hwloc, policy: PinPolicy, usable: &CpuSet) -> Vec<Place> {
     let usable_in = |object: &TopologyObject| -> Vec<usize> {
         let own = object.cpuset().map(|set| &set.clone_target() & usable);
@@ -211,52 +209,38 @@ fn apart(object: &TopologyObject) -> Vec<&TopologyObject> {
 mod tests {
     use super::*;
 
-    /// Processors of the first places on a machine of hwloc's making.
-    fn order(description: &str, policy: PinPolicy, count: usize) -> Vec<Vec<usize>> {
-        let hwloc = Hwloc::builder().from_synthetic(description).unwrap().build().unwrap();
-        let all = hwloc.cpuset().clone_target();
-        let places = places(&hwloc, policy, &all);
-        places.into_iter().take(count).map(|place| place.processors).collect()
-    }
-
     /// Two sockets, each a memory node with two third-level caches, two cores below each, two hardware threads a core:
     /// processors 0 and 1 are the first core, 0 to 7 the first socket.
-    const SERVER: &str = "Package:2 NUMANode:1(memory=8GB) L3Cache:2(size=32MiB) Core:2 PU:2";
-
-    #[test]
-    fn compact_fills_cores_caches_and_sockets_one_after_another() {
-        let expected: Vec<Vec<usize>> = (0..16).map(|processor| vec![processor]).collect();
-        assert_eq!(order(SERVER, PinPolicy::Compact, 99), expected);
+    fn server() -> Hwloc {
+        let description = "Package:2 NUMANode:1(memory=8GB) L3Cache:2(size=32MiB) Core:2 PU:2";
+        Hwloc::builder().from_synthetic(description).unwrap().build().unwrap()
     }
 
     #[test]
-    fn scatter_takes_sockets_then_caches_then_cores_and_second_hardware_threads_last() {
-        let order = order(SERVER, PinPolicy::Scatter, 99).concat();
-        assert_eq!(order, [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15]);
-    }
-
-    #[test]
-    fn core_gives_each_thread_a_whole_core() {
-        assert_eq!(order(SERVER, PinPolicy::Core, 3), [vec![0, 1], vec![2, 3], vec![4, 5]]);
-        assert_eq!(order(SERVER, PinPolicy::Core, 99).len(), 8);
-        assert_eq!(order(SERVER, PinPolicy::None, 99).len(), 0);
-    }
-
-    #[test]
-    fn processors_that_the_process_may_not_use_are_no_places() {
-        let hwloc = Hwloc::builder().from_synthetic(SERVER).unwrap().build().unwrap();
-        let usable = Place { processors: vec![1, 2, 3, 8], node: 0 }.set();
-        let of = |policy| -> Vec<Vec<usize>> {
-            let places = places(&hwloc, policy, &usable);
-            places.into_iter().map(|place| place.processors).collect()
-        };
-        assert_eq!(of(PinPolicy::Core), [vec![1], vec![2, 3], vec![8]]);
-        assert_eq!(of(PinPolicy::Scatter).concat(), [8, 2, 1, 3]);
+    fn places_have_the_order_of_their_policy_among_the_usable_processors() {
+        let hwloc = server();
+        let of_cores = (0..8).map(|core| vec![2 * core, 2 * core + 1]);
+        let alone = |processors: &[usize]| processors.iter().map(|&processor| vec![processor]).collect::<Vec<_>>();
+        let (all, some): (Vec<usize>, _) = ((0..16).collect(), [1, 2, 3, 8].to_vec());
+        for (policy, usable, expected) in [
+            // Cores, caches and sockets one after another.
+            (PinPolicy::Compact, &all, alone(&all)),
+            // Sockets, then caches, then cores, and second hardware threads last.
+            (PinPolicy::Scatter, &all, alone(&[0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15])),
+            (PinPolicy::Core, &all, of_cores.collect()),
+            (PinPolicy::None, &all, Vec::new()),
+            (PinPolicy::Core, &some, vec![vec![1], vec![2, 3], vec![8]]),
+            (PinPolicy::Scatter, &some, alone(&[8, 2, 1, 3])),
+        ] {
+            let set = Place { processors: usable.clone(), node: 0 }.set();
+            let found: Vec<_> = places(&hwloc, policy, &set).into_iter().map(|place| place.processors).collect();
+            assert_eq!(found, expected, "{policy} of {usable:?}");
+        }
     }
 
     #[test]
     fn workers_are_counted_node_by_node_and_share_places_where_there_are_too_few() {
-        let hwloc = Hwloc::builder().from_synthetic(SERVER).unwrap().build().unwrap();
+        let hwloc = server();
         let all = hwloc.cpuset().clone_target();
         let pinning =
             Pinning { policy: PinPolicy::Scatter, places: places(&hwloc, PinPolicy::Scatter, &all), hwloc: None };
