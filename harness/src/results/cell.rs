@@ -47,7 +47,7 @@ pub struct Phases {
 }
 
 /// Shape of the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Examples in the data set.
     pub n: usize,
@@ -58,7 +58,7 @@ pub struct Shape {
 }
 
 /// Work of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunWork {
     /// Adaptive rounds.
     pub rounds: u64,
@@ -117,7 +117,7 @@ pub struct Quality {
 }
 
 /// Result of one run of a cell of a suite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundCost {
     /// Shape of the data.
     #[serde(flatten)]

@@ -12,7 +12,6 @@ pub use pooled::{Pooled, pool};
 
 use crate::experiment::store::{self, Stored};
 use crate::experiment::{Sample, text};
-use crate::machine::PinPolicy;
 
 pub use crate::experiment::cell::SCHEMA;
 pub use crate::experiment::store::{Binding, Mode, StoreError};
@@ -92,17 +91,10 @@ fn of_study(sample: Sample<Value>) -> Option<Cell> {
     };
     let result = ["value", "model_sha256"].iter().find_map(|name| outcome.get(*name));
     let cost = RoundCost {
-        shape: Shape { n: 0, dimension: 0, classes: 0 },
-        work: RunWork { rounds: 1, gradient_queries: 0, timed_queries: 0 },
-        pinning: PinPolicy::None,
+        work: RunWork { rounds: 1, ..RunWork::default() },
         round_ns: RoundTimes::new(times),
-        phases_ns: Phases::default(),
-        exchange: Exchange::default(),
-        rates: Rates::default(),
-        quality: Quality::default(),
         model_sha256: result.map_or_else(String::new, text),
-        privacy: Value::Null,
-        warnings: Vec::new(),
+        ..RoundCost::default()
     };
     Some(Cell { configuration: sample.configuration, trial: sample.trial, outcome: cost, date: sample.date })
 }
