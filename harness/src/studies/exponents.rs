@@ -53,7 +53,7 @@ pub(crate) fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
 pub(crate) struct FittedExponent {
     pub(crate) family: Kind,
     pub(crate) algorithm: String,
-    /// `rounds` or `gradient_queries`.
+    /// The count: `rounds`, `iterations`, `gradient_queries` or `computational_depth`.
     pub(crate) quantity: String,
     /// `dimension` or `1/accuracy`.
     pub(crate) variable: String,
@@ -89,9 +89,6 @@ impl Study {
     }
 
     /// JSON with one line for each cell.
-    ///
-    /// # Errors
-    /// Numbers that JSON cannot represent.
     pub(crate) fn document(&self) -> Result<String, serde_json::Error> {
         fn lines<T: Serialize>(rows: &[T]) -> Result<String, serde_json::Error> {
             let lines: Result<Vec<_>, _> = rows.iter().map(serde_json::to_string).collect();
