@@ -2,6 +2,7 @@
 //! second from each cache and from memory. The time of a kernel is at least max(operations / peak of its instructions, bytes /
 //! bandwidth of where its data fit).
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
@@ -66,9 +67,7 @@ pub struct CacheBandwidth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arithmetic {
-    /// Multiply-adds of f32.
     F32,
-    /// Products of 8-bit integers.
     Int8,
 }
 
@@ -317,9 +316,7 @@ pub(crate) fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
 
 /// Peaks and bandwidths for each thread count, each count once, ascending.
 pub(crate) fn measure_rooflines(threads: &[usize], pinning: &Pinning) -> Vec<Roofline> {
-    let mut threads: Vec<usize> = threads.iter().copied().filter(|&threads| threads > 0).collect();
-    threads.sort_unstable();
-    threads.dedup();
+    let threads: BTreeSet<usize> = threads.iter().copied().filter(|&threads| threads > 0).collect();
     threads.into_iter().map(|threads| measure_roofline(threads, pinning)).collect()
 }
 

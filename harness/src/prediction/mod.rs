@@ -10,7 +10,6 @@ use serde::Serialize;
 /// The latency above which a method is faster than another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Overtaking {
-    /// The other method.
     pub(crate) against: String,
     /// Seconds; 0 where the method is faster at every latency.
     pub(crate) latency_s: f64,

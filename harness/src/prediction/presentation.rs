@@ -1,6 +1,8 @@
 //! Presentations of rounds on ranks: time against the latency between them, measured and predicted, and ranks compared with
 //! threads.
 
+use std::collections::BTreeSet;
+
 use super::ranks::{LatencyRow, ScalingRow};
 use crate::format::{plural, time};
 use crate::report::{
@@ -135,7 +137,7 @@ pub(crate) fn latency(rows: &[LatencyRow]) -> Presentation {
     let title = "Share of the time in calls to other ranks, waiting included";
     table(title, &|row| percent(row.communication));
     let overtakings = rows.iter().flat_map(|row| row.overtakes.iter().map(move |other| (row, other)));
-    let mut lines: Vec<String> = overtakings
+    let lines: BTreeSet<String> = overtakings
         .map(|(row, other)| {
             let when = match other.latency_s {
                 latency if latency > 0.0 => format!("from a delay of {} on", seconds(latency)),
@@ -144,9 +146,7 @@ pub(crate) fn latency(rows: &[LatencyRow]) -> Presentation {
             format!("{}: by prediction faster than {} {when}", name(row), other.against)
         })
         .collect();
-    lines.sort();
-    lines.dedup();
-    presentation.parts.extend((!lines.is_empty()).then_some(Part::List(lines)));
+    presentation.parts.extend((!lines.is_empty()).then(|| Part::List(lines.into_iter().collect())));
     presentation
 }
 
@@ -166,9 +166,7 @@ pub(crate) fn ranks(rows: &[ScalingRow]) -> Presentation {
         let mut columns: Vec<&ScalingRow> = own.iter().collect();
         columns.sort_by_key(|row| (row.ranks.unwrap_or(1) * row.threads, row.ranks, row.threads));
         columns.dedup_by_key(|row| (row.ranks, row.threads));
-        let mut sizes: Vec<usize> = own.iter().map(|row| row.batch_size).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
+        let sizes: BTreeSet<usize> = own.iter().map(|row| row.batch_size).collect();
         let find = |size: usize, ranks: Option<usize>, threads: usize| {
             own.iter().find(|row| (row.batch_size, row.ranks, row.threads) == (size, ranks, threads))
         };

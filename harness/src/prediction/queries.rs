@@ -25,7 +25,6 @@ impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
 }
 
-/// A measured cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) family: Kind,
@@ -38,7 +37,6 @@ pub(crate) struct Cell {
     pub(crate) found: Found,
 }
 
-/// The result of a cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Found {
     /// d.
@@ -203,7 +201,6 @@ pub(crate) struct Row {
     pub(crate) workers: u64,
     /// ℓ.
     pub(crate) latency_s: f64,
-    /// Modelled time to the target.
     pub(crate) seconds: f64,
     /// Adaptive rounds.
     pub(crate) rounds: u64,
@@ -213,7 +210,6 @@ pub(crate) struct Row {
     pub(crate) dimension: usize,
     /// ε.
     pub(crate) accuracy: f64,
-    /// Measured one-thread time.
     pub(crate) measured_seconds: f64,
     /// Modelled over measured two-thread time, less 1.
     pub(crate) two_thread_model_error: Option<f64>,

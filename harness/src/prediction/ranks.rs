@@ -54,7 +54,6 @@ pub(crate) struct LatencyRow {
     pub(crate) round_error: f64,
     /// Error of the prediction with the compute of one process.
     pub(crate) round_error_from_one: f64,
-    /// Predicted seconds of all timed rounds.
     pub(crate) predicted_seconds: f64,
     /// Measured seconds of all timed rounds.
     pub(crate) seconds: f64,
@@ -69,7 +68,6 @@ fn repeats(pooled: &Pooled) -> usize {
     pooled.repeat_medians.len().max(1)
 }
 
-/// Timed rounds of one repeat.
 fn rounds(pooled: &Pooled) -> usize {
     pooled.cell.round_ns.samples.len() / repeats(pooled)
 }

@@ -93,8 +93,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A point of a cell: x, y and the text behind the batch size in the tooltip.
-type Place<'a> = &'a dyn Fn(&Pooled) -> Option<(f64, f64, String)>;
+/// The point of a cell, with the text behind the batch size in the tooltip.
+type Place<'a> = &'a dyn Fn(&Pooled) -> Option<Point>;
 
 /// A figure of the cells, with a series for each algorithm and thread count and with `references`.
 struct Figure<'a> {
@@ -109,9 +109,9 @@ struct Figure<'a> {
 impl Figure<'_> {
     fn chart(self, place: Place, references: Vec<Series>) -> Chart {
         let point = |cell: &Pooled, name: &str| {
-            let (x, y, text) = place(cell).filter(|(x, y, _)| x.is_finite() && y.is_finite())?;
+            let point = place(cell).filter(|point| point.x.is_finite() && point.y.is_finite())?;
             let batch_size = count(cell.configuration().batch_size as f64);
-            Some(Point::new(x, y, format!("{name}\nbatch size {batch_size}: {text}")))
+            Some(Point { note: format!("{name}\nbatch size {batch_size}: {}", point.note), ..point })
         };
         let groups = Group::all(self.cells);
         let mut series: Vec<Series> = Vec::new();
@@ -155,7 +155,6 @@ pub(super) fn dataset_name(cell: &Pooled) -> String {
     format!("{} ({})", cell.configuration().dataset, cell.configuration().features)
 }
 
-/// The cells of each data set.
 pub(super) fn by_dataset<'a>(cells: impl IntoIterator<Item = &'a Pooled>) -> BTreeMap<String, Vec<&'a Pooled>> {
     let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
     for cell in cells {
@@ -164,7 +163,6 @@ pub(super) fn by_dataset<'a>(cells: impl IntoIterator<Item = &'a Pooled>) -> BTr
     datasets
 }
 
-/// The ids of the algorithms of cells.
 pub(super) fn algorithms(cells: &[Pooled]) -> BTreeSet<&str> {
     let ids = cells.iter().map(|cell| cell.configuration().algorithm.as_str());
     ids.collect()
@@ -218,7 +216,7 @@ fn against_batch_size<'a>(
 pub(super) fn time_per_round(cells: &[&Pooled], environment: &Environment) -> Chart {
     let y = Axis::new("median time per round", Scale::Logarithmic, Format::Time);
     let figure = against_batch_size("Time per round against batch size", cells, environment, y);
-    let text = |cell: &Pooled| {
+    let place = |cell: &Pooled| {
         let times = &cell.cell.round_ns;
         let text = format!(
             "{} (95 % interval {} to {}; 10 % to 90 % of rounds: {} to {})",
@@ -228,16 +226,10 @@ pub(super) fn time_per_round(cells: &[&Pooled], environment: &Environment) -> Ch
             time(times.p10 as f64),
             time(times.p90 as f64)
         );
-        Some((cell.configuration().batch_size as f64, cell.median(), text))
+        let point = Point::new(cell.configuration().batch_size as f64, cell.median(), text);
+        Some(point.interval(times.p10 as f64, times.p90 as f64))
     };
-    let mut chart = figure.chart(&text, rooflines(cells));
-    // A series has the points of all cells of its group, in their order.
-    for (group, series) in Group::all(cells).iter().zip(&mut chart.series) {
-        for (cell, point) in group.cells.iter().zip(&mut series.points) {
-            point.interval = Some((cell.cell.round_ns.p10 as f64, cell.cell.round_ns.p90 as f64));
-        }
-    }
-    chart
+    figure.chart(&place, rooflines(cells))
 }
 
 /// For each thread count, and data set where there are several, the least time of a round. Algorithms
@@ -269,7 +261,7 @@ pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Ch
     let figure = against_batch_size("Time per epoch against batch size", cells, environment, y);
     let place = |cell: &Pooled| {
         let epoch = cell.epoch_seconds() * 1e9;
-        Some((cell.configuration().batch_size as f64, epoch, time(epoch)))
+        Some(Point::new(cell.configuration().batch_size as f64, epoch, time(epoch)))
     };
     figure.chart(&place, Vec::new())
 }
@@ -291,7 +283,7 @@ pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<C
         let ratio = alone.get(&key(cell))? / cell.median();
         let efficiency = percent(ratio / cell.configuration().threads as f64);
         let text = format!("{} times faster, efficiency {efficiency}", three_digits(ratio));
-        Some((cell.configuration().batch_size as f64, ratio, text))
+        Some(Point::new(cell.configuration().batch_size as f64, ratio, text))
     };
     let (least, most) = ends(parallel.iter().map(|cell| cell.configuration().batch_size as f64));
     let ideal = |&threads: &usize| {
@@ -316,7 +308,7 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<C
         let (intensity, gflops) = rates(cell)?;
         let share = cell.cell.rates.roofline_fraction;
         let share = share.map_or_else(String::new, |share| format!(", {} of the roofline", of_limit(share)));
-        Some((intensity, gflops, format!("{} GFLOP/s{share}", three_digits(gflops))))
+        Some(Point::new(intensity, gflops, format!("{} GFLOP/s{share}", three_digits(gflops))))
     };
     let intensities: Vec<f64> = cells.iter().filter_map(|cell| Some(rates(cell)?.0)).collect();
     let limits = cells.iter();
@@ -408,9 +400,9 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
     let place = |cell: &Pooled| {
         let (epsilon, accuracy) = (epsilon(cell)?, cell.cell.quality.test_accuracy?);
         let text = format!("{} at ε = {}", percent(accuracy), three_digits(epsilon));
-        Some((epsilon, accuracy, text))
+        Some(Point::new(epsilon, accuracy, text))
     };
-    let (least, most) = ends(cells.iter().filter_map(|cell| Some(place(cell)?.0)));
+    let (least, most) = ends(cells.iter().filter_map(|cell| Some(place(cell)?.x)));
     if most <= 1.001 * least {
         return None;
     }
@@ -434,7 +426,6 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
     Some(figure.chart(&place, level.into_iter().collect()))
 }
 
-/// The cells of the most threads.
 pub(super) fn of_most_threads<'a>(cells: impl IntoIterator<Item = &'a Pooled, IntoIter: Clone>) -> Vec<&'a Pooled> {
     let cells = cells.into_iter();
     let most = cells.clone().map(|cell| cell.configuration().threads).max();

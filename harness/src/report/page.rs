@@ -200,7 +200,6 @@ fn not_measured(run: &Run) -> Option<Markup> {
     })
 }
 
-/// The experiment sheet.
 fn machine(environment: &Environment) -> Markup {
     html! {
         p.lead {
@@ -223,8 +222,11 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
     let mut by_dataset: Vec<_> = figures::by_dataset(cells).into_iter().collect();
     // The data set with most cells first.
     by_dataset.sort_by_key(|(_, cells)| std::cmp::Reverse(cells.len()));
-    let section = |id: &str, link: &str, about: &str, draw: Draw, more: Option<Panel>| {
+    let kernels = figures::kernels(kernels, environment);
+    let kernels = kernels.map(|chart| Panel::of("kernels, 1 thread", Picture::Chart(chart)));
+    let section = |(id, link, about, draw): (&str, &str, &str, Draw)| {
         let panel = |(name, cells): &(String, Vec<&Pooled>)| Some(Panel::of(name, draw(cells)?));
+        let more = kernels.iter().filter(|_| id == "roofline").cloned();
         let panels: Vec<Panel> = by_dataset.iter().filter_map(panel).chain(more).collect();
         let title = panels.first()?.picture.title().to_owned();
         let figure = Figure::new(&title, "Data set", panels).html(id, &environment.command);
@@ -237,57 +239,46 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
         })
     };
     let chart = |chart: Option<Chart>| chart.map(Picture::Chart);
-    let kernels = figures::kernels(kernels, environment);
-    let kernels = kernels.map(|chart| Panel::of("kernels, 1 thread", Picture::Chart(chart)));
-    let sections = [
-        section(
+    let figures: [(_, _, _, Draw); 6] = [
+        (
             "time-per-round",
             "Time per round",
             "Median time of one adaptive round; error bars span 10 % to 90 % of the rounds. Dotted: the least time that the \
              machine allows the kernels, max(bytes / bandwidth, operations / peak).",
             &|cells| chart(Some(figures::time_per_round(cells, environment))),
-            None,
         ),
-        section(
+        (
             "phases",
             "Phases",
             "Shares of the phases in the time of a round: drawing the batch, gradients with clipping, drawing noise, updating \
              the model. On the right, the median time of the whole round.",
             &|cells| figures::phases(cells, environment).map(Picture::Bars),
-            None,
         ),
-        section(
+        (
             "time-per-epoch",
             "Time per epoch",
             "Time of one pass over the data: n / batch size rounds; for batches that shrink, n / mean size. Small batches pay \
              the fixed costs of a round more often.",
             &|cells| chart(Some(figures::time_per_epoch(cells, environment))),
-            None,
         ),
-        section(
+        (
             "accuracy",
             "Accuracy and ε",
             "Accuracy on the test data against the ε of the run's privacy statement. Dotted: the best without privacy.",
             &|cells| chart(figures::accuracy(cells, environment)),
-            None,
         ),
-        section(
-            "speed-up",
-            "Speed-up",
-            "Time of a round on one thread over its time on more threads.",
-            &|cells| chart(figures::speed_up(cells, environment)),
-            None,
-        ),
-        section(
+        ("speed-up", "Speed-up", "Time of a round on one thread over its time on more threads.", &|cells| {
+            chart(figures::speed_up(cells, environment))
+        }),
+        (
             "roofline",
             "Roofline",
             "Flops per second of each round against flops per byte of rows that it reads. Points above the slope read rows \
              from a cache; points above the level compute with narrower numbers than f32.",
             &|cells| chart(figures::roofline(cells, environment)),
-            kernels,
         ),
     ];
-    sections.into_iter().flatten().collect()
+    figures.into_iter().filter_map(section).collect()
 }
 
 #[cfg(test)]

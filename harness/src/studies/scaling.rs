@@ -32,7 +32,6 @@ use crate::measure;
 use crate::results::RoundTimes;
 use crate::statistics::{Choices, Estimate, SampleWarning, as_numbers, examine_all, median, percentile_interval};
 
-/// Resamples of the bootstrap.
 const RESAMPLES: usize = 4_000;
 const LEVEL: f64 = 0.95;
 
@@ -148,12 +147,9 @@ struct Found {
 fn thread_counts(cores: usize) -> Vec<usize> {
     let steps =
         (0..).flat_map(|power: u32| [4 << power, 5 << power, 6 << power, 7 << power].map(|count| count as usize));
-    let mut counts: Vec<usize> = (1..4).chain(steps.take_while(|&count| count < cores)).collect();
-    counts.retain(|&count| count <= cores && (count < 8 || count.is_multiple_of(2)));
-    counts.push(cores.max(1));
-    counts.sort_unstable();
-    counts.dedup();
-    counts
+    let counts = (1..4).chain(steps.take_while(|&count| count < cores));
+    let counts = counts.filter(|&count| count <= cores && (count < 8 || count.is_multiple_of(2)));
+    counts.chain([cores.max(1)]).collect::<BTreeSet<usize>>().into_iter().collect()
 }
 
 impl Study for Scaling {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{DRAWN_NOISE, Gaps, Options};
-use crate::experiment::{Configuration, Measured, Sample, text};
+use crate::experiment::{Configuration, Measured, Sample};
 use crate::format::three_digits;
 use crate::grouping::by_key;
 use crate::report::{Axis, Chart, Entry, Panel, Point, Style, Table, grouped};
@@ -11,11 +11,9 @@ use crate::statistics::{median, of_mean, percentile_interval};
 
 /// The best of a method over T on one draw, with one step scale and one kind of noise.
 pub(super) struct Best<'r> {
-    /// Step scale and noise.
     setting: [String; 2],
     algorithm: &'r str,
     draw: usize,
-    /// The mean final gap.
     gap: f64,
     /// T.
     rounds: String,
@@ -23,32 +21,25 @@ pub(super) struct Best<'r> {
 }
 
 fn setting(cell: &Configuration) -> [String; 2] {
-    ["step-scale", DRAWN_NOISE].map(|name| cell.parameters.get(name).map_or_else(String::new, text))
+    ["step-scale", DRAWN_NOISE].map(|name| cell.text(name).unwrap_or_default())
 }
 
 /// The best over T, for every setting, method and draw.
 pub(super) fn best<'r>(measured: &[Measured<'r, Gaps>]) -> Vec<Best<'r>> {
-    let mut all: Vec<Best<'r>> = Vec::new();
-    for run in measured.iter().flat_map(|(_, runs)| runs) {
-        let Some(&gap) = run.gap_mean.last() else { continue };
+    let runs = measured.iter().flat_map(|(_, runs)| runs).filter_map(|&run| {
+        let cell = &run.configuration;
         let one = Best {
-            setting: setting(&run.configuration),
-            algorithm: &run.configuration.algorithm,
+            setting: setting(cell),
+            algorithm: &cell.algorithm,
             draw: run.trial.draw,
-            gap,
-            rounds: run.configuration.parameters.get("rounds").map_or_else(String::new, text),
+            gap: *run.gap_mean.last()?,
+            rounds: cell.text("rounds").unwrap_or_default(),
             run,
         };
-        let same = |other: &&mut Best<'_>| {
-            (&other.setting, other.algorithm, other.draw) == (&one.setting, one.algorithm, one.draw)
-        };
-        match all.iter_mut().find(same) {
-            Some(other) if other.gap <= one.gap => {}
-            Some(other) => *other = one,
-            None => all.push(one),
-        }
-    }
-    all
+        Some(((one.setting.clone(), one.algorithm, one.draw), one))
+    });
+    let best = by_key(runs).into_iter();
+    best.filter_map(|(_, runs)| runs.into_iter().min_by(|a, b| a.gap.total_cmp(&b.gap))).collect()
 }
 
 /// Quartiles of values, and their mean with its 95 % interval.

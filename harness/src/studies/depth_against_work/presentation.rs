@@ -42,29 +42,29 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     };
     let cells: Vec<&Cell> = all.iter().copied().filter(|cell| cell.dimension == dimension).collect();
     let title = format!("{name}, d = {dimension}");
-    let to_gap = |quantity: &str| format!("{quantity} to a gap of ε: {}, d = {dimension}", name.to_lowercase());
-    let rounds = |cell: &Cell| cell.rounds as f64;
-    let queries = |cell: &Cell| cell.gradient_queries as f64;
-    let depth_slope = |method: Method| Some(method.depth_exponents().1);
-    let steps = |cell: &Cell| cell.computational_depth as f64;
-    let steps_slope = |method: Method| Some(method.computational_exponents().1);
-    let query_slope = |method: Method| Some(method.query_exponents().1);
-    // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
-    let ratio =
-        |method: Method| query_slope(method).filter(|slope| *slope > 0.0).and_then(|q| Some(depth_slope(method)? / q));
+    let (rounds, queries) = (|cell: &Cell| cell.rounds as f64, |cell: &Cell| cell.gradient_queries as f64);
     let dotted = "one thread; slopes of Table I dotted";
     let chart = |title, x, y, series| Chart::logarithmic(title, dotted, x, y, series);
-    let inverse = |cell: &Cell| 1.0 / cell.accuracy;
-    let slopes = |x: Value, y: Value, slope: Slope| with_slopes(&cells, Style::Line, x, y, slope);
-    let depth = slopes(&inverse, &rounds, &depth_slope);
-    let computational = slopes(&inverse, &steps, &steps_slope);
-    let work = slopes(&inverse, &queries, &query_slope);
+    let to_gap = |quantity: &str, unit, value: Value, slope: fn(Method) -> f64| {
+        let title = format!("{quantity} to a gap of ε: {}, d = {dimension}", name.to_lowercase());
+        let inverse = |cell: &Cell| 1.0 / cell.accuracy;
+        chart(title, "1/ε", unit, with_slopes(&cells, Style::Line, &inverse, value, &|method| Some(slope(method))))
+    };
+    let depth = to_gap("Adaptive rounds", "adaptive rounds", &rounds, |method| method.depth_exponents().1);
+    let steps = |cell: &Cell| cell.computational_depth as f64;
+    let steps = to_gap("Computational depth", "dependent steps", &steps, |method| method.computational_exponents().1);
+    let work = to_gap("Gradient queries", "gradient queries", &queries, |method| method.query_exponents().1);
+    // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
+    let ratio = |method: Method| {
+        let (p, q) = (method.depth_exponents().1, method.query_exponents().1);
+        (q > 0.0).then(|| p / q)
+    };
     let against = with_slopes(&cells, Style::Points, &queries, &rounds, &ratio);
     let whole = format!("Query depth against total work, d = {dimension}");
     let mut charts = vec![
-        ("depth-against-accuracy", chart(to_gap("Adaptive rounds"), "1/ε", "adaptive rounds", depth)),
-        ("computational-depth", chart(to_gap("Computational depth"), "1/ε", "dependent steps", computational)),
-        ("work-against-accuracy", chart(to_gap("Gradient queries"), "1/ε", "gradient queries", work)),
+        ("depth-against-accuracy", depth),
+        ("computational-depth", steps),
+        ("work-against-accuracy", work),
         ("depth-against-work", chart(whole, "gradient queries", "adaptive rounds", against)),
         ("time-against-latency", time_against_latency(&cells)),
         ("crossover-latency", crossover_latency(&cells, dimension)),

@@ -176,6 +176,13 @@ pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<
     Ok(presentation)
 }
 
+/// The mean risk of a method with one number of rounds, at `x`.
+fn mean_risk(method: &str, x: f64, rate: &Rate) -> Point {
+    let mean = of_mean(&rate.excess, 0.95);
+    let note = format!("{method}, T = {}: {}", rate.adaptive_rounds, three_digits(mean.value));
+    Point::new(x, mean.value, note).interval(mean.low.max(0.5 * mean.value), mean.high)
+}
+
 impl Family<'_> {
     fn methods(&self) -> Vec<&str> {
         distinct(self.places.iter().flat_map(|place| &place.curves).map(|curve| curve.method))
@@ -204,20 +211,14 @@ impl Family<'_> {
                 methods.iter().flat_map(|method| points(method).into_iter().map(|point| ((*method).to_owned(), point)));
             report::grouped(Style::Line, all)
         };
-        let risk = |method: &str| {
-            let points = self.of(method).map(|(place, curve)| {
-                let (best, mean) = (curve.best(), of_mean(&curve.best().excess, 0.95));
-                let note = format!("{method}, T = {}: {}", best.adaptive_rounds, three_digits(mean.value));
-                Point::new(place.x, mean.value, note).interval(mean.low.max(0.5 * mean.value), mean.high)
-            });
-            points.collect()
-        };
         let variable = match self.axis {
             "rows" => "rows n",
             "dimension" => "dimension d",
             _ => "ε",
         };
-        let mut series = of_methods(&risk);
+        let mut series = of_methods(&|method| {
+            self.of(method).map(|(place, curve)| mean_risk(method, place.x, curve.best())).collect()
+        });
         if let Some(last) = self.places.last() {
             let factor = last.optimum() / last.optimal_rate();
             let rate = self.places.iter().map(|place| (place.x, factor * place.optimal_rate()));
@@ -237,26 +238,18 @@ impl Family<'_> {
             points.collect()
         };
         let mut series = of_methods(&rounds);
-        let ends: Vec<f64> = self.places.iter().map(|place| place.x).collect();
         for (variant, (name, power)) in [("n¹⁄⁴", 0.25), ("n¹⁄²", 0.5), ("n", 1.0)].into_iter().enumerate() {
-            let line = ends.iter().map(|x| (*x, x.powf(power)));
+            let line = self.places.iter().map(|place| (place.x, place.x.powf(power)));
             series.push(Series::reference(name, line).variant(variant));
         }
         let subtitle = format!("smallest T within {within} of the optimum");
         let chart = Chart::logarithmic(self.label, &subtitle, variable, "rounds T", series);
         panels.push(Panel::chart(&format!("{}: rounds against n", self.label), &format!("{name}-rounds-rows"), chart));
         if let Some(place) = self.places.last() {
-            let points = |method: &str| {
+            let mut series = of_methods(&|method| {
                 let rates = place.curves.iter().filter(|curve| curve.method == method).flat_map(|curve| &curve.rates);
-                let point = |rate: &&Rate| {
-                    let mean = of_mean(&rate.excess, 0.95);
-                    let note = format!("{method}, T = {}: {}", rate.adaptive_rounds, three_digits(mean.value));
-                    Point::new(rate.adaptive_rounds as f64, mean.value, note)
-                        .interval(mean.low.max(0.5 * mean.value), mean.high)
-                };
-                rates.map(point).collect()
-            };
-            let mut series = of_methods(&points);
+                rates.map(|rate| mean_risk(method, rate.adaptive_rounds as f64, rate)).collect()
+            });
             let rounds = place.curves.iter().flat_map(|curve| &curve.rates).map(|rate| rate.adaptive_rounds as f64);
             let most = rounds.fold(1.0, f64::max);
             let level = within * place.optimum();
