@@ -74,7 +74,6 @@ pub(crate) const CHANGES: [f64; 3] = [0.02, 0.05, 0.10];
 const CONFIGURATIONS: usize = 24;
 /// Configurations that get each planted change; as many others get its inverse.
 const CHANGED: usize = 2;
-/// Timed rounds of a repeat.
 const ROUNDS: usize = 25;
 
 /// What a number of comparisons came to on one machine.

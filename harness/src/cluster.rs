@@ -400,7 +400,6 @@ fn check_same_rows(ranks: &dyn Ranks, digests: &Digests) -> anyhow::Result<()> {
     Err(refused(format!("rank {rank} and rank {next} read other rows of rank {next}'s")))
 }
 
-/// Exit code of a failure.
 fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<SharedError>() {
         Some(error) => error.code,
@@ -501,7 +500,6 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     Ok(Arc::new(ranks))
 }
 
-/// This build has no MPI.
 #[cfg(not(feature = "mpi"))]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     launcher::wait_for_root();
@@ -511,7 +509,6 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     ))
 }
 
-/// Ends all ranks.
 fn abort(code: i32) -> ! {
     #[cfg(feature = "mpi")]
     rounds_algorithms::oracle::mpi::MpiRanks::abort(code);

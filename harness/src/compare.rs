@@ -244,7 +244,6 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     })
 }
 
-/// Names that tell two builds apart.
 fn names_of_builds(before: &Build, after: &Build) -> [String; 2] {
     let names = [before, after].map(|build| {
         let (revision, star) = (build.revision.as_str(), if build.dirty == "true" { "*" } else { "" });

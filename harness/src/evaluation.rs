@@ -39,7 +39,6 @@ pub(crate) struct Classification {
     pub(crate) calibration: Option<Vec<Bin>>,
 }
 
-/// A bin of a calibration curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Bin {
     /// The bin's lowest probability.

@@ -11,7 +11,6 @@ use rounds_algorithms::factorization::{Factorization, FactorizationError, Partic
 
 use crate::files;
 
-/// A file that holds no factorisation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FactorizationFileError {
     #[error("factorisation {path}: {source}")]

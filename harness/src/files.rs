@@ -25,9 +25,6 @@ pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 }
 
 /// Checks that [`replace`] can write `path`, before the work that makes its contents.
-///
-/// # Errors
-/// As [`replace`].
 pub(crate) fn check_replaceable(path: &Path) -> io::Result<()> {
     match Target::of(path)? {
         Target::File(path) => {
@@ -66,9 +63,6 @@ impl Target {
 }
 
 /// [`replace`] by a file that only its owner may read.
-///
-/// # Errors
-/// As [`replace`].
 pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     replace_with_mode(path, contents, 0o600)
 }

@@ -28,7 +28,6 @@ pub(crate) struct TimedRounds {
     pub(crate) traffic: Traffic,
     /// Counts of all rounds, warm-up included.
     pub(crate) ledger: Ledger,
-    /// The parameters at the end.
     pub(crate) parameters: Vec<f32>,
     /// SHA-256 of their little-endian bytes.
     pub(crate) model_sha256: String,
@@ -39,7 +38,6 @@ pub(crate) struct TimedRounds {
 pub(crate) struct Work {
     pub(crate) queries: u64,
     pub(crate) flops: u64,
-    /// Bytes of rows.
     pub(crate) bytes: u64,
 }
 
@@ -108,9 +106,6 @@ impl Observer for Clock<'_> {
 
 /// Runs every planned round of `prepared` and times all but the first `warm_up` (of at least one). `traffic` counts what this
 /// rank said to others so far. Rows that ranks share out are placed before the first round.
-///
-/// # Errors
-/// The first round that fails.
 pub(crate) fn time_rounds(
     problem: &Problem,
     engine: &Engine,
@@ -142,7 +137,6 @@ pub(crate) fn time_rounds(
     })
 }
 
-/// Rounds whose phases are timed.
 const PHASE_ROUNDS: u64 = 64;
 
 /// Nanoseconds of the first rounds of `prepared` by phase, in the order of [`PHASES`], without the first `warm_up`. A round
@@ -150,9 +144,6 @@ const PHASE_ROUNDS: u64 = 64;
 ///
 /// Rounds are first timed whole, without marks ([`time_rounds`]); the phases come from this second pass over the rounds of an
 /// equal run, so that the clock's own cost stands outside the round.
-///
-/// # Errors
-/// The first round that fails.
 pub(crate) fn phase_times(
     problem: &Problem,
     engine: &Engine,

@@ -66,7 +66,6 @@ pub(crate) struct TrainedOn {
     pub(crate) clip_features: Option<NormBound>,
 }
 
-/// A norm and a bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NormBound {
     #[serde(with = "NormName")]
@@ -82,7 +81,6 @@ enum NormName {
     L2,
 }
 
-/// The header of a model file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) version: u32,
@@ -168,7 +166,6 @@ impl TrainedOn {
 }
 
 impl Header {
-    /// The header of a model with these weights.
     pub(crate) fn new(
         algorithm: &str,
         loss: Loss,
@@ -235,9 +232,6 @@ impl Model {
     }
 
     /// The model that the bytes of the file `path` hold.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());

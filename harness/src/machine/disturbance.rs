@@ -4,7 +4,6 @@ use thiserror::Error;
 
 use super::{Environment, Interference, Machine, PinPolicy, ProcessorState};
 
-/// A reason to distrust times, with its remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub(crate) enum Disturbance {
     #[error("the frequency governor is {governor}; set it with: sudo cpupower frequency-set --governor performance")]

@@ -61,7 +61,6 @@ pub(super) fn algorithm(pooled: &Pooled, labels: &Labels) -> Entry {
     Entry::text(labels.name(configuration)).look(Look::Link(anchor(&configuration.algorithm)))
 }
 
-/// The value of a cell in a column.
 pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
     let (cell, configuration) = (&pooled.cell, pooled.configuration());
     let parts = phases(&cell.phases_ns);

@@ -3,7 +3,6 @@
 
 use super::chart::{Chart, Series, Style};
 
-/// An entry of a legend.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) name: String,

@@ -10,7 +10,6 @@ use super::table::{Entry, Table};
 use crate::format::{count, plural, three_digits, time};
 use crate::results::SCHEMA;
 
-/// Name of the file in its folder.
 pub(super) const FILE: &str = "peers.json";
 
 /// Peers by id, with their names, in the order of series and rows.
@@ -43,7 +42,6 @@ struct Document {
     skipped: Vec<Skipped>,
 }
 
-/// A configuration of a peer.
 #[derive(Deserialize)]
 struct Row {
     peer: String,

@@ -8,7 +8,6 @@ use super::svg::{DARK, LIGHT, STYLE as CHART_STYLE};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A section of a page.
 pub(super) struct Section {
     pub(super) id: String,
     /// Name in the navigation.

@@ -17,7 +17,6 @@ const WIDTH: usize = 80;
 const SIZES: usize = 3;
 /// Lines in all.
 pub(crate) const LINES: usize = 32;
-/// Lines of warnings.
 const WARNINGS: usize = 12;
 
 /// The summary of finished cells, with pooled repeats: times of a round on the most threads.

@@ -16,7 +16,6 @@ pub(super) const LIGHT: &str = "\
 pub(super) const DARK: &str = "\
 --ink:#e8ecf2;--quiet:#a3adbb;--line:#3a4250;--faint:#272e39;--paper:#171b22;--reference:#8f9bab;\
 --s0:#62aef0;--s1:#ff9a57;--s2:#45c79b;--s3:#e28fce;--s4:#dcb94a;--s5:#96d4f5;--s6:#b6a0f8;--s7:#b4bfcb;";
-/// Style of charts.
 pub(super) const STYLE: &str = "\
 .chart{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;font-size:12px}\
 .chart text{fill:var(--quiet)}.chart .title{fill:var(--ink);font-size:15px;font-weight:600}\
@@ -50,7 +49,6 @@ pub(super) const NARROW: Size = Size { width: 360.0, height: 330.0, class: "narr
 const PANEL: Size = Size { width: 360.0, height: 260.0, class: "" };
 /// Most panels in a row of a grid: with more it would be wider than a page.
 const COLUMNS: usize = 3;
-/// Letters in a line of a panel's title.
 const TITLE_LETTERS: usize = 38;
 
 const LEFT: f64 = 76.0;

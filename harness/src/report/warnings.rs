@@ -12,7 +12,6 @@ use crate::format::minus;
 use crate::machine::{Environment, disturbances};
 use crate::results::Pooled;
 
-/// Cells that are shown.
 const SHOWN: usize = 30;
 
 /// The inside of the section of suspicious samples; `None` without any.

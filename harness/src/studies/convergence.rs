@@ -85,7 +85,6 @@ pub(super) struct Gaps {
     gap_standard_error: Vec<f64>,
 }
 
-/// The runs of a cell before they start.
 struct Plan<'a> {
     problem: &'a Problem,
     engine: &'a Engine,

@@ -39,7 +39,6 @@ pub(super) struct Curves {
 
 type Curve = Vec<(f64, f64)>;
 
-/// A formula: the value of `algorithm`.
 struct Formula {
     id: &'static str,
     curves: Draw,

@@ -44,7 +44,6 @@ pub(crate) struct Errors {
     factorization_seconds: f64,
 }
 
-/// Cost of a round on one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// Nanoseconds of a round, all rounds of a run timed together.

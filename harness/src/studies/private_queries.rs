@@ -49,7 +49,6 @@ pub(super) struct Options {
     rounds_per_ball: f64,
 }
 
-/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spent {
     /// F(x) − F*, of the population.

@@ -178,7 +178,6 @@ impl<'a> Trials<'a> {
         self.cell.dataset != VALLEYS
     }
 
-    /// The key of a draw.
     fn seed(&self, draw: usize) -> u64 {
         let hash = Sha256::digest(format!("{}/{draw}", self.name).as_bytes());
         u64::from_le_bytes(std::array::from_fn(|index| hash[index]))
@@ -202,7 +201,6 @@ impl<'a> Trials<'a> {
         steepest.with_context(|| format!("{}: no slope is small enough", self.cell.key()))
     }
 
-    /// The rows of a draw.
     fn problem(&self, population: &WorstCase, draw: usize) -> Problem {
         let key = StreamKey::Simulation(self.seed(draw));
         if self.in_memory { population.materialized(self.rows, key) } else { population.drawn(self.rows, key) }

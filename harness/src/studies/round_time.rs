@@ -66,10 +66,7 @@ impl RoundBudget {
         (self.examples / (batch_size as u64).max(1)).clamp(self.at_least, self.at_most)
     }
 
-    /// Checks the bounds.
-    ///
-    /// # Errors
-    /// Bounds in the wrong order.
+    /// Refuses bounds in the wrong order.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.at_least > 0 && self.at_least <= self.at_most,

@@ -81,7 +81,6 @@ impl Metric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Trained {
     value: f64,
-    /// The objective, where it is the metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     objective: Option<f64>,
     /// Share of test examples classified rightly, if there are any.
@@ -110,7 +109,6 @@ pub(super) struct Setting<'r> {
     cell: Cell,
     /// Its runs, at least one.
     runs: Vec<&'r Sample<Trained>>,
-    /// Mean of the metric.
     mean: Estimate,
     /// True for the best of its method's combinations at this place on the axis.
     best: bool,
@@ -282,7 +280,6 @@ impl Study for Training {
     }
 }
 
-/// The metric of runs on one problem.
 struct Judge<'l> {
     metric: Metric,
     loaded: &'l Loaded,

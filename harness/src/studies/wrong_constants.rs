@@ -100,7 +100,6 @@ impl Study for WrongConstants {
 }
 
 impl WrongConstants {
-    /// The gap of every method against the factor.
     fn panel(&self, index: usize, measured: &[Measured<'_, End>]) -> Panel {
         let problem = &self.definition.problems[index];
         let points = measured.iter().filter_map(|(cell, runs)| {
