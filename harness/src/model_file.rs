@@ -319,7 +319,7 @@ impl Model {
     }
 
     /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.
-    pub(crate) fn class(&self, outputs: &[f64]) -> usize {
+    pub(crate) fn class(outputs: &[f64]) -> usize {
         match outputs {
             [output] => usize::from(*output >= 0.0),
             _ => (1..outputs.len()).fold(0, |best, class| if outputs[class] > outputs[best] { class } else { best }),
@@ -327,7 +327,7 @@ impl Model {
     }
 
     /// Logits of the classes: the outputs, or of a single output u the pair −u/2 and u/2, whose softmax is its logistic function.
-    pub(crate) fn logits(&self, outputs: &[f64]) -> Vec<f64> {
+    pub(crate) fn logits(outputs: &[f64]) -> Vec<f64> {
         match outputs {
             [output] => vec![-0.5 * output, 0.5 * output],
             _ => outputs.to_vec(),

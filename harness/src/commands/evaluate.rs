@@ -88,8 +88,8 @@ pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> 
             Labels::Values(values) => values.into_iter().map(|value| u32::from(value > 0.0)).collect(),
         };
         let labels: Vec<u32> = labelled.iter().map(|&row| labels[row]).collect();
-        let predictions = labelled.iter().map(|&row| model.class(outputs_of(row)) as u32);
-        let logits = labelled.iter().flat_map(|&row| model.logits(outputs_of(row)));
+        let predictions = labelled.iter().map(|&row| Model::class(outputs_of(row)) as u32);
+        let logits = labelled.iter().flat_map(|&row| Model::logits(outputs_of(row)));
         let classified = Classified {
             classes: classes.len(),
             labels: &labels,

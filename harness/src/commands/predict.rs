@@ -126,11 +126,11 @@ fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<Predic
     let by_row = outputs.chunks_exact(outputs.len() / rows.len()).enumerate();
     let by_row = by_row.map(|(row, outputs)| (!rows.is_null(row)).then_some(outputs));
     let prediction = |outputs: &[f64]| match model.classes() {
-        Some(classes) => Prediction::Class(classes[model.class(outputs)].clone()),
+        Some(classes) => Prediction::Class(classes[Model::class(outputs)].clone()),
         None => Prediction::Number(model.header.data.target.number(outputs[0]) as f32),
     };
     let probabilities = |outputs: &[f64]| -> Vec<f32> {
-        let of_classes = softmax(&model.logits(outputs));
+        let of_classes = softmax(&Model::logits(outputs));
         of_classes.into_iter().map(|probability| probability as f32).collect()
     };
     Ok(PredictionTable {

@@ -206,6 +206,7 @@ pub(crate) fn grouped(style: Style, points: impl IntoIterator<Item = (String, Po
 /// Stacked bars of equal length: the composition of totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
+    /// Heading.
     pub title: String,
     /// Conditions of the measurement.
     pub subtitle: String,

@@ -19,6 +19,7 @@ mod svg;
 mod table;
 mod warnings;
 
+pub use chart::Bars;
 pub(crate) use chart::{Axis, Chart, Format, Point, Scale, Series, Style, ends, grouped};
 pub use figures::time_per_round_svg;
 pub(crate) use labels::{Labels, sentence_of_guarantees};
