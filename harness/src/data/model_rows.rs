@@ -8,7 +8,7 @@ use super::error::{DataError, listing};
 use super::formats::{self, LabelUse, one_file};
 use super::load::{Request, load_declared};
 use super::names;
-use super::table::TrainTest;
+use super::table::{TrainTest, no_dataset};
 
 /// Rows for a model. Labels are its classes or real targets; where labels are ignored, they mean nothing.
 #[derive(Clone, Debug)]
@@ -102,6 +102,5 @@ fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Resu
             Labels::Classes { values, classes: known.len(), names: Some(known.to_vec()) }
         }
     };
-    Dataset::new(name, features, labels)
-        .map_err(|error| DataError::rows(path, error.to_string(), "its rows make no data set"))
+    Dataset::new(name, features, labels).map_err(|error| no_dataset(path, &error))
 }

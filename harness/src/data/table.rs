@@ -93,7 +93,7 @@ pub(super) fn check_counts(path: &Path, rows: usize, labels_path: &Path, labels:
     Err(DataError::rows(path, problem, "it has another number of rows than its labels"))
 }
 
-fn no_dataset(path: &Path, error: &DatasetError) -> DataError {
+pub(super) fn no_dataset(path: &Path, error: &DatasetError) -> DataError {
     DataError::rows(path, error.to_string(), "its rows make no data set")
 }
 

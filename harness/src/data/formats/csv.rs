@@ -527,7 +527,7 @@ fn places(
             &header.iter().collect::<Vec<_>>(),
         );
     }
-    let (mut undeclared, mut unnamed) = (Vec::new(), 0);
+    let mut undeclared = Vec::new();
     let mut places = Vec::with_capacity(header.len());
     for name in header {
         places.push(if name == label && labels == LabelUse::Needed {
@@ -538,15 +538,14 @@ fn places(
             *place
         } else {
             undeclared.push(name);
-            unnamed += 1;
-            Place::Value(unnamed - 1)
+            Place::Value(undeclared.len() - 1)
         });
     }
+    let unnamed = undeclared.len();
     match &domain.columns {
         Columns::Named(_) if !undeclared.is_empty() => refuse(
             format!(
-                "{} of its columns are in no schema; declare them, or drop them: drop = [\"NAME\", …] under [rows]",
-                undeclared.len()
+                "{unnamed} of its columns are in no schema; declare them, or drop them: drop = [\"NAME\", …] under [rows]"
             ),
             &undeclared,
         ),
