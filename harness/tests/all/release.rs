@@ -145,11 +145,6 @@ fn the_first_row_of_a_file_without_a_header_is_a_row_like_the_others() {
         fs::write(path("text.csv"), format!("{first}\n{rows}")).unwrap();
         assert_eq!(document(&release("text.csv", declared))["n"], 201, "{first}");
     }
-    // A word is a missing number in LIBSVM text as well.
-    for first in ["1 1:0.5", "1 1:foo"] {
-        fs::write(path("text.svm"), format!("{first}\n{}", "1 1:0.5\n0 1:1.5\n".repeat(100))).unwrap();
-        assert_eq!(document(&release("text.svm", declared))["n"], 201, "{first}");
-    }
     // Words as labels are encoded, however many there are.
     let words: Vec<u8> = (0..66_000).flat_map(|row| format!("{row:05}").into_bytes()).collect();
     let features = npy("|u1", false, "66000, 1", &[7; 66_000]);
@@ -181,7 +176,6 @@ fn what_a_release_would_lose_or_reveal_is_refused() {
         ("--clip-norm inf", "finite"),
         ("--learning-rate nan", "finite"),
         (&format!("--test {}", table.display()), "training rows"),
-        ("--algorithm sgd", "protects nothing"),
     ] {
         assert_refused(&format!("{line} {more}"), named);
     }

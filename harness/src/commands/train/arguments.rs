@@ -87,13 +87,13 @@ pub(super) struct DataArguments {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct PrivacyArguments {
     /// Privacy budget ε
-    #[arg(long, value_name = "E", value_parser = finite)]
+    #[arg(long, value_name = "E")]
     pub(super) epsilon: Option<f64>,
     /// Privacy budget δ
-    #[arg(long, default_value_t = 1e-5, value_name = "D", value_parser = finite)]
+    #[arg(long, default_value_t = 1e-5, value_name = "D")]
     pub(super) delta: f64,
     /// Noise multiplier (noise standard deviation over clip norm) instead of a target ε
-    #[arg(long, conflicts_with = "epsilon", value_name = "S", value_parser = finite)]
+    #[arg(long, conflicts_with = "epsilon", value_name = "S")]
     pub(super) noise_multiplier: Option<f64>,
     #[arg(long, value_name = "MECH", help = format!("Noise mechanism: {}", NoiseKind::names()))]
     #[serde(serialize_with = "display")]

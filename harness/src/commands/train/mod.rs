@@ -279,16 +279,14 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
         )));
     }
     let given = &arguments.privacy;
-    if !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some()) {
-        return Err(UsageError::of(format!(
-            "--epsilon and --noise-multiplier: algorithm '{}' adds no noise and protects nothing; leave them out, or take dp-sgd or \
-             another private algorithm (rounds list algorithms)",
-            algorithm.id
-        )));
-    }
+    let budget = !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some());
+    let unread = budget.then(|| {
+        let id = algorithm.id;
+        format!("--epsilon and --noise-multiplier: algorithm '{id}' does not read them, they change nothing")
+    });
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let of_data = setup.warnings.iter().cloned();
-    let warnings: Vec<String> = of_data.chain(assumptions).collect();
+    let warnings: Vec<String> = of_data.chain(unread).chain(assumptions).collect();
     if let Some((norm, bound)) = arguments.data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         privacy = privacy.with_note(note);

@@ -275,14 +275,7 @@ fn parse_block(text: &[u8], shape: Shape, encoder: Option<&Encoder<'_>>) -> Resu
                     return Err(bad("a finite value that f32 can hold"));
                 }
                 (Some(found), _) => found,
-                // Words are missing values, as in a table.
-                (None, Some(_)) => {
-                    let field = field(text, at);
-                    (
-                        std::str::from_utf8(field).ok().and_then(|text| text.parse().ok()).unwrap_or(f32::NAN),
-                        field.len(),
-                    )
-                }
+                (None, Some(_)) => not_finite(field(text, at)).ok_or_else(|| bad("a number after index and colon"))?,
                 (None, None) => return Err(bad("a number after index and colon")),
             };
             at += length;
@@ -352,6 +345,13 @@ fn end_of_line(text: &[u8], at: usize) -> Option<usize> {
 #[inline]
 fn ends_field(text: &[u8], at: usize) -> bool {
     matches!(text.get(at), None | Some(b' ' | b'\n' | b'\t' | b'\r'))
+}
+
+/// A word for NaN or an infinity, and its length.
+#[cold]
+fn not_finite(field: &[u8]) -> Option<(f32, usize)> {
+    let value: f32 = std::str::from_utf8(field).ok()?.parse().ok()?;
+    (!value.is_finite()).then_some((value, field.len()))
 }
 
 /// The text up to the next blank.
