@@ -147,7 +147,7 @@ fn the_first_row_of_a_file_without_a_header_is_a_row_like_the_others() {
     }
     // Words as labels are encoded, however many there are.
     let words: Vec<u8> = (0..66_000).flat_map(|row| format!("{row:05}").into_bytes()).collect();
-    let features = npy("|u1", false, "66000, 1", &[7; 66_000]);
+    let features = npy("|u1", false, "66000, 1", &vec![7; 66_000]);
     let arrays = [("x", features), ("y", npy("|S5", false, "66000,", &words))];
     fs::write(path("words.npz"), npz(&arrays, zip::CompressionMethod::Stored)).unwrap();
     fs::write(path("numbers.toml"), NUMBERS).unwrap();
