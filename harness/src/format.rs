@@ -163,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn small_bounds_are_short_and_never_below_their_value() {
+        assert_eq!([0.0, 1e-5, 2.5e-6, 0.1].map(scientific), ["0", "1e-5", "2.5e-6", "1e-1"]);
+        for bound in [3.718_281_828e-5, 9.999_9e-7, 1.000_1e-12, 0.123_456] {
+            let text = scientific(bound);
+            let shown: f64 = text.parse().unwrap();
+            assert!(text.len() <= 8 && (bound..1.01 * bound).contains(&shown), "{bound:e}: {text}");
+        }
+    }
+
+    #[test]
     fn lines_are_broken_between_words() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("", 7), [""]);

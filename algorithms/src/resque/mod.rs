@@ -136,7 +136,7 @@ impl From<NonFiniteGradient> for ResqueError {
     }
 }
 
-/// What a method of this module gives.
+/// Result of a method of this module.
 pub type Result<T, E = ResqueError> = std::result::Result<T, E>;
 
 /// `value` if it is finite and above 0.

@@ -230,7 +230,7 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
     Ok(Columns::Named(tables.into_iter().map(column).collect::<Result<_, _>>()?))
 }
 
-/// The domain under `relation`, if one is asked for, checked as a whole.
+/// The domain under `relation`, if one is given, checked as a whole.
 pub(super) fn related(
     place: &str,
     mut domain: Domain,

@@ -530,7 +530,9 @@ fn held_out(context: &Context<'_>, loaded: &Loaded) -> Option<Quality> {
 /// release the domain of a table that nothing declares is drafted from its rows; then there are warnings to print.
 fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, Vec<String>)> {
     let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
-    if let Some(test) = arguments.data.test.as_ref().filter(|test| arguments.privacy.secure && trains(name, test)) {
+    if let Some(test) =
+        arguments.data.test.as_ref().filter(|test| arguments.privacy.secure && is_training_file(name, test))
+    {
         return Err(UsageError::of(format!(
             "--test {}: these are the training rows, which are private",
             test.display()
@@ -588,7 +590,7 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, 
 }
 
 /// True if `test` is the file that `data` names, or a training file of that folder.
-fn trains(data: &str, test: &Path) -> bool {
+fn is_training_file(data: &str, test: &Path) -> bool {
     let (Ok(data), Ok(test)) = (Path::new(data).canonicalize(), test.canonicalize()) else { return false };
     let is_called_so = test.file_name().is_some_and(|name| name.to_string_lossy().starts_with("train"));
     data == test || (is_called_so && test.parent() == Some(&data))

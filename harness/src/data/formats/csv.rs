@@ -311,7 +311,8 @@ pub(crate) fn count_numbers(
     fold_rows(path, header, &vec![BinCounts::default(); names.len()], take, |sum, part| sum.merge(&part))
 }
 
-/// What the rows of a file with the header `header` make of `nothing`: `take` takes a row, and `merge` the rows that follow.
+/// Folds the rows of a file with the header `header`, column by column: a part of the file begins with `nothing`, `take` adds a row to it, and
+/// `merge` adds the part that follows.
 fn fold_rows<T: Clone + Send + Sync>(
     path: &Path,
     header: &FirstLine,
