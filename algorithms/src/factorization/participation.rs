@@ -224,8 +224,10 @@ pub(crate) fn toeplitz_sensitivity(
         let reason = "coefficients are non-negative and non-increasing: the earliest pattern is the worst";
         return Ok(exact(dot(&sum, &sum), reason));
     }
-    let gram = toeplitz_gram(coefficients);
-    let entry = |row: usize, column: usize| gram[row.max(column) * rounds + row.min(column)];
+    // (CᵀC)_{ij} = Σ_m c_m·c_{m + |i − j|}, m < T − max(i, j).
+    let entry = |row: usize, column: usize| {
+        dot(&coefficients[..rounds - row.max(column)], &coefficients[row.abs_diff(column)..])
+    };
     gram_sensitivity(rounds, entry, participation)
 }
 
@@ -238,19 +240,6 @@ pub(crate) fn earliest_sum(coefficients: &[f64], participations: usize, separati
         }
     }
     sum
-}
-
-/// The lower triangle, by rows, of CᵀC for a Toeplitz C: X_{ij} = X_{i+1,j+1} + c_{T−1−i}·c_{T−1−j}.
-fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
-    let rounds = coefficients.len();
-    let mut gram = vec![0.0; rounds * rounds];
-    for row in (0..rounds).rev() {
-        for column in 0..=row {
-            let next = gram.get((row + 1) * rounds + column + 1).copied().unwrap_or(0.0);
-            gram[row * rounds + column] = next + coefficients[rounds - 1 - row] * coefficients[rounds - 1 - column];
-        }
-    }
-    gram
 }
 
 pub(crate) fn exact(squared: f64, reason: &'static str) -> Sensitivity {
