@@ -1,4 +1,4 @@
-//! Which rows a round reads. A sampler executes exactly what its [`Sampling`] describes; accountants read the same
+//! Samplers of the rows of a round. A sampler executes exactly what its [`Sampling`] describes; accountants read the same
 //! description, so sampling and accounting cannot disagree.
 //!
 //! Every draw is addressed by (key, round): a replayed round reads the same rows.

@@ -1,4 +1,4 @@
-//! What a checkpoint holds: every stateful object names its buffers to a visitor, which saves or restores them.
+//! The content of a checkpoint: every stateful object names its buffers to a visitor, which saves or restores them.
 
 /// Saves or restores named values; an object visits the same names in the same order both times.
 pub trait StateVisitor {

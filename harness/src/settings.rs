@@ -21,10 +21,10 @@ pub(crate) struct ParameterError {
     reason: String,
 }
 
-/// The settings that `parameters` stand for, with this key and nothing else changed from the defaults.
+/// The settings that an algorithm's `parameters` stand for, with this key and nothing else changed from the defaults.
 ///
 /// # Errors
-/// The first budget, regulariser or loss of the wrong type, and a budget that is given twice.
+/// The first budget of the wrong type, and a budget that is given twice.
 pub(crate) fn from_parameters(
     parameters: &BTreeMap<String, Value>,
     key: StreamKey,
@@ -42,13 +42,6 @@ pub(crate) fn from_parameters(
                 settings.budget = Budget::NoiseMultiplier { noise_multiplier: number(name, value)?, delta };
             }
             "delta" => {}
-            // The problem's, see `regularization` and `loss`.
-            "regularization" => {
-                number(name, value)?;
-            }
-            "loss" => {
-                loss(parameters)?;
-            }
             _ => settings.set(name, text(value)),
         }
     }
@@ -115,7 +108,6 @@ mod tests {
         assert_eq!(of(json!({})).expect("none is 0"), 0.0);
         assert_eq!(of(json!({"regularization": 0.01})).expect("valid"), 0.01);
         assert!(of(json!({"regularization": -1.0})).is_err());
-        assert!(parsed(json!({"regularization": 0.01})).expect("valid").parameters.is_empty());
     }
 
     #[test]
@@ -123,8 +115,6 @@ mod tests {
         for (value, named) in [
             (json!({"epsilon": "much"}), "epsilon"),
             (json!({"epsilon": 1.0, "noise-multiplier": 1.0}), "noise-multiplier"),
-            (json!({"regularization": "much"}), "regularization"),
-            (json!({"loss": "cubic"}), "loss"),
         ] {
             assert!(parsed(value).err().expect("refused").to_string().contains(named));
         }

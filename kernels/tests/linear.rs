@@ -25,7 +25,7 @@ struct Problem {
     format: Format,
     floats: Vec<f32>,
     bytes: Vec<u8>,
-    /// What a byte is multiplied with.
+    /// The factor of a byte.
     scale: f32,
     offsets: Vec<usize>,
     indices: Vec<u32>,

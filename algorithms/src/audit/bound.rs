@@ -172,7 +172,7 @@ impl ClaimedFamily {
         self.accountant.epsilon(&member, self.adjacency, self.delta)
     }
 
-    /// Whether no test can have errors this small on the member with this factor: some ε has
+    /// True if no test can have errors this small on the member with this factor: some ε has
     /// 1 − β > e^ε·α + δ(ε), or the same with α and β exchanged.
     fn contradicts(&self, factor: f64, errors: TestErrors) -> Result<bool, PrivacyError> {
         let member = self.mechanism.with_inflated_sensitivity(factor);

@@ -120,7 +120,7 @@ impl Scene {
         self.epsilon.or_else(|| gaussian::epsilon(delta, CLAIMED_MU).ok()).unwrap_or(1.0)
     }
 
-    /// Whether the audit can be made on such rows.
+    /// True if the audit can be made on such rows.
     pub fn takes(&self, rows: CanaryRows) -> bool {
         rows == CanaryRows::F32 || !self.needs_f32
     }

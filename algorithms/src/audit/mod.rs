@@ -57,7 +57,7 @@ choices! {
     }
 }
 
-/// What is audited, and how.
+/// Claim, runs and rows of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditSettings {
     /// Runs N in all.
@@ -72,7 +72,7 @@ pub struct AuditSettings {
     pub adjacency: Option<Adjacency>,
     /// The kind of key.
     pub key: AuditKey,
-    /// What is broken on purpose.
+    /// The deliberate fault.
     pub sabotage: Option<Sabotage>,
     /// The format of the rows.
     pub rows: CanaryRows,
@@ -114,17 +114,17 @@ pub enum AuditError {
     /// The algorithm refused the audit's settings.
     #[error("{algorithm}: {source}")]
     Prepare {
-        /// Which.
+        /// Its identifier.
         algorithm: &'static str,
-        /// Why.
+        /// The cause.
         source: PrepareError,
     },
     /// A run failed.
     #[error("{algorithm}: {source}")]
     Round {
-        /// Which.
+        /// Its identifier.
         algorithm: &'static str,
-        /// Why.
+        /// The cause.
         source: RoundError,
     },
     /// The claim cannot be turned into numbers.
@@ -132,7 +132,7 @@ pub enum AuditError {
     Privacy(#[from] PrivacyError),
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug)]
 pub struct AuditReport {
     /// The algorithm.
@@ -143,7 +143,7 @@ pub struct AuditReport {
     pub key: AuditKey,
     /// The relation.
     pub adjacency: Adjacency,
-    /// What was broken on purpose.
+    /// The deliberate fault.
     pub sabotage: Option<Sabotage>,
     /// The format of the rows.
     pub rows: CanaryRows,
@@ -187,7 +187,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether the bound disproves the claim.
+    /// True if the bound disproves the claim.
     pub fn disproves(&self) -> bool {
         self.lower_bound_epsilon > self.claimed_epsilon
             || self.lower_bound_mu.zip(self.claimed_mu).is_some_and(|(bound, claim)| bound > claim)
@@ -419,7 +419,7 @@ struct Runs<'a> {
     progress: &'a (dyn Fn(u64) + Sync),
 }
 
-/// Which runs a key belongs to: no two of them share one.
+/// The runs that a key belongs to: no two parts share one.
 #[derive(Clone, Copy)]
 enum Part {
     Learning = 0,

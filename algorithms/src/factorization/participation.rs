@@ -9,6 +9,7 @@
 
 use super::error::{FactorizationError, check_range};
 use crate::vectors::{add_scaled, dot, norm};
+use rounds_numerics::{Mat, dense};
 
 /// The rounds (from 0 to T − 1) in which one example may take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct Sensitivity {
     pub value: f64,
     /// Attained or bounded.
     pub exactness: Exactness,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub reason: &'static str,
 }
 
@@ -223,8 +224,10 @@ pub(crate) fn toeplitz_sensitivity(
         let reason = "coefficients are non-negative and non-increasing: the earliest pattern is the worst";
         return Ok(exact(dot(&sum, &sum), reason));
     }
-    let gram = toeplitz_gram(coefficients);
-    let entry = |row: usize, column: usize| gram[row.max(column) * rounds + row.min(column)];
+    // (CᵀC)_{ij} = Σ_m c_m·c_{m + |i − j|}, m < T − max(i, j).
+    let entry = |row: usize, column: usize| {
+        dot(&coefficients[..rounds - row.max(column)], &coefficients[row.abs_diff(column)..])
+    };
     gram_sensitivity(rounds, entry, participation)
 }
 
@@ -237,19 +240,6 @@ pub(crate) fn earliest_sum(coefficients: &[f64], participations: usize, separati
         }
     }
     sum
-}
-
-/// The lower triangle, by rows, of CᵀC for a Toeplitz C: X_{ij} = X_{i+1,j+1} + c_{T−1−i}·c_{T−1−j}.
-fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
-    let rounds = coefficients.len();
-    let mut gram = vec![0.0; rounds * rounds];
-    for row in (0..rounds).rev() {
-        for column in 0..=row {
-            let next = gram.get((row + 1) * rounds + column + 1).copied().unwrap_or(0.0);
-            gram[row * rounds + column] = next + coefficients[rounds - 1 - row] * coefficients[rounds - 1 - column];
-        }
-    }
-    gram
 }
 
 pub(crate) fn exact(squared: f64, reason: &'static str) -> Sensitivity {
@@ -278,6 +268,7 @@ fn pattern_bound(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> f64 
 ///
 /// Lower: P = V·Vᵀ by coordinate ascent, v_i ← Σ_{j≠i} X_ij v_j normalised (the mixing method). Upper, by weak duality:
 /// for any y, diag(y) ⪰ X − λ⁺·I with λ⁺ the largest eigenvalue of X − diag(y), so Σ y_i + k·λ⁺ bounds it; y = diag(X·P).
+/// A Cholesky factor of M = diag(y) − X + λ·I proves M ⪰ −γ_{k+2}·tr(M)·I and so an upper bound of λ⁺ [Rump 2006].
 fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> (f64, f64) {
     const MOST_SWEEPS: usize = 20_000;
     let size = pattern.len();
@@ -317,12 +308,18 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
             attained += entries[row * size + column] * dot(left, right);
         }
     }
-    let shifted = rounds_numerics::Mat::from_fn(size, size, |row, column| {
+    let shifted = Mat::from_fn(size, size, |row, column| {
         entries[row * size + column] - if row == column { multipliers[row] } else { 0.0 }
     });
-    let largest = rounds_numerics::dense::largest_eigenvalue(shifted.as_ref());
-    let sum: f64 = multipliers.iter().sum();
-    (attained, largest.map_or(f64::INFINITY, |largest| sum + size as f64 * largest.max(0.0)))
+    let (sum, count): (f64, f64) = (multipliers.iter().sum(), size as f64);
+    let upper = dense::largest_eigenvalue(shifted.as_ref()).and_then(|largest| {
+        let largest = largest.max(0.0);
+        let slack = 4.0 * (count + 2.0) * f64::EPSILON * (sum + count * largest);
+        let diagonal = |row, column| if row == column { largest + slack } else { 0.0 };
+        let rest = Mat::from_fn(size, size, |row, column| diagonal(row, column) - shifted[(row, column)]);
+        dense::cholesky(rest.as_ref()).map(|_| sum + count * (largest + 2.0 * slack))
+    });
+    (attained, upper.unwrap_or(f64::INFINITY))
 }
 
 /// True if one sign vector makes all s_i s_{i'} X_{ii'} ≥ 0: a two-colouring of the graph of non-zero entries.

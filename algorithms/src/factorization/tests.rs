@@ -89,6 +89,30 @@ fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 #[test]
+fn rounded_sensitivities_are_no_less_than_exact_ones() {
+    // Squares of 2⁻²⁷ vanish beside 1 in a sum that is rounded to nearest.
+    let mut coefficients = vec![2.0_f64.powi(-27); 65];
+    coefficients[0] = 1.0;
+    for participation in [Participation::Single, Participation::epochs(2), separated(3, 20)] {
+        let (most, apart) = (participation.participations(65), participation.separation(65));
+        let entry =
+            |row: usize, start: usize| if row < start { 0 } else { 1_u128 << if row == start { 27 } else { 0 } };
+        let row = |row: usize| (0..65).step_by(apart).take(most).map(|start| entry(row, start)).sum::<u128>().pow(2);
+        let exact = (0..65).map(row).sum::<u128>() << 50;
+        for strategy in [
+            Strategy::Toeplitz { coefficients: coefficients.clone() },
+            Strategy::Banded(BandedStrategy::toeplitz(65, &coefficients)),
+            Strategy::Dense(Strategy::Toeplitz { coefficients: coefficients.clone() }.matrix()),
+        ] {
+            let found = Factorization::evaluate(prefix(65), participation, strategy).unwrap();
+            let squared = |value: f64| ((value * 2.0_f64.powi(52)) as u128).pow(2);
+            assert!(squared(found.sensitivity().value) < exact || participation != Participation::Single);
+            assert!(squared(found.sensitivity_bound()) >= exact, "{participation:?}");
+        }
+    }
+}
+
+#[test]
 fn trees_of_eight_rounds_have_the_reference_variances() {
     // Node variance 1: divide by the sensitivity. [specification 3.2]
     for (variant, expected) in [

@@ -34,12 +34,12 @@ pub enum Method {
     HeavyBall,
     /// DP-NAG, with an optimised budget DP-NAG-opt.
     Nesterov {
-        /// Whether rounds and budget are optimised.
+        /// True for optimised rounds and budget.
         optimized: bool,
     },
     /// DP-MASG, with an optimised budget DP-MASG-opt.
     Multistage {
-        /// Whether rounds and budget are optimised.
+        /// True for optimised rounds and budget.
         optimized: bool,
     },
 }
@@ -200,7 +200,7 @@ parameters! {
 /// Everything a run of one of the methods needs.
 #[derive(Clone, Debug)]
 pub struct AcceleratedPlan {
-    /// Where momentum enters.
+    /// The place of momentum in a step.
     pub acceleration: Acceleration,
     /// One a round.
     pub steps: Vec<Step>,
@@ -208,13 +208,13 @@ pub struct AcceleratedPlan {
     pub curvature: Option<Curvature>,
     /// Batch size m.
     pub batch: usize,
-    /// How batches are drawn.
+    /// The sampler of the batches.
     pub sampling: Sampling,
     /// Clipping of the gradients.
     pub clip: Clip,
     /// The noise on the sum of every round.
     pub noise: Option<NoiseLevels>,
-    /// What is released.
+    /// The released mechanism.
     pub mechanism: Option<Mechanism>,
     /// The guarantee.
     pub statement: PrivacyStatement,
@@ -564,8 +564,9 @@ impl BudgetOf<'_> {
         };
         let accountant = self.accountant.unwrap_or(Accountant::Pure);
         if accountant == Accountant::Pure {
-            // A hair less than ε, so that the accountant's own rounding cannot lift the sum above it.
-            let scales = scales(Range::POSITIVE.check("epsilon", epsilon)? * (1.0 - 1e-12))?;
+            // A hair less than ε, so that the accountant's rounding up cannot lift the sum of all rounds above it.
+            let hair = 1e-12 + 4.0 * rounds as f64 * f64::EPSILON;
+            let scales = scales(Range::POSITIVE.check("epsilon", epsilon)? * (1.0 - hair))?;
             let mechanism = mechanism(&scales);
             return Ok((accountant, 0.0, NoiseLevels::Laplace { scales }, mechanism));
         }

@@ -30,12 +30,12 @@ use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::privacy::Sampling;
 use crate::problem::PublicProblem;
 
-/// What a variant does where nothing is asked for.
+/// A variant with its defaults.
 #[derive(Clone, Copy)]
 struct Variant {
     id: &'static str,
     noise: NoiseKind,
-    /// Whether the factorisation is made for the momentum of the run, or for plain prefix sums.
+    /// True if the factorisation is made for the momentum of the run, false for plain prefix sums.
     weighs_momentum: bool,
     /// True where it minimises the Λ_τ-weighted error.
     weighs_periods: bool,

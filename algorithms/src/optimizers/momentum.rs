@@ -22,7 +22,7 @@ use crate::oracle::{Engine, Oracle, Phase, in_real_numbers};
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
-/// Where momentum enters.
+/// The place of momentum in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceleration {
     /// In the step; the gradient is taken at the iterate [003 (3.1)].
@@ -38,7 +38,7 @@ pub struct Step {
     pub step_size: f64,
     /// β ∈ [0, 1).
     pub momentum: f64,
-    /// Whether momentum is reset before the round.
+    /// True if momentum is reset before the round.
     pub restart: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::privacy::{
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 
-/// Which batches, and how many.
+/// Size, number and law of the batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BatchPlan {
     /// Nominal batch size B: sums are divided by it.
@@ -27,13 +27,13 @@ pub(super) struct BatchPlan {
     pub(super) rounds: usize,
     /// Rounds of one pass over the data, ⌈n/B⌉.
     pub(super) rounds_per_epoch: usize,
-    /// What the sampler does and the accountant reads.
+    /// The sampler's description, as the accountant reads it.
     pub(super) sampling: Sampling,
     /// Neighbouring relation of the guarantee.
     pub(super) adjacency: Adjacency,
 }
 
-/// What an algorithm does where nothing is asked for.
+/// Defaults of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchDefaults {
     /// Batch size, cut to n.
@@ -144,7 +144,7 @@ pub(super) struct CalibratedNoise {
     pub(super) delta: f64,
     /// Standard deviation of the noise on a sum whose summands are clipped to C, a coordinate.
     pub(super) standard_deviation: f64,
-    /// What the run does, for accountants.
+    /// The releases of the run, for accountants.
     pub(super) mechanism: Mechanism,
     /// The guarantee.
     pub(super) statement: PrivacyStatement,

@@ -163,7 +163,7 @@ impl Settings {
         }
     }
 
-    /// Whether noise and sampling come from the operating system's key.
+    /// True if noise and sampling come from the operating system's key.
     pub fn is_release(&self) -> bool {
         matches!(self.key, StreamKey::Release(_))
     }

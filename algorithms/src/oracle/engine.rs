@@ -117,9 +117,9 @@ pub enum EngineError {
     /// The operating system refused.
     #[error("a pool of {threads} threads could not be started: {source}")]
     Pool {
-        /// How many.
+        /// The number of threads.
         threads: usize,
-        /// Why.
+        /// The system's error.
         source: rayon::ThreadPoolBuildError,
     },
 }

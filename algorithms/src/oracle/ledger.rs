@@ -1,4 +1,4 @@
-//! What a run has asked of the data: counted by the oracle, so no optimiser can miscount itself.
+//! The queries of a run to its data: counted by the oracle, so no optimiser can miscount itself.
 
 /// Counters of one run (specification 0.1; [002 §III-A], [004 §1]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

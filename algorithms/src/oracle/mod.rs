@@ -82,7 +82,7 @@ struct Leaf {
     sum: Vec<f64>,
     range: Range<usize>,
     outcome: Result<Tally, NonFiniteGradient>,
-    /// Where its rows lie on this rank, for rows that are shared out.
+    /// Places of its rows on this rank, for sharded rows.
     slots: Vec<u32>,
 }
 
@@ -198,17 +198,17 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// What the oracle answers questions about.
+    /// The problem that is queried.
     pub fn problem(&self) -> &'a Problem {
         self.problem
     }
 
-    /// Who executes.
+    /// The execution engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What was asked so far.
+    /// The counters of all queries so far.
     pub fn ledger(&self) -> Ledger {
         self.ledger
     }

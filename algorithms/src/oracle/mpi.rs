@@ -12,7 +12,7 @@ use super::ranks::Ranks;
 /// Bytes of one message at most: MPI counts in `i32`.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What a rank sends that has nothing to send.
+/// The message of a rank that has nothing to send.
 static NOTHING: [u8; 1] = [0];
 
 /// MPI cannot serve.

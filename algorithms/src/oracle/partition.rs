@@ -1,4 +1,4 @@
-//! How a batch is split into leaves: a function of sizes alone, so that sums have the same bits for any number of
+//! The leaves of a batch: a function of sizes alone, so that sums have the same bits for any number of
 //! threads.
 //!
 //! A leaf costs its kernel plus one reading and writing of its f64 partial sum, about one cycle a parameter against
@@ -17,7 +17,7 @@ pub fn row_cycles(flops: f64, bytes: f64) -> f64 {
     flops / 64.0 + bytes / 16.0
 }
 
-/// What a leaf costs beside its rows, in rows of the f32 kernels, and a half more.
+/// The cost of a leaf beside its rows, in rows of the f32 kernels, and a half more.
 pub const LEAF_ROWS: f64 = 32.0;
 
 /// The same in rows of the kernels in integers.

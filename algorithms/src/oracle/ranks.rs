@@ -33,7 +33,7 @@ pub trait Ranks: Send + Sync {
     /// This rank, below [`count`](Self::count).
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of ranks.
     fn count(&self) -> usize;
 
     /// Sends `values` to `partner` and receives as many from it: both call it.
@@ -70,7 +70,7 @@ pub fn gather_messages(ranks: &dyn Ranks, own: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What the threads of [`ThreadRanks`] share.
+/// The state that the threads of [`ThreadRanks`] share.
 struct Meeting {
     barrier: Barrier,
     places: Vec<Mutex<Vec<Vec<u8>>>>,

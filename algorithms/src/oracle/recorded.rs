@@ -189,7 +189,7 @@ impl Oracle<'_> {
     }
 }
 
-/// Why a leaf has no sum.
+/// The reason why a leaf has no sum.
 enum Failure<E> {
     Weight(E),
     Row(NonFiniteGradient),

@@ -29,7 +29,7 @@ pub enum ReplicaError {
         row: usize,
         /// Its norm.
         norm: f32,
-        /// What gradients are clipped to.
+        /// The clip norm.
         clip_norm: f32,
     },
     /// A gradient or loss that is not finite.
@@ -88,12 +88,12 @@ impl<'a> ReplicatedOracle<'a> {
         })
     }
 
-    /// What the runs ask about.
+    /// The problem of all runs.
     pub fn problem(&self) -> &'a Problem {
         self.problem
     }
 
-    /// What run `run` has asked so far.
+    /// The counters of run `run`.
     pub fn ledger(&self, run: usize) -> Ledger {
         self.ledgers[run]
     }

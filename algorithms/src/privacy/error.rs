@@ -2,7 +2,7 @@
 
 use super::{Accountant, Adjacency, Mechanism, Sampling};
 
-/// Why a privacy question has no answer. The messages name the value, what was expected, and the way out.
+/// A privacy question without an answer. The messages name the value, what was expected, and the way out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message describes its fields")]

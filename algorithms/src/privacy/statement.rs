@@ -111,7 +111,7 @@ pub struct PrivacyStatement {
     /// Facts that weaken the statement without voiding it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why there is no claim.
+    /// The reason for the lack of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What is minimised: the mean loss of a linear model over a data set, plus an optional quadratic regulariser.
+//! The objective: the mean loss of a linear model over a data set, plus an optional quadratic regulariser.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ pub struct Problem {
     stripes: OnceLock<Option<Stripes>>,
     /// The rows as integers in planes, where the oracle reads them so and they are not in the shard.
     planes: OnceLock<Option<Planes>>,
-    /// What this rank knows of all rows, where `dataset` is its part of them.
+    /// This rank's knowledge of all rows, where `dataset` is its part of them.
     shard: Option<Shard>,
     /// The law of the rows, where `dataset` holds the distinct ones.
     law: Option<Law>,
@@ -218,12 +218,12 @@ impl Problem {
         })
     }
 
-    /// What this rank knows of all rows, where they are shared out.
+    /// This rank's knowledge of all rows, where they are sharded.
     pub(crate) fn shard(&self) -> Option<&Shard> {
         self.shard.as_ref()
     }
 
-    /// Whether this rank holds only a part of the rows.
+    /// True if this rank holds only a part of the rows.
     pub fn is_sharded(&self) -> bool {
         self.shard.is_some()
     }

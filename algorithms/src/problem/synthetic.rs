@@ -132,7 +132,7 @@ struct StrokeModel {
 }
 
 impl StrokeModel {
-    /// How steep the planted model is: sets the accuracy a linear model can reach.
+    /// Steepness of the planted model: sets the accuracy a linear model can reach.
     const STEEPNESS: f64 = 0.3;
     /// Standard deviation of a handwriting's knots around those of its class, in pixels.
     const DISTORTION: f64 = 1.3;

@@ -1,4 +1,4 @@
-//! What holds for every algorithm of the catalogue.
+//! Properties of every algorithm of the catalogue.
 
 use std::collections::VecDeque;
 

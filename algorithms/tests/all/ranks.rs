@@ -1,4 +1,4 @@
-//! What holds for ranks that share the rows: the same bits as one process with all rows, for any number of ranks and
+//! Properties of ranks that share the rows: the same bits as one process with all rows, for any number of ranks and
 //! threads, whatever the batches, the format of the rows and the algorithm.
 
 use std::sync::Arc;

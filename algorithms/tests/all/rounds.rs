@@ -1,4 +1,4 @@
-//! What holds for a round whatever the optimiser: the same bits for any number of threads, exact counts, no allocation
+//! Properties of a round of any optimiser: the same bits for any number of threads, exact counts, no allocation
 //! after the first, sensitivity at most the clip norm.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -260,7 +260,7 @@ struct Samples {
     lines: *const Line,
     /// Quads.
     count: usize,
-    /// Whether to add to the sums or to overwrite them.
+    /// True to add to the sums, false to overwrite them.
     add: bool,
 }
 
@@ -615,7 +615,7 @@ impl Products {
     }
 }
 
-/// What a thread computes with, and its tile unit if the instructions have one.
+/// The instructions of a thread, and its tile unit if they have one.
 pub(super) struct Session<'a> {
     products: &'a mut Products,
     /// The unit and the rows of digits that it has the shapes for, `None` for rows of bytes.

@@ -188,7 +188,7 @@ fn for_each_block(
     }
 }
 
-/// Where a sum is not finite, an error that names the first row with a NaN or infinite feature, else the first row: then parameters have
+/// An error for sums that are not finite. It names the first row with a NaN or infinite feature, else the first: then parameters have
 /// diverged.
 fn check_finite(model: &LinearModel, batch: &Batch<'_>, sums: &[f64]) -> Result<(), NonFiniteGradient> {
     if sums.iter().all(|sum| sum.is_finite()) {

@@ -54,7 +54,7 @@ const BATCH: usize = 128;
 const BATCHES: u64 = (BLOCK_COORDINATES / BATCH) as u64;
 /// 1.5·2⁵²: adding it rounds an f64 below 2⁵¹ to the nearest integer, which then stands in the low bits.
 const INTEGER_BITS: f64 = 6_755_399_441_055_744.0;
-/// What an enclosure leaves for its own rounding.
+/// The part of an enclosure that is left for its own rounding.
 const SLACK: f64 = 1.001;
 /// The greatest scale in lattice units.
 const GREATEST_SCALE: f64 = 1_125_899_906_842_624.0;
@@ -170,7 +170,7 @@ fn assert_rounding_to_nearest() {
     );
 }
 
-/// How far real numbers can be from computed ones: `slope·magnitude + absolute`, for words from `margin` on.
+/// A bound of the distance of real numbers from computed ones: `slope·magnitude + absolute`, for words from `margin` on.
 #[derive(Clone, Copy, Debug)]
 struct Enclosure {
     scale: f64,

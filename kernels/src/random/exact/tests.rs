@@ -1,4 +1,4 @@
-//! What the exact samplers promise, attacked. Each check takes its number of draws: the tests run a hundredth, and
+//! Attacks on the guarantees of the exact samplers. Each check takes its number of draws: the tests run a hundredth, and
 //! `exact_noise_in_full` (`make verify-exact`) all of them. Seeds are fixed, statistical tests have level α = 1e-6.
 
 use super::super::laws::{assert_chi_square, normal_tail};
