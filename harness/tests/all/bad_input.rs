@@ -13,6 +13,7 @@ use std::time::Duration;
 use rounds::results::{Binding, Mode as Begin, Store, read_run};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Pid;
+use serde_json::json;
 
 use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, stderr, stdout};
 use crate::synthetic::{Deviation, cell, environment, write_run};
@@ -375,6 +376,24 @@ fn a_folder_that_another_run_writes_is_left_alone() {
     let binding = Binding::new(&environment, []);
     let _held = Store::open(&out, environment, binding, Begin::New).unwrap();
     assert_ends(&measuring(&suite, &out), 1, "is being written by another run|--out");
+}
+
+#[test]
+fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
+    let cell = |dimension: usize| {
+        json!({
+            "family": "max-of-linear", "algorithm": "sgd", "accuracy": 0.04, "threads": 1, "dimension": dimension,
+            "reached": true, "start_gap": 0.5, "gap": 0.03, "rounds": 9, "iterations": 9, "gradient_queries": 9,
+            "computational_depth": 9, "seconds": 1.0, "query_seconds": 0.0, "reweight_seconds": 0.0,
+            "reweightings": 0, "reweighted": 0
+        })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let study = folder.path().join("study.json");
+    fs::write(&study, json!({"exponents": [], "exchange_seconds": 0.0, "cells": ([16, 64, 16].map(cell))}).to_string())
+        .unwrap();
+    let said = assert_ends(&format!("simulate --from {}", study.display()), 2, "holds no finished cell|--dimension 64");
+    assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
 }
 
 #[test]
