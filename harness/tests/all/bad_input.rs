@@ -396,6 +396,32 @@ fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
     assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
 }
 
+const STUDY: &str = r#"
+name = "small-study"
+study = "formulas"
+about = "a test"
+options = { title = "small", eigenvalues = [0.5, 1.0] }
+[[problem]]
+dataset = "quadratic-formula"
+parameters = { rounds = 10, initial-squared-distance = 1.0, noise-level = 0.01 }
+[[problem.method]]
+algorithm = "heavy-ball-looseness"
+parameters = { step-size = 1.0, momentum = 0.5 }
+"#;
+
+#[test]
+fn a_folder_that_is_not_that_of_one_run_is_refused_and_nothing_is_written_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (study, out) = (folder.path().join("study.toml"), folder.path().join("day/machine"));
+    fs::write(&study, STUDY).unwrap();
+    assert_succeeds(&measuring(&study, &out));
+    assert_succeeds(&format!("report {}", out.display()));
+    for above in [folder.path().to_owned(), folder.path().join("day")] {
+        assert_ends(&format!("report {}", above.display()), 1, "is not the folder of one run|machine");
+        assert!(!above.join("report.html").exists());
+    }
+}
+
 #[test]
 fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goes_on() {
     let folder = tempfile::tempdir().unwrap();
