@@ -141,7 +141,7 @@ def round_times(readme):
               f"Repeats of one line differ by up to {100 * spread:.0f} %, and its ratios with them. Of roofline: the time that the measured "
               f"rates of {plural(many)} allow, over the time taken: the peak of the instructions that the kernels use, and reads from the cache "
               "that holds the rows, or from memory; in brackets the nearer.",
-              "", f"![Time per round of every algorithm against the batch size]({picture})"]
+              "", f"![Time per round of one algorithm of each family against the batch size]({picture})"]
     return lines
 
 
@@ -150,19 +150,30 @@ def algorithms(readme):
     folder, (dataset, features), chosen = main_cells()
     many = max(cell["threads"] for cell in chosen)
     of = {(cell["algorithm"], cell["batch_size"]): cell for cell in chosen if cell["threads"] == many}
-    lines = [f"| algorithm | B = 500, {plural(many)} | B = 2,000 | over DP-SGD at 2,000 | queries a row | ε |",
+    lines = [f"| algorithm | B = 500, {plural(many)} | B = 2,000 | over DP-SGD at 2,000 | queries a row | ε (δ) |",
              "| --- | ---: | ---: | ---: | ---: | ---: |"]
-    for name in sorted({algorithm for algorithm, _ in of}):
+    elsewhere = {}
+    for cell in cells(folder):
+        elsewhere.setdefault(cell["algorithm"], set()).add(cell["dataset"])
+    names = sorted(elsewhere)
+    for name in names:
         small, large, base = of.get((name, 500)), of.get((name, 2000)), of.get(("dp-sgd", 2000))
         if not (small and large):
             continue
+        del elsewhere[name]
         epsilon = large["privacy"].get("epsilon")
         queries = large["gradient_queries"] / large["rounds"] / 2000
         ratio = f"{large['median'] / base['median']:.2f}" if base else "–"
         lines.append(f"| `{name}` | {time(small['median'])} | {time(large['median'])} | {ratio} | {queries:.1f} | "
-                     + (f"{epsilon:g}" if epsilon else "∞") + " |")
+                     + (f"{epsilon:g} ({large['privacy']['delta']:g})".replace("e-0", "e-") if epsilon else "∞") + " |")
+    groups = {}
+    for name, datasets in sorted(elsewhere.items()):
+        why = "without both batch sizes" if dataset in datasets else "measured on " + ", ".join(f"`{one}`" for one in sorted(datasets)) + " alone"
+        groups.setdefault(why, []).append(f"`{name}`")
+    others = "; not " + "; ".join(f"{', '.join(own)}: {why}" for why, own in groups.items()) if groups else ""
     sheet = f"[sheet]({here(folder, readme)}/sheet.md)"
-    return [*lines, "", f"Rows of `{dataset}`{with_files(dataset)} as {features}, medians of whole rounds, sampling included ({sheet}). "
+    return [*lines, "", f"{len(names) - len(elsewhere)} of the {len(names)} algorithms of the run{others}. "
+            f"Rows of `{dataset}`{with_files(dataset)} as {features}, medians of whole rounds, sampling included ({sheet}). "
             "`phased-sgd` halves its batches as it goes: its median round is smaller than B."]
 
 

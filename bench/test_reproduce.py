@@ -1,4 +1,4 @@
-"""Tests of reproduce.py and install.py, without a build: python3 -m unittest discover --start-directory bench"""
+"""Tests of reproduce.py, readme.py and install.py, without a build: python3 -m unittest discover --start-directory bench"""
 
 import contextlib
 import io
@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import install
+import readme
 import reproduce
 from studies import Mistake
 
@@ -18,6 +19,18 @@ RUN = {"record": "cell", "suite": "private-sco", "algorithm": "sgd", "dataset": 
 SHEET = {"schema": 1, "date": RUN["date"], "command": "rounds run /w/bench/definitions/private-sco.toml --threads 2 --out '/tmp/a b'",
          "definitions": ["/w/bench/definitions/private-sco.toml"], "binding": {"suites": {"private-sco": "d"}}, "machine": {"id": "m"},
          "build": {"revision": "0" * 40, "dirty": "false"}}
+
+
+class Tables(unittest.TestCase):
+    def test_the_table_of_algorithms_has_delta_and_names_what_it_lacks(self):
+        cell = {"algorithm": "a", "dataset": "d", "batch_size": 500, "threads": 2, "median": 1e5, "gradient_queries": 2000,
+                "rounds": 1, "privacy": {"epsilon": 1.0, "delta": 1e-5}}
+        shown = [cell, {**cell, "batch_size": 2000}]
+        with mock.patch.object(readme, "main_cells", return_value=("f", ("d", "u8"), shown)), \
+             mock.patch.object(readme, "cells", return_value=[*shown, {**cell, "algorithm": "b", "dataset": "e"}]):
+            text = "\n".join(readme.algorithms("README.md"))
+        self.assertIn("| 1 (1e-5) |", text)
+        self.assertIn("1 of the 2 algorithms of the run; not `b`: measured on `e` alone.", text)
 
 
 class Reproduction(unittest.TestCase):

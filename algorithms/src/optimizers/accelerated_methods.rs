@@ -2,7 +2,7 @@
 //! are in [`super::accelerated_plan`].
 
 use super::accelerated_plan::{AcceleratedPlan, Division, Method, MethodParameters, Stages};
-use super::parameters::{Common, PRIVACY, Parameter};
+use super::parameters::{Common, LAPLACE_NOISE, PRIVACY, Parameter};
 use super::scene::{Row, Scene};
 use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
@@ -12,14 +12,8 @@ fn prepare(method: Method, problem: &PublicProblem, settings: &Settings) -> Resu
 }
 
 /// The parameters that every method reads.
-const EVERY: &[Parameter] = &[
-    Common::epochs(),
-    Common::rounds(),
-    Common::batch_size(),
-    Common::sampling(),
-    Common::learning_rate(),
-    Common::noise(),
-];
+const EVERY: &[Parameter] =
+    &[Common::epochs(), Common::rounds(), Common::batch_size(), Common::sampling(), Common::learning_rate()];
 
 /// The audit on all rows.
 const ALL_ROWS: Scene = Scene {
@@ -42,7 +36,7 @@ const BASE: Algorithm = Algorithm {
     promise: "ε-DP by Laplace noise on L1-clipped gradients, every iterate public; linear rate 1 − μα",
     private: true,
     release: true,
-    groups: &[EVERY, PRIVACY, MethodParameters::ALL],
+    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL],
     scenes: &[
         ALL_ROWS,
         Scene {
@@ -67,7 +61,7 @@ pub(super) static DP_HB: Algorithm = Algorithm {
     name: "DP heavy ball",
     source: "[003 (3.1), Prop. 3.1]",
     promise: "ε-DP by Laplace noise on L1-clipped gradients, every iterate public; exact error on quadratics",
-    groups: &[EVERY, &[Common::momentum()], PRIVACY, MethodParameters::ALL],
+    groups: &[EVERY, LAPLACE_NOISE, &[Common::momentum()], PRIVACY, MethodParameters::ALL],
     scenes: &[ALL_ROWS],
     constructor: |problem, settings| prepare(Method::HeavyBall, problem, settings),
     ..BASE
@@ -91,7 +85,7 @@ pub(super) static DP_NAG_OPT: Algorithm = Algorithm {
     name: "DP Nesterov, optimised budget",
     source: "[003 §4.1, (4.5), (4.6)]",
     promise: "as dp-nag, with the rounds and the division of the budget that minimise its bound",
-    groups: &[EVERY, PRIVACY, MethodParameters::ALL, Division::ALL],
+    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL, Division::ALL],
     scenes: &[Scene {
         parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("initial-gap", "fixed")],
         ..ALL_ROWS
@@ -107,7 +101,7 @@ pub(super) static DP_MASG: Algorithm = Algorithm {
     name: "DP multistage Nesterov",
     source: "[003 §4.2, (4.7)]",
     promise: "ε-DP, every iterate public; bound (4.8) with 2·E_0",
-    groups: &[EVERY, PRIVACY, MethodParameters::ALL, Stages::ALL],
+    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL, Stages::ALL],
     scenes: &[Scene {
         parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("first-stage", "1")],
         ..ALL_ROWS
@@ -122,7 +116,7 @@ pub(super) static DP_MASG_OPT: Algorithm = Algorithm {
     name: "DP multistage Nesterov, optimised budget",
     source: "[003 §4.2, (4.5)–(4.8)]",
     promise: "as dp-masg, with the rounds and the division of the budget that minimise its bound",
-    groups: &[EVERY, PRIVACY, MethodParameters::ALL, Stages::ALL, Division::ALL],
+    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL, Stages::ALL, Division::ALL],
     scenes: &[Scene {
         parameters: &[
             ("rounds", "2"),

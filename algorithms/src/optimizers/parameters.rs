@@ -359,5 +359,15 @@ pub(super) const BATCHES: &[Parameter] =
 pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::momentum()];
 /// Parameters of a guarantee.
 pub(super) const PRIVACY: &[Parameter] = &[Common::clip_norm(), Common::adjacency(), Common::accountant()];
-/// The choice of noise.
-pub(super) const NOISE: &[Parameter] = &[Common::noise()];
+/// A choice of noise, one of those `listed`. The plan of the algorithm refuses others, and names algorithms that take them.
+const fn noise(listed: &'static str) -> Parameter {
+    Parameter { expected: listed, ..Common::noise() }
+}
+
+/// The choice of correlated or independent Gaussian noise: every mechanism but the last, Laplace.
+pub(super) const NOISE: &[Parameter] =
+    &[noise(NoiseKind::NAMES.split_at(NoiseKind::NAMES.len() - ", laplace".len()).0)];
+/// A fresh Gaussian a round.
+pub(super) const INDEPENDENT_NOISE: &[Parameter] = &[noise("independent")];
+/// Laplace or Gaussian noise, fresh in each round.
+pub(super) const LAPLACE_NOISE: &[Parameter] = &[noise("laplace, independent")];

@@ -48,7 +48,7 @@
 
 use rounds_kernels::features::Selection;
 
-use super::parameters::{NOISE, PRIVACY, Range, parameters};
+use super::parameters::{INDEPENDENT_NOISE, PRIVACY, Range, parameters};
 use super::phased_sgd::SmoothLoss;
 use super::scene::Scene;
 use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
@@ -75,7 +75,7 @@ parameters! {
 /// The least noise on a result, over R.
 const LEAST_NOISE: f64 = 1.0 / (1_u64 << 32) as f64;
 
-const GROUPS: &[&[Parameter]] = &[PRIVACY, NOISE, PhasedErmParameters::ALL];
+const GROUPS: &[&[Parameter]] = &[PRIVACY, INDEPENDENT_NOISE, PhasedErmParameters::ALL];
 
 const SCENE: Scene = Scene {
     name: "phases",

@@ -22,7 +22,7 @@ use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::TargetKind;
 use rounds_kernels::random::StreamKey;
 
-use super::parameters::{Common, NOISE, PRIVACY, Range, parameters};
+use super::parameters::{Common, INDEPENDENT_NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
 use super::sgd::project_onto_ball;
@@ -49,7 +49,7 @@ pub(super) static PHASED_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP in one pass by contraction, excess risk LR(1/√n + √d/(nε)), for smooth losses",
     private: true,
     release: false,
-    groups: &[&[Common::batch_size(), Common::learning_rate()], PRIVACY, NOISE, PhasedParameters::ALL],
+    groups: &[&[Common::batch_size(), Common::learning_rate()], PRIVACY, INDEPENDENT_NOISE, PhasedParameters::ALL],
     scenes: &[Scene {
         name: "one pass",
         rows: 64,

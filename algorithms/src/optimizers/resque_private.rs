@@ -24,7 +24,7 @@ use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting, Shi
 use rounds_kernels::linear::{BLOCK_ROWS, Clip};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
-use super::parameters::{Common, NOISE, PRIVACY, Parameter, Range, parameters};
+use super::parameters::{Common, INDEPENDENT_NOISE, PRIVACY, Parameter, Range, parameters};
 use super::plan;
 use super::scene::{RAW_GRADIENT, Scene};
 use super::{Algorithm, Budget, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
@@ -71,7 +71,7 @@ parameters! {
 
 /// `rounds` is the number of adaptive rounds of the scaled mode (100 by default); `epochs` sets those of dp-practical.
 const GROUPS: &[&[Parameter]] =
-    &[&[Common::epochs(), Common::rounds(), Common::batch_size()], PRIVACY, NOISE, PrivateSettings::ALL];
+    &[&[Common::epochs(), Common::rounds(), Common::batch_size()], PRIVACY, INDEPENDENT_NOISE, PrivateSettings::ALL];
 
 /// One release a round and a ball as large as the domain: every other round is a step, whose release is the iterate's move.
 const ALL_ROWS: Scene = Scene {

@@ -19,7 +19,7 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
 
 use super::noisy_sums::NoisySums;
-use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
+use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan, CalibratedNoise};
 use super::scene::{Row, Scene};
 use super::{Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, StepError};
@@ -59,7 +59,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
     release: true,
-    groups: &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL],
+    groups: &[BATCHES, STEPS, PRIVACY, INDEPENDENT_NOISE, Iterates::ALL],
     scenes: &[
         POISSON,
         Scene {

@@ -221,9 +221,18 @@ fn constant_defaults_are_in_range_and_described() {
 }
 
 #[test]
-fn noise_that_an_algorithm_cannot_add_is_refused_and_never_ignored() {
+fn noise_that_an_algorithm_cannot_add_is_refused_and_neither_listed_nor_ignored() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+        let parameter = algorithm.parameters().find(|parameter| parameter.name == "noise").expect("a choice");
+        for noise in NoiseKind::ALL {
+            let outcome = algorithm.prepare(&problem, &settings(algorithm).with("noise", noise)).map(|_| ());
+            let message = outcome.err().map_or_else(String::new, |error| error.to_string());
+            let refused = ["noise ", "laplace noise"].iter().any(|start| message.starts_with(start));
+            let name = noise.to_string();
+            let listed = parameter.expected.split(", ").any(|one| one.split('=').next() == name.split('=').next());
+            assert_eq!(listed, !refused, "{}: {noise}", algorithm.id);
+        }
         let statements: Vec<String> = [NoiseKind::Tree, NoiseKind::Laplace, NoiseKind::AntiCorrelated]
             .into_iter()
             .filter_map(|noise| {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Output, UsageError, black_box, output, threads};
 use crate::experiment::definition::{counts, most_threads};
 use crate::format::scientific;
+use crate::report::{Entry, Table};
 
 /// Arguments of `rounds audit`.
 #[derive(clap::Args)]
@@ -230,38 +231,44 @@ impl TimedReport {
         document
     }
 
-    fn row(&self) -> Vec<String> {
+    fn row(&self) -> [Entry; 9] {
         let report = &self.report;
-        let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-        let found = match &report.finding {
-            Ok(finding) => [
-                number(finding.claimed_mu),
-                number(finding.lower_bound_mu),
-                number(Some(finding.claimed_epsilon)),
-                number(Some(finding.lower_bound_epsilon)),
-                scientific(finding.delta),
-                format!("{:.0}", finding.runs as f64 / self.seconds),
-                match (finding.disproves(), report.sabotage) {
-                    (false, None) => "below the claim".to_owned(),
-                    (true, None) => "ABOVE THE CLAIM".to_owned(),
-                    (true, Some(sabotage)) => format!("{} detected", sabotage.name()),
-                    (false, Some(sabotage)) => format!("{} not detected", sabotage.name()),
-                },
-            ],
-            Err(reason) => {
-                let verdict = format!("nothing is claimed: {reason}");
-                ["–", "–", "–", "–", "–", "–", &verdict].map(str::to_owned)
-            }
+        let number = |value: Option<f64>| Entry::number(value, |value| format!("{value:.3}"));
+        let found = report.finding.as_ref().ok();
+        let verdict = match (found.map(Finding::disproves), report.sabotage) {
+            (None, _) => "no claim",
+            (Some(false), None) => "below",
+            (Some(true), None) => "ABOVE",
+            (Some(true), Some(_)) => "detected",
+            (Some(false), Some(_)) => "not detected",
         };
-        let names = [report.algorithm, report.scene, report.adjacency.name(), report.key.name()];
-        names.map(str::to_owned).into_iter().chain(found).collect()
+        [
+            Entry::text(report.algorithm),
+            Entry::text(report.scene),
+            Entry::text(report.adjacency.name()),
+            number(found.and_then(|finding| finding.claimed_mu)),
+            number(found.and_then(|finding| finding.lower_bound_mu)),
+            number(found.map(|finding| finding.claimed_epsilon)),
+            number(found.map(|finding| finding.lower_bound_epsilon)),
+            Entry::text(found.map_or_else(String::new, |finding| scientific(finding.delta))),
+            Entry::text(verdict),
+        ]
     }
 }
 
 fn text(reports: &[TimedReport]) -> String {
-    let columns = "algorithm|scene|relation|key|claimed μ|μ at least|claimed ε|ε at least|δ|runs a second|verdict";
-    let mut table = output::table(columns.split('|'));
-    table.add_rows(reports.iter().map(TimedReport::row));
+    let mut table = Table::new("Audit", "algorithm|scene|relation|#μ claim|#μ at least|#ε claim|#ε at least|δ|bound");
+    reports.iter().for_each(|report| table.row(report.row()));
+    let (table, mut shared) = table.without_empty_columns().without_shared_columns(&["relation", "δ"]);
+    let first = reports.first().map(|first| &first.report);
+    shared.extend(first.map(|first| format!("key {}", first.key.name())));
+    shared.extend(first.and_then(|first| first.sabotage).map(|sabotage| format!("sabotage {}", sabotage.name())));
+    let (table, shared) = (table.terminal(), shared.join(", "));
+    let reason = |report: &AuditReport| {
+        let reason = report.finding.as_ref().err()?;
+        Some(format!("{} ({}): nothing is claimed: {reason}\n", report.algorithm, report.scene))
+    };
+    let reasons: String = reports.iter().filter_map(|one| reason(&one.report)).collect();
     let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));
     let rows = match reports.iter().find_map(found) {
         Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed as integers.\n",
@@ -276,7 +283,8 @@ fn text(reports: &[TimedReport]) -> String {
         None => "",
     };
     let bounds = 1.0 - audit::ERROR;
-    format!("{table}\n{rows}Bounds hold with probability {bounds} each; a bound below a claim is no proof of it.")
+    let end = format!("Bounds hold with probability {bounds} each; a bound below a claim is no proof of it.");
+    format!("{table}\n{}", output::wrapped(&format!("{shared}\n{reasons}{rows}{end}"), 0))
 }
 
 #[cfg(test)]
@@ -296,9 +304,13 @@ mod tests {
             let algorithm = catalog::find("dp-memf").ok().unwrap();
             let report = audit::audit(algorithm, &algorithm.scenes[0], &settings, &Engine::Sequential, &|_| ());
             let report = report.unwrap();
-            let document = TimedReport { report, seconds: 1.0 }.document();
+            let timed = TimedReport { report, seconds: 1.0 };
+            let document = timed.document();
             assert_eq!(document["rows"], name);
             assert_eq!(document["integers"], integers);
+            let text = text(&[timed]);
+            assert!(text.contains("relation zero-out, δ 1e-5, key simulation"), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         }
     }
 }

@@ -32,11 +32,19 @@ struct Written<'a> {
     messages: &'a [String],
 }
 
-/// The cells of a folder. Of a folder of studies, which are shown beside cells, the machine and the messages alone.
+/// The cells of a run's folder. Of a folder of its studies, which are shown beside cells, the machine and the messages alone.
 fn run_of(folder: &Path) -> Result<Run> {
     let first = folders(folder).into_iter().next();
     let own = first.as_deref().unwrap_or(folder);
     let stored: Stored<Value> = store::read(own)?;
+    let mut studies = stored.binding.suites.keys().map(Path::new);
+    let below = own.strip_prefix(folder).unwrap_or(own);
+    ensure!(
+        own == folder || studies.any(|name| name.ends_with(below)),
+        "{} is not the folder of one run: results below it are in {}; name that folder, or the one around it",
+        folder.display(),
+        own.display()
+    );
     let is_suite = |sample: &Sample<Value>| sample.outcome.get("phases_ns").is_some();
     if own == folder && stored.results.samples.iter().all(is_suite) {
         return Ok(read_run(folder)?);

@@ -1,5 +1,6 @@
 //! `rounds simulate`: predicted time of a method on P workers with latency ℓ, from measured costs.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,8 @@ use serde::Serialize;
 
 use super::{Output, UsageError, output};
 use crate::files;
-use crate::format::time;
+use crate::format::{count, time};
+use crate::grouping::distinct;
 use crate::machine::Topology;
 use crate::prediction::presentation;
 use crate::prediction::queries::{self, Cell, Costs, Kind, PLACES, Place, Row};
@@ -166,9 +168,8 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
     };
     let cells: Vec<_> = methods.iter().filter_map(|method| find(method, 1).map(|one| (one, find(method, 2)))).collect();
     if cells.is_empty() {
-        let mut known: Vec<_> =
-            reached().map(|cell| format!("--dimension {} --accuracy {}", cell.dimension, cell.accuracy)).collect();
-        known.dedup();
+        let known =
+            distinct(reached().map(|cell| format!("--dimension {} --accuracy {}", cell.dimension, cell.accuracy)));
         return Err(UsageError::of(format!(
             "{} holds no finished cell with --dimension {dimension} --accuracy {accuracy}; it holds: {}",
             path.display(),
@@ -244,23 +245,25 @@ fn queries_text(rows: &[Row]) -> String {
     let seconds = |seconds: f64| Entry::sorted(time(seconds * 1e9), seconds);
     let mut rows = rows.to_vec();
     rows.sort_by(|a, b| a.latency_s.total_cmp(&b.latency_s).then(a.seconds.total_cmp(&b.seconds)));
-    let columns = "place|#workers|#latency|algorithm|#time to target|#rounds|#queries|faster above";
-    let mut table = Table::new("Time to a target", columns);
-    for row in &rows {
-        let overtakes = row.crossovers.iter();
-        let faster = overtakes.map(|other| format!("{} than {}", time(other.latency_s * 1e9), other.against));
-        table.row([
-            Entry::text(&row.place),
-            Entry::count(row.workers as usize),
-            seconds(row.latency_s),
-            Entry::text(&row.algorithm),
-            seconds(row.seconds),
-            Entry::count(row.rounds as usize),
-            Entry::count(row.gradient_queries as usize),
-            Entry::text(faster.collect::<Vec<_>>().join("\n")),
-        ]);
+    let mut text = String::new();
+    for own in rows.chunk_by(|a, b| a.place == b.place) {
+        let columns = "algorithm|#time to target|#rounds|#queries|faster above";
+        let mut table = Table::new("Time to a target", columns);
+        for row in own {
+            let overtakes = row.crossovers.iter();
+            let faster = overtakes.map(|other| format!("{} than {}", time(other.latency_s * 1e9), other.against));
+            table.row([
+                Entry::text(&row.algorithm),
+                seconds(row.seconds),
+                Entry::count(row.rounds as usize),
+                Entry::count(row.gradient_queries as usize),
+                Entry::text(faster.collect::<Vec<_>>().join("\n")),
+            ]);
+        }
+        let Row { place, workers, latency_s, .. } = &own[0];
+        let (workers, latency) = (count(*workers as f64), time(latency_s * 1e9));
+        let _ = writeln!(text, "{place}, workers: {workers}, latency: {latency}\n{}", table.terminal());
     }
-    let mut text = table.terminal();
     for row in rows.iter().filter(|row| row.place == rows[0].place) {
         if let Some(error) = row.two_thread_model_error {
             let (name, percent) = (&row.algorithm, 100.0 * error);
@@ -268,7 +271,8 @@ fn queries_text(rows: &[Row]) -> String {
             text.push_str(&line);
         }
     }
-    text + "\nModelled from one-thread times on the maximum of linear functions; bandwidth is not modelled."
+    let end = "Modelled from one-thread times on the maximum of linear functions; bandwidth is not modelled.";
+    text + "\n" + &output::wrapped(end, 0)
 }
 
 #[cfg(test)]

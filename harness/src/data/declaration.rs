@@ -138,7 +138,7 @@ pub fn declare(
         Some(domain) => overridden(&place, domain, flags)?,
     };
     let domain = related(&place, domain, flags.relation, flags.public_rows)?;
-    check_task(&place, &domain, flags)?;
+    check_label(&place, &domain, flags)?;
     Ok(Some(Arc::new(domain)))
 }
 
@@ -165,14 +165,21 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
     let draft = draft.check(path)?;
     let domain = overridden(name_or_path, draft.domain, flags)?;
     let domain = related(name_or_path, domain, flags.relation, flags.public_rows)?;
+    check_label(name_or_path, &domain, flags)?;
     Ok(Some((Arc::new(domain), draft.warnings)))
 }
 
-/// Refuses a task that is not that of the declared label.
-fn check_task(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), SchemaError> {
+/// Refuses classes beside bounds of the label, and a task that is not that of the declared label.
+fn check_label(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), SchemaError> {
+    let name = domain.label_column.as_deref().unwrap_or("label");
+    let bounds = flags.bounds.as_deref().map(|text| BoundsFlag::parse(place, text)).transpose()?;
+    if flags.classes.is_some() && bounds.is_some_and(|bounds| bounds.named(name).is_some()) {
+        let problem =
+            format!("--classes and --bounds {name}=LO:HI: the label is one of classes or a number; leave one out");
+        return refuse(place, problem);
+    }
     match (flags.columns.task, &domain.label) {
         (Some(Task::Regression), Label::Classes(_)) => {
-            let name = domain.label_column.as_deref().unwrap_or("label");
             let problem =
                 format!("--task regression: the label is declared as classes; give its bounds: --bounds {name}=LO:HI");
             refuse(place, problem)

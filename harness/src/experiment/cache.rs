@@ -245,6 +245,7 @@ type Rows = (Dataset, Option<Dataset>, Option<PlantedLogistic>);
 fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
     let seed = cell.whole("data-seed")?.map_or(0, |seed| seed as u64) + draw as u64;
     let (rows, dimension) = (cell.whole("rows")?, cell.whole("dimension")?);
+    let smoothness = cell.optional("smoothness")?;
     let own = rows.is_some() || dimension.is_some() || seed > 0;
     Ok(match cell.dataset.as_str() {
         PLANTED_LOGISTIC => {
@@ -262,8 +263,8 @@ fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
             let (train, test) = synthetic_mnist(seed);
             Some((train, Some(test), None))
         }
-        "quadratic" if own => {
-            let smoothness = cell.optional("smoothness")?.unwrap_or(10.0);
+        "quadratic" if own || smoothness.is_some() => {
+            let smoothness = smoothness.unwrap_or(10.0);
             let quadratic = Quadratic::random(dimension.unwrap_or(100), smoothness, seed);
             Some((quadratic.dataset(), None, None))
         }
@@ -291,6 +292,15 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Los
 mod tests {
     use super::super::cell::Trial;
     use super::*;
+
+    #[test]
+    fn the_smoothness_of_a_quadratic_alone_changes_its_rows() {
+        let mut cell = Configuration { dataset: "quadratic".to_owned(), ..Configuration::default() };
+        assert!(generate(&cell, 0).unwrap().is_none());
+        cell.parameters.insert("smoothness".to_owned(), 20.0.into());
+        let (rows, ..) = generate(&cell, 0).unwrap().unwrap();
+        assert_eq!(rows.digest(), Quadratic::random(100, 20.0, 0).dataset().digest());
+    }
 
     #[test]
     fn a_draw_is_another_model_other_rows_and_other_noise() {

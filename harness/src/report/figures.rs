@@ -44,7 +44,10 @@ pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
         let places: Vec<&str> = of_group(1).filter(|entry| entry.shown).map(|entry| &*entry.name).collect();
         let on = if places.is_empty() { "" } else { " on " };
         let places = places.join(", ");
-        chart.subtitle = format!("{shown} of {all} algorithms{on}{places} (all: rounds report); {}", chart.subtitle);
+        chart.subtitle = format!(
+            "{shown} of {all} algorithms{on}{places}, one of each family (all: rounds report); {}",
+            chart.subtitle
+        );
     }
     chart.svg()
 }

@@ -1,5 +1,6 @@
 //! Tables for people: as HTML of a page, as Markdown and for the terminal.
 
+use comfy_table::{ColumnConstraint, Width};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
@@ -253,9 +254,37 @@ impl Table {
         text
     }
 
-    /// The whole table for a terminal.
+    /// The whole table for a terminal, without broken words.
     pub fn terminal(&self) -> String {
-        output::fitted(self.drawn(self.rows.len(), self.columns.len())).trim_fmt()
+        let table = output::fitted(self.drawn(self.rows.len(), self.columns.len()));
+        self.within(table.width().unwrap_or(80), table)
+    }
+
+    /// The drawn table in `width` columns, or a block for each row where it is too wide for its longest words.
+    fn within(&self, width: u16, mut table: comfy_table::Table) -> String {
+        let letters = |text: &str| text.chars().count() as u16;
+        let word = |text: &str| text.split([' ', '\n']).map(letters).max().unwrap_or(0);
+        let least = |(place, column): (usize, &Column)| {
+            let entries = self.rows.iter().map(|row| &*row[place].text);
+            let longest = entries.map(|text| if column.numeric { letters(text) } else { word(text) }).max();
+            // A space stands on both sides of a cell.
+            2 + longest.unwrap_or(0).max(word(&column.name))
+        };
+        let least: Vec<u16> = self.columns.iter().enumerate().map(least).collect();
+        if least.iter().sum::<u16>() > width {
+            return self.rows.iter().map(|row| self.block(row)).collect::<Vec<_>>().join("\n");
+        }
+        for (column, least) in table.column_iter_mut().zip(least) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+        }
+        table.set_width(width).trim_fmt()
+    }
+
+    /// The first entry of a row, and below it a line for each of the others that has a text.
+    fn block(&self, row: &[Entry]) -> String {
+        let others = self.columns.iter().zip(row).skip(1).filter(|(_, entry)| !entry.text.is_empty());
+        let lines = others.map(|(column, entry)| format!("{}: {}", column.name, entry.text.replace('\n', ", ")));
+        row[0].text.clone() + "\n" + &output::wrapped(&lines.collect::<Vec<_>>().join("\n"), 4)
     }
 
     /// The first [`EXCERPT_ROWS`] rows for a terminal of 80 columns, and the columns that fit; numbers of rows and columns that
@@ -363,6 +392,19 @@ mod tests {
         assert!(html.contains("data-value=\"\"></td>") && html.contains("data-value=\"1500\">1.5 µs</td>"));
         assert_eq!(table.markdown(), "| name | value |\n| --- | ---: |\n| <script> |  |\n| b | 1.5 µs |\n");
         assert!(table.terminal().contains("1.5 µs"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_breaks_no_words_and_a_narrower_one_gets_a_block_for_each_row() {
+        let mut table = Table::new("", "algorithm|#time to target|verdict");
+        table.row([Entry::text("randomized-smoothing"), Entry::number(1.5e6, time), Entry::text("below the claim")]);
+        let within = |width| table.within(width, output::fitted(table.drawn(1, 3)));
+        for width in [80, 50, 39] {
+            let text = within(width);
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            assert!("randomized-smoothing|1.5 ms|below|target".split('|').all(|word| text.contains(word)), "{text}");
+        }
+        assert_eq!(within(38), "randomized-smoothing\n    time to target: 1.5 ms\n    verdict: below the claim");
     }
 
     #[test]

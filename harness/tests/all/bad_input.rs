@@ -13,6 +13,7 @@ use std::time::Duration;
 use rounds::results::{Binding, Mode as Begin, Store, read_run};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Pid;
+use serde_json::json;
 
 use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, stderr, stdout};
 use crate::synthetic::{Deviation, cell, environment, write_run};
@@ -375,6 +376,50 @@ fn a_folder_that_another_run_writes_is_left_alone() {
     let binding = Binding::new(&environment, []);
     let _held = Store::open(&out, environment, binding, Begin::New).unwrap();
     assert_ends(&measuring(&suite, &out), 1, "is being written by another run|--out");
+}
+
+#[test]
+fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
+    let cell = |dimension: usize| {
+        json!({
+            "family": "max-of-linear", "algorithm": "sgd", "accuracy": 0.04, "threads": 1, "dimension": dimension,
+            "reached": true, "start_gap": 0.5, "gap": 0.03, "rounds": 9, "iterations": 9, "gradient_queries": 9,
+            "computational_depth": 9, "seconds": 1.0, "query_seconds": 0.0, "reweight_seconds": 0.0,
+            "reweightings": 0, "reweighted": 0
+        })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let study = folder.path().join("study.json");
+    fs::write(&study, json!({"exponents": [], "exchange_seconds": 0.0, "cells": ([16, 64, 16].map(cell))}).to_string())
+        .unwrap();
+    let said = assert_ends(&format!("simulate --from {}", study.display()), 2, "holds no finished cell|--dimension 64");
+    assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
+}
+
+const STUDY: &str = r#"
+name = "small-study"
+study = "formulas"
+about = "a test"
+options = { title = "small", eigenvalues = [0.5, 1.0] }
+[[problem]]
+dataset = "quadratic-formula"
+parameters = { rounds = 10, initial-squared-distance = 1.0, noise-level = 0.01 }
+[[problem.method]]
+algorithm = "heavy-ball-looseness"
+parameters = { step-size = 1.0, momentum = 0.5 }
+"#;
+
+#[test]
+fn a_folder_that_is_not_that_of_one_run_is_refused_and_nothing_is_written_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (study, out) = (folder.path().join("study.toml"), folder.path().join("day/machine"));
+    fs::write(&study, STUDY).unwrap();
+    assert_succeeds(&measuring(&study, &out));
+    assert_succeeds(&format!("report {}", out.display()));
+    for above in [folder.path().to_owned(), folder.path().join("day")] {
+        assert_ends(&format!("report {}", above.display()), 1, "is not the folder of one run|machine");
+        assert!(!above.join("report.html").exists());
+    }
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
 fn of_many_algorithms_the_picture_draws_one_of_each_family_and_says_so() {
     let algorithms = "sgd dp-sgd dp-ftrl dp-memf dp-mf dp-mf-plus pgd anti-pgd dp-srg-memf dp-nag";
     let svg = picture(&algorithms.split(' ').collect::<Vec<_>>());
-    let said = svg.contains("5 of 10 algorithms on 2 threads");
+    let said = svg.contains("5 of 10 algorithms on 2 threads, one of each family");
     assert!(said, "the subtitle says what is left out");
     assert!(svg.contains(">dp-nag<") && !svg.contains(">anti-pgd<") && !svg.contains(">1 thread<"));
 }
