@@ -61,7 +61,7 @@ pub(crate) fn scientific(bound: f64) -> String {
     let text = format!("{bound:e}");
     if bound == 0.0 {
         "0".to_owned()
-    } else if text.len() <= 8 || !bound.is_normal() {
+    } else if text.len() <= 8 || !(1e-300..f64::INFINITY).contains(&bound.abs()) {
         text
     } else {
         let unit = 10_f64.powi(bound.abs().log10().floor() as i32 - 2);

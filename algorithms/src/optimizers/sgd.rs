@@ -93,7 +93,7 @@ fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prepare
 }
 
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
-/// R the bound on the rows, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`: with the factor 3 where the
+/// R the bound on a row's norm, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`: with the factor 3 where the
 /// largest eigenvalue of the mean outer product of the rows is below 2R²/3. Squared loss has the same curvature everywhere, so a run whose
 /// rows lie close together would diverge.
 fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
@@ -110,7 +110,7 @@ fn longest_rate(problem: &PublicProblem, momentum: f64) -> f64 {
     3.0 * (1.0 + momentum) / (curvature.unwrap_or(1.0) * squared_row(problem))
 }
 
-/// R², the bound on the rows, the bias included; 1 if there is none.
+/// R², the bound on a row's square norm, the bias included; 1 if there is none.
 fn squared_row(problem: &PublicProblem) -> f64 {
     plan::squared_row(problem).unwrap_or(1.0).max(f64::MIN_POSITIVE)
 }

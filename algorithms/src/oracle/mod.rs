@@ -510,8 +510,8 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
     }
 }
 
-/// Takes a lock that only a panic could have poisoned; what it guards, scratch memory, tables and messages, holds no
-/// invariant that a panic could break.
+/// Takes a lock that only a panic could have poisoned; what it guards are scratch memory, tables and messages, without an
+/// invariant that a panic could break, and state of a run that the panic ends.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -96,7 +96,7 @@ impl Bracket {
     }
 }
 
-/// The end of a root's bracket where the function, which cannot fail, is at most 0, to a few ulp, of a function that cannot fail.
+/// The end of a root's bracket where the function, which cannot fail, is at most 0, to a few ulp.
 pub(super) fn root(mut function: impl FnMut(f64) -> f64, lower: f64, upper: f64) -> f64 {
     let Ok(bracket) = bracket_root(|x| Ok::<f64, std::convert::Infallible>(function(x)), lower, upper, 0.0);
     bracket.not_above()

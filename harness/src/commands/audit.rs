@@ -100,6 +100,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     };
     let length = settings.runs * audited.len() as u64;
     let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {left}");
+    let relation = settings.adjacency.or(settings.sabotage.and_then(Sabotage::breaks));
     let mut reports = Vec::new();
     let mut refused = 0;
     for (algorithm, scene) in &audited {
@@ -108,13 +109,13 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         let report = audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs));
         let report = match report {
             // Of several scenes, those that do not offer the relation are no error.
-            Err(AuditError::Prepare { source, .. }) if settings.adjacency.is_some() && refused + 1 < audited.len() => {
+            Err(AuditError::Prepare { source, .. }) if relation.is_some() && refused + 1 < audited.len() => {
                 refused += 1;
                 AuditReport {
                     algorithm: algorithm.id,
                     scene: scene.name,
                     key: settings.key,
-                    adjacency: settings.adjacency.unwrap_or(Adjacency::ZeroOut),
+                    adjacency: relation.unwrap_or(Adjacency::ZeroOut),
                     sabotage: settings.sabotage,
                     rows: settings.rows,
                     finding: Err(source.to_string()),

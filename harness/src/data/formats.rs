@@ -114,6 +114,9 @@ fn format_of(path: &Path, named: Option<bool>) -> Result<Format, DataError> {
         let table = named || called(".csv") || called(".tsv");
         return Ok(if table { Format::Csv } else { Format::Libsvm });
     }
+    if start.starts_with(b"PAR1") && start.contains(&0) {
+        return refuse("a Parquet file that is cut off or damaged");
+    }
     if start.contains(&0) {
         return refuse("binary data without a known magic number");
     }

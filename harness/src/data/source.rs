@@ -224,15 +224,11 @@ pub(super) fn damaged(path: &Path, kind: &str, source: &dyn std::fmt::Display) -
 
 /// A packed file that unpacks to more than its size justifies.
 pub(super) fn expansion(path: &Path, packed: u64) -> DataError {
-    let limit = expansion_bound(packed);
-    DataError::rows(
-        path,
-        format!(
-            "its {packed} packed bytes would unpack to more than {limit}, which is more than data does; if it is genuine, \
-             unpack it and load the plain file"
-        ),
-        "it unpacks to more than 200 times its size; if it is genuine, unpack it and load the plain file",
-    )
+    let problem = format!(
+        "it would unpack to more than {} bytes, which is more than data does; if it is genuine, unpack it and load the plain file",
+        expansion_bound(packed)
+    );
+    DataError::file(path, problem)
 }
 
 /// The part of a file that has been consumed.

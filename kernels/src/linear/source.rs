@@ -9,8 +9,9 @@ use crate::vector::lanes::{self, LANES};
 use std::ops::Range;
 use wide::f32x16;
 
-/// True if the kernels read rows in place: sixteen features can be loaded anywhere in a row. With one output bytes are widened whenever they are read, which is
-/// cheaper than to store and load them four times as wide; with more, every tile of outputs would widen them again.
+/// True if the kernels read rows in place: sixteen features can be loaded anywhere in a row. With one
+/// output bytes are widened whenever they are read, which is cheaper than to store and load them four times as wide; with more, every
+/// tile of outputs would widen them again.
 fn reads_in_place(rows: Rows<'_>, model: &LinearModel) -> bool {
     match rows {
         Rows::F32(_) => model.features >= LANES,

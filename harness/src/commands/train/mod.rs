@@ -203,7 +203,8 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
             .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
         if arguments.privacy.secure && is_npy(path) && path.is_file() {
             return Err(UsageError::of(format!(
-                "--model {}: it is there already and may hold a release, whose ε is spent; name another file, or move this one away",
+                "--model {}: it is there already and may hold a release, whose ε is spent; name another file, or move this one away \
+                 (--resume then writes it again, if this run did)",
                 path.display()
             )));
         }
@@ -530,13 +531,12 @@ fn held_out(context: &Context<'_>, loaded: &Loaded) -> Option<Quality> {
 /// release the domain of a table that nothing declares is drafted from its rows; then there are warnings to print.
 fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, Vec<String>)> {
     let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
+    let test = data::test_file(Path::new(name), arguments.request(None)).filter(|_| arguments.privacy.secure);
     if let Some(test) =
-        arguments.data.test.as_ref().filter(|test| arguments.privacy.secure && is_training_file(name, test))
+        test.filter(|test| matches!((Path::new(name).canonicalize(), test.canonicalize()), (Ok(a), Ok(b)) if a == b))
     {
-        return Err(UsageError::of(format!(
-            "--test {}: these are the training rows, which are private",
-            test.display()
-        )));
+        let message = format!("{}: as test rows these are the training rows, which are private", test.display());
+        return Err(UsageError::of(message));
     }
     let flags = arguments.declaration();
     let mut domain = data::declare(name, folder, &flags).map_err(|error| match error {
@@ -587,13 +587,6 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, 
         Arc::make_mut(domain).test_is_public = false;
     }
     Ok((domain, warnings))
-}
-
-/// True if `test` is the file that `data` names, or a training file of that folder.
-fn is_training_file(data: &str, test: &Path) -> bool {
-    let (Ok(data), Ok(test)) = (Path::new(data).canonicalize(), test.canonicalize()) else { return false };
-    let is_called_so = test.file_name().is_some_and(|name| name.to_string_lossy().starts_with("train"));
-    data == test || (is_called_so && test.parent() == Some(&data))
 }
 
 /// Refuses a release that claims nothing, or a claim that protects next to nothing.

@@ -163,11 +163,14 @@ fn shown(epsilon: f64) -> String {
 
 /// Noise, sensitivity and their source in a line; `None` of compositions whose parts differ.
 fn noise(privacy: &PrivacyStatement) -> Option<String> {
-    let multiplier =
-        privacy.noise_multiplier.map(|multiplier| format!("noise multiplier {}", rounded(&multiplier.to_string())));
+    let multiplier = privacy.noise_multiplier.map(|multiplier| {
+        // Three digits, never more than was added.
+        let unit = 10_f64.powi(multiplier.log10().floor() as i32 - 2);
+        format!("noise multiplier {}", three_digits((multiplier / unit * (1.0 + 1e-13)).floor() * unit))
+    });
     let clip_norm = privacy.clip_norm.map(|bound| {
         let norm = privacy.norm.as_deref().map(|norm| format!(" ({norm})"));
-        format!("clip norm {bound}{}", norm.unwrap_or_default())
+        format!("clip norm {}{}", three_digits(bound), norm.unwrap_or_default())
     });
     let source = privacy.noise_source.map(|source| match source {
         NoiseSource::Chacha20 => "from a secret ChaCha20 key".to_owned(),
