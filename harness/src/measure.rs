@@ -137,10 +137,10 @@ pub(crate) fn time_rounds(
     })
 }
 
-const PHASE_ROUNDS: u64 = 64;
+const PHASE_ROUNDS: usize = 64;
 
-/// Nanoseconds of the first rounds of `prepared` by phase, in the order of [`PHASES`], without the first `warm_up`. A round
-/// begins with its sampling.
+/// Nanoseconds of rounds of `prepared` by phase, in the order of [`PHASES`]: the last 64 of at most 256 behind the first `warm_up`, since
+/// a system may start all threads but one some milliseconds late. A round begins with its sampling.
 ///
 /// Rounds are first timed whole, without marks ([`time_rounds`]); the phases come from this second pass over the rounds of an
 /// equal run, so that the clock's own cost stands outside the round.
@@ -151,7 +151,7 @@ pub(crate) fn phase_times(
     warm_up: u64,
 ) -> Result<[Vec<u64>; 4], RoundError> {
     let warm_up = warm_up.min(prepared.rounds.saturating_sub(1));
-    let rounds = prepared.rounds.min(warm_up + PHASE_ROUNDS);
+    let rounds = prepared.rounds.min(warm_up + 4 * PHASE_ROUNDS as u64);
     let mut log = PhaseLog { marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1) };
     let oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
     let mut executor = Executor::on(oracle, prepared).limited_to(rounds);
@@ -174,6 +174,9 @@ pub(crate) fn phase_times(
             totals = [0; 4];
             round += 1;
         }
+    }
+    for samples in &mut phases {
+        samples.drain(..samples.len().saturating_sub(PHASE_ROUNDS));
     }
     Ok(phases)
 }
