@@ -2,7 +2,7 @@
 //!
 //! Releasing A·G + sens(C)·B·Z for Gaussian Z is one Gaussian mechanism with noise C⁻¹·Z on the increments, whatever the
 //! factorisation [001 §2.1]; the factorisation decides the error ‖B‖·sens(C). Nothing here draws noise, reads a file or
-//! knows a clock: a mechanism takes [`Factorization::strategy`], an accountant [`Factorization::sensitivity_bound`].
+//! knows a clock: a mechanism takes [`Factorization::strategy`], an accountant takes its sensitivity.
 //!
 //! | file | idea |
 //! | --- | --- |
@@ -370,19 +370,6 @@ impl Factorization {
     /// sens(C) of C as written, and whether it is exact.
     pub fn sensitivity(&self) -> Sensitivity {
         self.sensitivity
-    }
-
-    /// sens(C) rounded up: sens(C)·(1 + (k + 1)(T + 20)·2u), u = 2⁻⁵³, is at least the sensitivity of the stored C in real
-    /// numbers, short of underflow and for BLT with ω, θ ≥ 0.
-    ///
-    /// Proof. A computed entry X_{ij} of CᵀC is wrong by at most γ_T·‖C_i‖‖C_j‖ in any order of its sum (a Cholesky factor
-    /// stands for its Gram matrix with no more). Over the k rounds of a pattern that is γ_T·(Σ‖C_i‖)² ≤ k·γ_T·Σ‖C_i‖², and
-    /// Σ‖C_i‖², the mean over signs, is at most the pattern's squared sensitivity. Sums over a pattern have at most k² + 2
-    /// terms ≥ 0, those of columns k + T, and BLT coefficients factors of at most 1 ± γ_{T+16}. Together that is below
-    /// 2(k + 1)(T + 16)·u in the square, half of it in the root; the rest is left to its last roundings.
-    pub fn sensitivity_bound(&self) -> f64 {
-        let (rounds, participations) = (self.rounds() as f64, self.participation.participations(self.rounds()) as f64);
-        self.sensitivity.value * (1.0 + (participations + 1.0) * (rounds + 20.0) * f64::EPSILON)
     }
 
     /// (P − D)/P of the squared objective, where an optimum was certified.

@@ -9,7 +9,6 @@
 
 use super::error::{FactorizationError, check_range};
 use crate::vectors::{add_scaled, dot, norm};
-use rounds_numerics::{Mat, dense};
 
 /// The rounds (from 0 to T − 1) in which one example may take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +267,6 @@ fn pattern_bound(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> f64 
 ///
 /// Lower: P = V·Vᵀ by coordinate ascent, v_i ← Σ_{j≠i} X_ij v_j normalised (the mixing method). Upper, by weak duality:
 /// for any y, diag(y) ⪰ X − λ⁺·I with λ⁺ the largest eigenvalue of X − diag(y), so Σ y_i + k·λ⁺ bounds it; y = diag(X·P).
-/// A Cholesky factor of M = diag(y) − X + λ·I proves M ⪰ −γ_{k+2}·tr(M)·I and so an upper bound of λ⁺ [Rump 2006].
 fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> (f64, f64) {
     const MOST_SWEEPS: usize = 20_000;
     let size = pattern.len();
@@ -308,18 +306,12 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
             attained += entries[row * size + column] * dot(left, right);
         }
     }
-    let shifted = Mat::from_fn(size, size, |row, column| {
+    let shifted = rounds_numerics::Mat::from_fn(size, size, |row, column| {
         entries[row * size + column] - if row == column { multipliers[row] } else { 0.0 }
     });
-    let (sum, count): (f64, f64) = (multipliers.iter().sum(), size as f64);
-    let upper = dense::largest_eigenvalue(shifted.as_ref()).and_then(|largest| {
-        let largest = largest.max(0.0);
-        let slack = 4.0 * (count + 2.0) * f64::EPSILON * (sum + count * largest);
-        let diagonal = |row, column| if row == column { largest + slack } else { 0.0 };
-        let rest = Mat::from_fn(size, size, |row, column| diagonal(row, column) - shifted[(row, column)]);
-        dense::cholesky(rest.as_ref()).map(|_| sum + count * (largest + 2.0 * slack))
-    });
-    (attained, upper.unwrap_or(f64::INFINITY))
+    let largest = rounds_numerics::dense::largest_eigenvalue(shifted.as_ref());
+    let sum: f64 = multipliers.iter().sum();
+    (attained, largest.map_or(f64::INFINITY, |largest| sum + size as f64 * largest.max(0.0)))
 }
 
 /// True if one sign vector makes all s_i s_{i'} X_{ii'} ≥ 0: a two-colouring of the graph of non-zero entries.

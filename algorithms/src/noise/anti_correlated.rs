@@ -8,11 +8,10 @@ use super::{Addressed, NoiseMechanism};
 use crate::privacy::Mechanism;
 
 /// The registry's entry. The sensitivity is the norm of S's worst participation, at most
-/// `√(Σ_t (participations up to t)²)`, attained by the first example of each epoch; √T for one participation. The sum of
-/// integers is exact below 2⁵³, its root rounded up.
+/// `√(Σ_t (participations up to t)²)`, attained by the first example of each epoch; √T for one participation.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let squared: f64 = (0..plan.rounds).map(|t| ((t / plan.rounds_per_epoch + 1) as f64).powi(2)).sum();
-    let (sensitivity, rounds) = (squared.sqrt().next_up(), plan.rounds as u64);
+    let (sensitivity, rounds) = (squared.sqrt(), plan.rounds as u64);
     PlannedNoise::new(
         move |noise_multiplier, sampling| Mechanism::Factorized { noise_multiplier, sampling, sensitivity },
         move |key, sigma| Box::new(stream(key, sigma, rounds)),

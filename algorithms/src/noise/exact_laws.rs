@@ -9,6 +9,7 @@ use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
+use super::lattice::EXCESS;
 use super::laws::keys;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::*;
@@ -182,7 +183,7 @@ fn increments_are_the_real_noise_rounded_once() {
                 let sigma = scale * UNIT;
                 let found = run(&mut *stream(key.clone(), sigma), (0, ROUNDS), Some(UNIT), &engine);
                 for (round, found) in found.iter().enumerate() {
-                    let form = Reference { matrix: &matrix, round, scale: (sigma / UNIT).next_up().next_up() };
+                    let form = Reference { matrix: &matrix, round, scale: sigma / UNIT * EXCESS };
                     for j in COMPARED {
                         let expected = decide(&key, &form, j as u64) + 100;
                         assert_eq!(found[j], expected as f64, "{name}, {scale}, round {round}, coordinate {j}");
@@ -200,7 +201,7 @@ fn laplace_increments_are_the_exact_draws() {
             let levels = NoiseLevels::Laplace { scales: vec![scale * UNIT; 2] };
             let found = run(&mut ScheduledNoise::new(key.clone(), levels), (0, 2), Some(UNIT), &Engine::Sequential);
             let mut expected = vec![0_i64; DIMENSION];
-            fill_rounded_laplace(&key, NOISE, 1, 0, (scale * UNIT / UNIT).next_up().next_up(), &mut expected);
+            fill_rounded_laplace(&key, NOISE, 1, 0, scale * UNIT / UNIT * EXCESS, &mut expected);
             assert!(found[1].iter().zip(&expected).all(|(found, expected)| *found == (expected + 100) as f64));
         }
     }

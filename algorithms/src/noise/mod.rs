@@ -33,7 +33,7 @@ mod dense;
 mod factorized;
 mod honaker;
 mod independent;
-mod lattice;
+pub(crate) mod lattice;
 mod plan;
 mod recursion;
 mod scalar;

@@ -564,9 +564,8 @@ impl BudgetOf<'_> {
         };
         let accountant = self.accountant.unwrap_or(Accountant::Pure);
         if accountant == Accountant::Pure {
-            // A hair less than ε, so that the accountant's rounding up cannot lift the sum of all rounds above it.
-            let hair = 1e-12 + 4.0 * rounds as f64 * f64::EPSILON;
-            let scales = scales(Range::POSITIVE.check("epsilon", epsilon)? * (1.0 - hair))?;
+            // A hair less than ε, so that the accountant's own rounding cannot lift the sum above it.
+            let scales = scales(Range::POSITIVE.check("epsilon", epsilon)? * (1.0 - 1e-12))?;
             let mechanism = mechanism(&scales);
             return Ok((accountant, 0.0, NoiseLevels::Laplace { scales }, mechanism));
         }

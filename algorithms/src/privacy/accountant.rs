@@ -65,13 +65,12 @@ impl Accountant {
         if !(self == Self::Pure && delta == 0.0) {
             error::delta(delta)?;
         }
-        let rounded = &rounded_up(mechanism, adjacency)?;
         match self {
             Self::Gdp => gaussian::epsilon(delta, gdp::mu(mechanism, adjacency)?),
-            Self::Zcdp => zcdp::epsilon(delta, zcdp::rho_of(rounded, adjacency)?),
-            Self::Rdp => Ok(rdp::RenyiCurve::new(rounded, adjacency)?.epsilon(delta)?.0),
-            Self::Pld => pld::PrivacyLoss::new(rounded, adjacency)?.epsilon(delta),
-            Self::Pure => laplace::pure_epsilon(rounded, adjacency),
+            Self::Zcdp => zcdp::epsilon(delta, zcdp::rho_of(mechanism, adjacency)?),
+            Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.epsilon(delta)?.0),
+            Self::Pld => pld::PrivacyLoss::new(mechanism, adjacency)?.epsilon(delta),
+            Self::Pure => laplace::pure_epsilon(mechanism, adjacency),
         }
     }
 
@@ -81,26 +80,18 @@ impl Accountant {
     /// As [`epsilon`](Self::epsilon), with [`PrivacyError::OutOfRange`] unless ε > 0 is finite.
     pub fn delta(self, mechanism: &Mechanism, adjacency: Adjacency, epsilon: f64) -> Result<f64, PrivacyError> {
         error::target_epsilon(epsilon)?;
-        let rounded = &rounded_up(mechanism, adjacency)?;
         match self {
             Self::Gdp => gaussian::delta(epsilon, gdp::mu(mechanism, adjacency)?),
-            Self::Zcdp => zcdp::delta(epsilon, zcdp::rho_of(rounded, adjacency)?),
-            Self::Rdp => Ok(rdp::RenyiCurve::new(rounded, adjacency)?.delta(epsilon)?.0),
-            Self::Pld => pld::PrivacyLoss::new(rounded, adjacency)?.delta(epsilon),
+            Self::Zcdp => zcdp::delta(epsilon, zcdp::rho_of(mechanism, adjacency)?),
+            Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.delta(epsilon)?.0),
+            Self::Pld => pld::PrivacyLoss::new(mechanism, adjacency)?.delta(epsilon),
             Self::Pure => {
                 // Randomised response is the worst ε₀-DP mechanism: δ = (e^{ε₀} − e^ε)/(1 + e^{ε₀}).
-                let pure = laplace::pure_epsilon(rounded, adjacency)?;
+                let pure = laplace::pure_epsilon(mechanism, adjacency)?;
                 Ok((-(epsilon - pure).exp_m1() / (1.0 + (-pure).exp())).max(0.0))
             }
         }
     }
-}
-
-/// The mechanism with sensitivities that are larger by a factor 1 + (n + 16)·2u, u = 2⁻⁵³: more than the roundings of a noise
-/// multiplier's product with the clip norm, of μ or ε of n steps and of their sum take away (see [`gdp::mu`]).
-fn rounded_up(mechanism: &Mechanism, adjacency: Adjacency) -> Result<Mechanism, PrivacyError> {
-    mechanism.check(adjacency)?;
-    Ok(mechanism.with_inflated_sensitivity(1.0 + (mechanism.steps().len() + 16) as f64 * f64::EPSILON))
 }
 
 /// Noise multipliers are searched between these.
@@ -161,7 +152,7 @@ pub fn calibrate(
     }
     let (lower, upper) = bracket(accountant, guess, step)?;
     let bracket = search::bracket_root(|noise| excess(accountant, noise), lower, upper, 2e-10)?;
-    Ok(bracket.not_above())
+    Ok(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite })
 }
 
 /// (noise with ε above the target, noise with ε at most the target), going up or down from `guess` by growing factors; what

@@ -89,17 +89,10 @@ pub(super) struct Bracket {
     pub(super) at_root: f64,
 }
 
-impl Bracket {
-    /// The end where the function is at most 0.
-    pub(super) fn not_above(self) -> f64 {
-        if self.at_root <= 0.0 { self.root } else { self.opposite }
-    }
-}
-
-/// The end of a root's bracket where the function, which cannot fail, is at most 0, to a few ulp.
+/// The root alone, to a few ulp, of a function that cannot fail.
 pub(super) fn root(mut function: impl FnMut(f64) -> f64, lower: f64, upper: f64) -> f64 {
     let Ok(bracket) = bracket_root(|x| Ok::<f64, std::convert::Infallible>(function(x)), lower, upper, 0.0);
-    bracket.not_above()
+    bracket.root
 }
 
 #[cfg(test)]
