@@ -165,11 +165,12 @@ mod tests {
     #[test]
     fn small_bounds_are_short_and_never_below_their_value() {
         assert_eq!([0.0, 1e-5, 2.5e-6, 0.1].map(scientific), ["0", "1e-5", "2.5e-6", "1e-1"]);
-        for bound in [3.718_281_828e-5, 9.999_9e-7, 1.000_1e-12, 0.123_456] {
+        for bound in [3.718_281_828e-5, 9.999_9e-7, 1.000_1e-12, 0.123_456, 1.234_567e-299] {
             let text = scientific(bound);
             let shown: f64 = text.parse().unwrap();
-            assert!(text.len() <= 8 && (bound..1.01 * bound).contains(&shown), "{bound:e}: {text}");
+            assert!(text.len() <= 9 && (bound..1.01 * bound).contains(&shown), "{bound:e}: {text}");
         }
+        assert_eq!(scientific(1.234_567_8e-307), "1.2345678e-307");
     }
 
     #[test]

@@ -11,15 +11,16 @@ pub(super) const MOST_OF_SUMS: f64 = 562_949_953_421_312.0;
 /// Greatest `κ·σ/γ` of a recursion, 2⁴⁴: beyond, errors of f64 near ½ would send most coordinates to the slow path.
 pub(super) const MOST_OF_RECURSIONS: f64 = 17_592_186_044_416.0;
 
-/// 1 + 2⁻³⁰, by which a release has more noise than its account reads: sensitivities, noise multipliers, μ and σ are computed in f64 and
-/// rounded to nearest, and this covers them together.
+/// 1 + 2⁻²⁴: a release has so much more noise than its account reads. Sensitivities, noise multipliers, μ and σ are computed in f64 and
+/// rounded to nearest; the factor covers what they lose together.
 ///
-/// Proof, u = 2⁻⁵³. Of a sensitivity over T rounds with k participations: an entry of CᵀC is wrong by at most γ_T·‖C_i‖‖C_j‖ in any order
-/// of its sum, so over a pattern's k rounds by γ_T·(Σ‖C_i‖)² ≤ k·γ_T·Σ‖C_i‖², and Σ‖C_i‖² is at most the pattern's squared
-/// sensitivity; with the sums over a pattern (at most k² + 2 terms ≥ 0, or k + T of columns) and for BLT, ω, θ ≥ 0, its coefficients,
-/// the root is wrong by less than (k + 1)(T + 20)·2u of itself. μ of n steps is wrong by (n + 10)·u/2, products and quotients on the way
-/// to σ/γ by u each. That is below 2⁻³⁰ where (k + 1)(T + 20) and n are below 2²¹.
-pub(crate) const EXCESS: f64 = 1.0 + 1.0 / (1 << 30) as f64;
+/// Proof, with u = 2⁻⁵³, T rounds and k participations. An entry of CᵀC is wrong by at most γ_T·‖C_i‖‖C_j‖ in any order of its sum, so
+/// over the k rounds of a pattern by γ_T·(Σ‖C_i‖)² ≤ k·γ_T·Σ‖C_i‖², and Σ‖C_i‖² is at most the pattern's squared sensitivity. The sums
+/// over a pattern have at most k² + 2 terms ≥ 0, or k + T where columns are added; BLT coefficients with ω, θ ≥ 0 have relative errors
+/// of at most γ_{T+16}. So a sensitivity is wrong by less than (k + 1)(T + 20)·2u of itself, μ of n steps by (n + 10)·u/2, and each product
+/// and quotient on the way to σ/γ by u: together less than 2⁻²⁴ for (k + 1)(T + 20) and n below 2²⁷. Not proven is the error of the eigenvalue
+/// that bounds patterns of conflicting signs; a backward stable solver's is of the order of k·2u of the trace.
+pub(crate) const EXCESS: f64 = 1.0 + 1.0 / (1 << 24) as f64;
 
 /// σ/γ times [`EXCESS`]: in units of the lattice the noise is more than the one that is accounted for. The real σ of every
 /// formula on the lattice is this f64.

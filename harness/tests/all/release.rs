@@ -179,6 +179,11 @@ fn what_a_release_would_lose_or_reveal_is_refused() {
     ] {
         assert_refused(&format!("{line} {more}"), named);
     }
+    // Taken for test rows without a flag, since it is called so.
+    let beside = folder.path().join("table.csv.t");
+    std::os::unix::fs::symlink(&table, &beside).unwrap();
+    assert_refused(&line, "training rows");
+    std::fs::remove_file(&beside).unwrap();
     let line = format!("{line} --model {}/model.npy", folder.path().display());
     assert_succeeds(&line);
     assert_refused(&line, "may hold a release");

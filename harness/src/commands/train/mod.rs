@@ -535,7 +535,10 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, 
     if let Some(test) =
         test.filter(|test| matches!((Path::new(name).canonicalize(), test.canonicalize()), (Ok(a), Ok(b)) if a == b))
     {
-        let message = format!("{}: as test rows these are the training rows, which are private", test.display());
+        let message = format!(
+            "{}: these test rows are the training rows, which are private; name public ones with --test FILE",
+            test.display()
+        );
         return Err(UsageError::of(message));
     }
     let flags = arguments.declaration();
