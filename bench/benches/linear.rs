@@ -7,10 +7,11 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use rounds_kernels::features::{Norm, Rows, Selection, SparseRows, Targets};
+use rounds_kernels::instructions::InstructionSet;
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
-    Batch, Clip, Instructions, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
+    Batch, Clip, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
     accumulate_gradients, evaluate, row_norms,
 };
 use rounds_kernels::loss::Loss;
@@ -172,9 +173,9 @@ fn integers(criterion: &mut Criterion) {
     let parameters = vec![0.01; model.parameters()];
     let mut sum = vec![0.0; model.parameters()];
     let norms = row_norms(data.rows(true), true, Norm::L2).expect("finite rows");
-    let sets = Instructions::ALL.into_iter().filter(|set| set.are_available());
+    let sets = InstructionSet::available();
     let mut workspaces = vec![("f32".to_owned(), Workspace::new(&model).without_integers())];
-    workspaces.extend(sets.map(|set| (format!("{set:?}"), Workspace::new(&model).on(&model, set))));
+    workspaces.extend(sets.map(|set| (set.to_string(), Workspace::new(&model).on(&model, set))));
     for rows in [64, 500, 2_000, 60_000] {
         let mut group =
             criterion.benchmark_group(format!("gradient of {rows} rows of bytes, 10 outputs, 784 features"));

@@ -3,7 +3,17 @@
 
 use std::ops::Range;
 
-use crate::linear::Stripes;
+/// Rows of a block: their contributions are summed in f32 before the sum moves to f64.
+pub const BLOCK_ROWS: usize = 128;
+
+/// A copy of runs of dense rows in another order ([`crate::linear::Stripes`]).
+#[derive(Clone, Copy, Debug)]
+pub struct StripedRows<'a> {
+    /// The rows of each run, ascending, and the values before its own.
+    pub runs: &'a [(Range<usize>, usize)],
+    /// `stripes × 32 × features × 16` values.
+    pub values: &'a [f32],
+}
 
 /// Dense rows of f32 features, row-major.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +23,7 @@ pub struct F32Rows<'a> {
     /// Features a row.
     pub columns: usize,
     /// A copy of some of the rows that is summed faster, to the same bits.
-    pub stripes: Option<&'a Stripes>,
+    pub stripes: Option<StripedRows<'a>>,
     /// The same rows as integers in two planes of bytes, where they are summed so ([`crate::linear::Planes`]).
     pub planes: Option<U8Rows<'a>>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure functions on slices and small plain structs: the fused gradient kernels of linear models ([`linear`]), their
 //! losses ([`loss`]) and row formats ([`features`]), the memory of rows ([`memory`]), addressed noise streams
-//! ([`random`]), vector operations ([`vector`]), the matrix product ([`gemm`]), the name of the instruction set
+//! ([`random`]), vector operations ([`vector`]), the matrix product ([`gemm`]), the instruction sets
 //! ([`instructions`]) and the meeting place of threads that other code starts ([`team`]).
 //! No thread is started here; no clock that decides a result, no file, no privacy policy and no seed of its own may live
 //! here.
@@ -21,6 +21,4 @@ pub mod loss;
 pub mod memory;
 pub mod random;
 pub mod team;
-#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-mod tiles;
 pub mod vector;

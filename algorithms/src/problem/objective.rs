@@ -283,7 +283,7 @@ impl Problem {
         let planes = self.planes.get().and_then(Option::as_ref);
         let mut rows = self.dataset.rows().with_planes(planes.map(Planes::view));
         if let Rows::F32(dense) = &mut rows {
-            dense.stripes = self.stripes.get().and_then(Option::as_ref);
+            dense.stripes = self.stripes.get().and_then(Option::as_ref).map(Stripes::view);
         }
         Batch { rows, targets: self.dataset.targets(), norms, selection }
     }

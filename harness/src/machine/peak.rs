@@ -8,7 +8,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use rounds_kernels::linear::{Instructions, integer_peak_loop};
+use rounds_kernels::instructions::InstructionSet;
+use rounds_kernels::linear::integer_peak_loop;
 use serde::{Deserialize, Serialize};
 use wide::f32x16;
 
@@ -181,7 +182,7 @@ fn measure_peak(threads: usize, pinning: &Pinning) -> f64 {
 
 /// Peak of the instructions of the integer kernels on `threads` threads.
 fn measure_integer_peak(threads: usize, pinning: &Pinning) -> Option<IntegerPeak> {
-    let instructions = Instructions::fastest();
+    let instructions = InstructionSet::fastest();
     let operations = integer_peak_loop(instructions, INTEGER_STEPS)? * threads as f64;
     let run = |(): &()| {
         integer_peak_loop(instructions, INTEGER_STEPS);
@@ -361,7 +362,7 @@ mod tests {
         assert!(measure_bandwidth(1, &Pinning::none(), 1 << 20) > 0.0);
         assert!(measure_peak(1, &Pinning::none()) > 0.0);
         let int8 = measure_integer_peak(1, &Pinning::none());
-        assert_eq!(int8.is_some(), Instructions::fastest() != Instructions::Scalar);
+        assert_eq!(int8.is_some(), InstructionSet::fastest() != InstructionSet::Scalar);
         assert!(int8.is_none_or(|peak| peak.gops > 0.0));
         assert_eq!(measure_rooflines(&[0], &Pinning::none()), []);
     }

@@ -1,6 +1,7 @@
 //! Norms rounded up, clip factors rounded down, and what rounding leaves of a sensitivity.
 
-use super::{BLOCK_ROWS, NonFiniteGradient, RowNorms};
+use super::model::{Batch, Clip, NonFiniteGradient, RowNorms};
+use crate::features::BLOCK_ROWS;
 use crate::features::{Norm, Rows};
 use crate::vector::truncate;
 use wide::f32x16;
@@ -94,6 +95,21 @@ pub(super) fn clip_exactly(rule: &ClipRule, norm: f32, outputs: usize, residuals
         *residual = truncate(f64::from(*residual) * factor);
     }
     Some(clipped)
+}
+
+/// The norms that clipping needs, checked.
+pub(super) fn norms_for<'a>(clip: Clip, batch: &Batch<'a>) -> Option<&'a [f32]> {
+    let Clip::Bounded { norm, clip_norm } = clip else {
+        return None;
+    };
+    assert!(
+        (MINIMUM_CLIP_NORM..=MAXIMUM_CLIP_NORM).contains(&clip_norm),
+        "clip norm {clip_norm}, expected one in [2^-64, 2^64]"
+    );
+    let norms = batch.norms.expect("a bounded clip needs the norms of the rows (linear::row_norms)");
+    assert_eq!(norms.norm, norm, "norms of the rows (left) and of the clip (right)");
+    assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
+    Some(&norms.values)
 }
 
 /// The smallest f32 that is not below `value`.

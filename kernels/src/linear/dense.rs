@@ -4,8 +4,9 @@
 //! features, reduced at the end of the row. Gradient: T outputs × U vectors of features, rows streaming past with
 //! their coefficients broadcast. Both read a row's vectors once for all T outputs.
 
+use super::model::LinearModel;
 use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
-use super::{BLOCK_ROWS, LinearModel};
+use crate::features::BLOCK_ROWS;
 use crate::features::Rows;
 use crate::memory::CACHE_LINE;
 use crate::vector::lanes::{self, LANES, add_to_f64, load, sum_each_of_four, widen};

@@ -1,93 +1,81 @@
 //! The block loop of all kernels: margins of a part of a block, coefficients, and their sum with the rows.
 //!
 //! [`Kernel::select`] chooses the kernels of a batch. [`Pass`] walks through its rows. [`sum_blocks`] is the loop of every
-//! sum but those of integers.
+//! sum but those whose margins and gradients are both integers, [`integer::accumulate`].
 
+use super::clipping::norms_for;
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
-use super::integer::IntegerRows;
+use super::integer::PackedQuery;
+use super::integer::{self, IntegerRows, PackedSum};
+use super::lattice::SumLattice;
+use super::model::{
+    Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, Tally, check, check_batch, check_parameters,
+};
+use super::query::Query;
 use super::residuals::{self, BlockRows};
+use super::selection::{Kernel, Purpose};
 use super::source::Source;
 use super::workspace::{BlockSizes, Workspace};
-use super::{
-    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, PackedQuery, Query, SumLattice, Tally, check,
-    check_batch, integer, lattice, narrow, norms_for, reference, sparse,
-};
-use crate::features::{Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use super::{lattice, narrow, reference, sparse};
+use crate::features::BLOCK_ROWS;
+use crate::features::{Norm, Selection, Targets};
 use std::ops::Range;
 use wide::f32x16;
 
-/// The kernels that read the rows of a batch.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Kernel<'a> {
-    /// Rows of bytes as integers, for which the weights were packed in digits.
-    Integers(U8Rows<'a>),
-    /// Sparse rows, entry by entry.
-    Sparse(SparseRows<'a>),
-    /// Dense rows in groups, for which the weights were packed in vectors.
-    Dense,
-    /// Dense rows one after the other: fewer than packing pays for.
-    Few,
-}
-
-impl<'a> Kernel<'a> {
-    /// Integers if the weights were packed for them, else by format and number of rows.
-    pub(super) fn select(rows: Rows<'a>, in_integers: bool, few: bool) -> Self {
-        match rows {
-            Rows::U8(bytes) if in_integers => Kernel::Integers(bytes),
-            Rows::Sparse(sparse) => Kernel::Sparse(sparse),
-            _ if few => Kernel::Few,
-            _ => Kernel::Dense,
-        }
-    }
-}
-
-/// A pass over the rows of a batch, part by part of at most 128 rows.
-pub(super) struct Pass<'b, 'a> {
-    pub(super) model: &'b LinearModel,
-    pub(super) batch: &'b Batch<'a>,
+/// The needs of a pass beside its rows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Needs<'b, 'a> {
     /// The parameters of the margins; `None` for parameters of 0.
     pub(super) current: Option<&'b [f32]>,
     /// The parameters of the other margins, if any.
     pub(super) previous: Option<&'b [f32]>,
-    pub(super) norms: Option<&'a [f32]>,
     /// Targets, where residuals are needed.
     pub(super) targets: Option<Targets<'a>>,
+    pub(super) norms: Option<&'a [f32]>,
+    /// True if gradients are summed.
+    pub(super) sums: bool,
+}
+
+/// A pass over the rows of a batch, part by part of at most 128 rows.
+pub(super) struct Pass<'b, 'a> {
+    model: &'b LinearModel,
+    batch: &'b Batch<'a>,
+    needs: Needs<'b, 'a>,
     pub(super) source: Source<'a>,
     pub(super) kernel: Kernel<'a>,
     /// Rows whose margins are computed before their gradients.
-    pub(super) part: usize,
+    part: usize,
     /// Steps of the loops over such rows for [`Prefetch`].
     steps: usize,
 }
 
 impl<'b, 'a> Pass<'b, 'a> {
-    /// A pass that computes margins at the given parameters and, if `sums`, gradients.
+    /// A pass that computes margins at the given parameters and, if `needs.sums`, gradients.
     pub(super) fn new(
-        (model, batch): (&'b LinearModel, &'b Batch<'a>),
-        (current, previous): (Option<&'b [f32]>, Option<&'b [f32]>),
-        (targets, norms): (Option<Targets<'a>>, Option<&'a [f32]>),
+        model: &'b LinearModel,
+        batch: &'b Batch<'a>,
+        needs: Needs<'b, 'a>,
         kernel: Kernel<'a>,
         blocks: BlockSizes,
-        sums: bool,
     ) -> Self {
         let source = Source::new(batch.rows, model);
         let part = match kernel {
             Kernel::Integers(_) => BLOCK_ROWS,
             _ => source.part(blocks),
         };
-        let mut pass = Pass { model, batch, current, previous, norms, targets, source, kernel, part, steps: 0 };
+        let mut pass = Pass { model, batch, needs, source, kernel, part, steps: 0 };
         let of_sides = |sides| dense::steps(model.outputs, source.layout, part, sides);
-        pass.steps = of_sides(pass.sides()) - if sums { 0 } else { of_sides(0) };
+        pass.steps = of_sides(pass.sides()) - if needs.sums { 0 } else { of_sides(0) };
         pass
     }
 
     /// Points at which margins are computed: there are previous parameters only beside current ones.
     fn sides(&self) -> usize {
-        usize::from(self.current.is_some()) + usize::from(self.previous.is_some())
+        usize::from(self.needs.current.is_some()) + usize::from(self.needs.previous.is_some())
     }
 
     /// The ranges of positions of the parts from `start` to `end`.
-    pub(super) fn parts(&self, start: usize, end: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    fn parts(&self, start: usize, end: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let part = self.part;
         (start..end).step_by(part).map(move |start| start..(start + part).min(end))
     }
@@ -95,7 +83,7 @@ impl<'b, 'a> Pass<'b, 'a> {
     /// Gathers targets and norms of the rows at `positions`, and computes their margins at `[k·128 + i]` of the workspace's
     /// residuals, those of the previous parameters at `others`. Prefetches the next rows meanwhile. Returns the addresses
     /// of dense rows.
-    pub(super) fn margins<'s>(
+    fn margins<'s>(
         &self,
         positions: &Range<usize>,
         starts: &'s mut [*const u8; BLOCK_ROWS],
@@ -114,22 +102,22 @@ impl<'b, 'a> Pass<'b, 'a> {
             ..
         } = workspace;
         let (model, selection, count) = (self.model, &self.batch.selection, positions.len());
-        block_rows.gather(selection, positions.clone(), self.targets, self.norms, model.outputs);
+        block_rows.gather(selection, positions.clone(), self.needs.targets, self.needs.norms, model.outputs);
         let ids = &block_rows.ids[..count];
         let mut prefetch = Prefetch::nothing();
         let nowhere = [std::ptr::null(); BLOCK_ROWS];
-        if self.current.is_none() {
+        if self.needs.current.is_none() {
             margins[..model.outputs * BLOCK_ROWS].fill(0.0);
         }
         let cold = positions.start == 0 && self.source.is_scattered(selection);
-        if matches!(self.kernel, Kernel::Dense | Kernel::Few) {
+        if matches!(self.kernel, Kernel::Narrow | Kernel::Dense | Kernel::Few) {
             let next = positions.end..(positions.end + self.part).min(selection.len());
             let next = self.source.starts(selection, next, starts);
             prefetch = Prefetch::rows(next, self.source.row_bytes(), self.source.layout.vectors, self.steps);
         }
         let pointers = match self.kernel {
             Kernel::Sparse(rows) => {
-                for (parameters, margins) in [(self.current, margins), (self.previous, others)] {
+                for (parameters, margins) in [(self.needs.current, margins), (self.needs.previous, others)] {
                     if let Some(parameters) = parameters {
                         sparse::margins(rows, ids, model, parameters, margins);
                     }
@@ -137,7 +125,7 @@ impl<'b, 'a> Pass<'b, 'a> {
                 nowhere
             }
             Kernel::Integers(rows) => {
-                match (self.current, integer, digits) {
+                match (self.needs.current, integer, digits) {
                     (Some(_), Some(integer), Some(digits)) => {
                         integer.margins(digits, rows, selection, positions.clone(), margins);
                     }
@@ -145,12 +133,12 @@ impl<'b, 'a> Pass<'b, 'a> {
                 }
                 nowhere
             }
-            Kernel::Dense => {
+            Kernel::Narrow | Kernel::Dense => {
                 let mut sides = [(&*packed, &mut margins[..]), (&*packed_previous, &mut others[..])];
                 self.source.margins(ids, scratch, &mut sides[..self.sides()], cold, &mut prefetch)
             }
             Kernel::Few => {
-                if let Some(parameters) = self.current {
+                if let Some(parameters) = self.needs.current {
                     dense::margins_of_few(self.batch.rows, ids, model, parameters, buffer, margins);
                 }
                 let mut pointers = nowhere;
@@ -170,8 +158,8 @@ impl<'b, 'a> Pass<'b, 'a> {
 /// into q or ρ.
 ///
 /// # Errors
-/// The first error of `coefficients`.
-pub(super) fn sum_blocks<E>(
+/// The first error of `coefficients`; coefficients that no integers stand for.
+pub(super) fn sum_blocks<E: From<NonFiniteGradient>>(
     (pass, lattice): (&Pass<'_, '_>, Option<&SumLattice>),
     first: usize,
     sum: &mut [f64],
@@ -180,7 +168,9 @@ pub(super) fn sum_blocks<E>(
 ) -> Result<(), E> {
     let (model, source, layout) = (pass.model, &pass.source, pass.source.layout);
     let (outputs, width) = (model.outputs, model.width());
-    let (total, block_size) = (pass.batch.selection.len(), workspace.blocks.block);
+    let in_integers = matches!(pass.kernel, Kernel::Integers(_));
+    let block_size = if in_integers { BLOCK_ROWS } else { workspace.blocks.block };
+    let total = pass.batch.selection.len();
     for block in (first..total).step_by(block_size) {
         let block_end = (block + block_size).min(total);
         // With one output, parts of a block stay in first-level cache and share a partial sum.
@@ -194,6 +184,12 @@ pub(super) fn sum_blocks<E>(
             let (pointers, mut prefetch) = pass.margins(&rows, &mut starts, workspace);
             let Workspace { residuals: values, others, partial, block_rows, .. } = &mut *workspace;
             coefficients(&rows, block_rows, values, others)?;
+            if let Kernel::Integers(integers) = pass.kernel {
+                if !add_integers(pass, (integers, rows.clone()), lattice, sum, workspace) {
+                    return Err(NonFiniteGradient { row: pass.batch.selection.row(rows.start) }.into());
+                }
+                continue;
+            }
             if model.bias {
                 for (output, values) in values.chunks_exact(BLOCK_ROWS).take(outputs).enumerate() {
                     sum[output * width + model.features] += match lattice {
@@ -233,6 +229,31 @@ pub(super) fn sum_blocks<E>(
     Ok(())
 }
 
+/// [`sum_blocks`] of a part in integers. Without a lattice that of the part follows from its greatest coefficient, and nothing is promised about
+/// neighbours. Returns whether there is one.
+fn add_integers(
+    pass: &Pass<'_, '_>,
+    (integers, rows): (IntegerRows<'_>, Range<usize>),
+    exact: Option<&SumLattice>,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> bool {
+    let Workspace { integer, block_rows, residuals: values, .. } = workspace;
+    let values = &mut values[..pass.model.outputs * BLOCK_ROWS];
+    let lattice = exact.copied().or_else(|| {
+        let of_rows = values.chunks_exact(BLOCK_ROWS).flat_map(|values| &values[..rows.len()]);
+        let greatest = of_rows.fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
+        SumLattice::new(pass.model, integers.grid(), greatest, Clip::Unbounded, 0)
+    });
+    let (Some(lattice), Some(integer)) = (lattice, integer) else {
+        return false;
+    };
+    let worth = exact.map_or_else(|| lattice.unit(), |_| 1.0);
+    let facts = (integers, &pass.batch.selection, rows);
+    integer.add_outer((pass.model, &lattice), facts, &block_rows.norms, values, (sum, worth));
+    true
+}
+
 /// Calls `work(positions, block_rows, margins)` for each part of a pass that sums nothing.
 ///
 /// # Errors
@@ -250,8 +271,84 @@ pub(super) fn for_each_part(
     Ok(())
 }
 
-/// [`super::accumulate_differences`].
-pub(super) fn accumulate(
+/// `sum += Σ_i clip(∇f(x; d_i))`, f32 inside blocks of at most 128 rows, f64 across blocks. Null rows add exactly 0.
+///
+/// # Errors
+/// A row whose gradient is not finite; `sum` is then unspecified.
+///
+/// # Panics
+/// Shapes that do not fit the model, rows or classes out of range, a clip norm outside
+/// [[`MINIMUM_CLIP_NORM`], [`MAXIMUM_CLIP_NORM`]], or a bounded clip without norms of its kind.
+pub fn accumulate_gradients(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    clip: Clip,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    accumulate_differences(model, batch, (Point::at(parameters), None), clip, sum, workspace)
+}
+
+/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once; without a second point, or with b = 0,
+/// `Σ_i clip(a·∇f(x; d_i))`.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+///
+/// # Panics
+/// As [`accumulate_gradients`].
+pub fn accumulate_differences(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    points: (Point<'_>, Option<Point<'_>>),
+    clip: Clip,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    accumulate(model, batch, &Query::new(points, clip), sum, workspace)
+}
+
+/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, or without a second point `Σ_i clip(a·∇f(x; d_i))`, in units of `lattice` and with
+/// its clip: integers, exact whatever the order and the split of a batch, as long as they are below 2⁵³.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+///
+/// # Panics
+/// As [`accumulate_gradients`].
+pub fn accumulate_on_lattice(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    points: (Point<'_>, Option<Point<'_>>),
+    lattice: &SumLattice,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    let query = Query { lattice: Some(*lattice), ..Query::new(points, lattice.clip()) };
+    accumulate(model, batch, &query, sum, workspace)
+}
+
+/// Packs `a·∇f(x; d_i) − b·∇f(x′; d_i)`, or without a second point `a·∇f(x; d_i)`, for [`accumulate_packed`] on rows of bytes or
+/// planes that are multiples of the lattice's step: once for all parts of a batch. Returns false, by the parameters alone, where these are too
+/// large.
+///
+/// # Panics
+/// A workspace of another model.
+pub fn pack(
+    model: &LinearModel,
+    points: (Point<'_>, Option<Point<'_>>),
+    lattice: &SumLattice,
+    packed: &mut PackedQuery,
+) -> bool {
+    for point in std::iter::once(&points.0).chain(&points.1) {
+        check_parameters(model, point.parameters);
+    }
+    packed.pack(model, &Query::new(points, lattice.clip()), *lattice)
+}
+
+/// The sum of a query.
+fn accumulate(
     model: &LinearModel,
     batch: &Batch<'_>,
     query: &Query<'_>,
@@ -264,28 +361,28 @@ pub(super) fn accumulate(
         check(model, batch, previous.parameters);
     }
     let norms = norms_for(query.clip, batch);
-    if let (None, Some(integer), Some(packed), Some(rows)) =
-        (query.lattice, &mut workspace.integer, &mut workspace.packed, IntegerRows::of(batch.rows))
-        && let Some(lattice) = SumLattice::new(model, rows.grid(), query.weight(), query.clip, batch.selection.len())
-        && packed.pack(model, query, lattice)
-    {
-        let unit = lattice.unit();
-        let Workspace { residuals, others, block_rows, .. } = workspace;
-        let facts = (batch, rows, norms);
-        return integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), (sum, unit));
+    let purpose = match (&query.lattice, query.coefficients()) {
+        (Some(_), _) => Purpose::ExactSum,
+        (None, (1.0, None)) => Purpose::Gradients,
+        _ => Purpose::Differences,
+    };
+    let kernel = Kernel::select(model, batch, purpose, |rows| {
+        let Some((_, packed, _)) = workspace.integers() else {
+            return false;
+        };
+        let lattice = SumLattice::new(model, rows.grid(), query.weight(), query.clip, batch.selection.len());
+        lattice.is_some_and(|lattice| packed.pack(model, query, lattice))
+    });
+    if let (Kernel::Integers(rows), Some((scratch, packed, space))) = (kernel, workspace.integers()) {
+        let unit = packed.lattice().unit();
+        let facts = PackedSum { model, query: packed, batch, rows, norms };
+        return integer::accumulate(&facts, scratch, space, (sum, unit));
     }
     let (current, previous) = (query.current.parameters, query.previous.map(|point| point.parameters));
-    let kernel = Kernel::select(batch.rows, false, false);
-    let pass = Pass::new(
-        (model, batch),
-        (Some(current), previous),
-        (Some(batch.targets), norms),
-        kernel,
-        workspace.blocks,
-        true,
-    );
+    let needs = Needs { current: Some(current), previous, targets: Some(batch.targets), norms, sums: true };
+    let pass = Pass::new(model, batch, needs, kernel, workspace.blocks);
     let layout = pass.source.layout;
-    if let Kernel::Dense = kernel {
+    if let Kernel::Dense | Kernel::Narrow = kernel {
         workspace.current.pack(model, layout, current);
         if let Some(previous) = previous {
             workspace.previous.pack(model, layout, previous);
@@ -294,7 +391,7 @@ pub(super) fn accumulate(
     let mut tally = Tally::default();
     // The general kernels sum the rows that the narrow ones leave.
     let lattice = query.lattice.as_ref();
-    if previous.is_none() && query.current.coefficient == 1.0 && lattice.is_none() {
+    if let Kernel::Narrow = kernel {
         tally = narrow::accumulate_front(model, batch, norms, query.clip, layout, &workspace.current, sum);
     }
     sum_blocks((&pass, lattice), tally.rows, sum, workspace, |rows, block_rows, margins, others| {
@@ -323,14 +420,14 @@ pub fn accumulate_packed(
 ) -> Result<Tally, NonFiniteGradient> {
     assert_eq!(sum.len(), model.parameters(), "length of the sum (left) and parameters of the model (right)");
     check_batch(model, batch);
-    let Workspace { integer: Some(integer), residuals, others, block_rows, .. } = workspace else {
+    let Some((scratch, _, space)) = workspace.integers() else {
         panic!("a packed query needs a workspace with integers");
     };
     let Some(rows) = IntegerRows::of(batch.rows) else {
         panic!("a packed query needs rows of bytes or planes");
     };
-    let facts = (batch, rows, norms_for(packed.lattice().clip(), batch));
-    integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), (sum, worth))
+    let norms = norms_for(packed.lattice().clip(), batch);
+    integer::accumulate(&PackedSum { model, query: packed, batch, rows, norms }, scratch, space, (sum, worth))
 }
 
 /// Loss and accuracy of a batch at `parameters`, null rows left out. Softmax predicts the first class of largest margin; the logistic and
@@ -348,22 +445,11 @@ pub fn evaluate(
     workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
     check(model, batch, parameters);
-    let in_integers = if let Rows::U8(bytes) = batch.rows
-        && batch.selection.len() >= integer::LEAST_ROWS
-        && let (Some(_), Some(packed)) = (&workspace.integer, &mut workspace.packed)
-    {
-        packed.pack_margins(model, bytes.scale, parameters)
-    } else {
-        false
-    };
-    let pass = Pass::new(
-        (model, batch),
-        (Some(parameters), None),
-        (Some(batch.targets), None),
-        Kernel::select(batch.rows, in_integers, false),
-        workspace.blocks,
-        false,
-    );
+    let kernel = Kernel::select(model, batch, Purpose::Evaluation, |rows| {
+        workspace.integers().is_some_and(|(_, packed, _)| packed.pack_margins(model, rows.grid(), parameters))
+    });
+    let needs = Needs { current: Some(parameters), targets: Some(batch.targets), ..Needs::default() };
+    let pass = Pass::new(model, batch, needs, kernel, workspace.blocks);
     if let Kernel::Dense = pass.kernel {
         workspace.current.pack(model, pass.source.layout, parameters);
     }

@@ -16,14 +16,17 @@
 //! Residuals have the same bits where multiplications and additions are fused: on x86 with FMA and on aarch64.
 
 use super::lattice::{FeatureGrid, GREATEST_WEIGHT_EXPONENT, SumLattice, step_of};
+use super::model::{Batch, Clip, LinearModel, NonFiniteGradient, Tally};
 use super::packing::split;
-use super::products::{
-    Digits, EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER,
-    bytes_of, integers_of,
-};
+use super::query::Query;
 use super::residuals::{self, BlockRows};
-use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
+use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, Selection, U8Rows};
+use crate::instructions::products::{
+    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER, bytes_of,
+    integers_of,
+};
+use crate::instructions::{InstructionSet, has_integer_kernels};
 use crate::memory::ByteRows;
 use crate::vector::lanes::{LANES, low_bytes, to_f64};
 use std::ops::Range;
@@ -37,9 +40,6 @@ const OUTPUTS: usize = MOST_DIGIT_ROWS / DIGITS;
 
 /// Rows whose sums of digits stay in 32 bits, a multiple of a block: `65,536·255·128 < 2³¹`.
 const SUMMED_ROWS: usize = 1 << 16;
-
-/// Fewer rows than this cost less without packing digits, where nothing but time depends on it.
-pub(super) const LEAST_ROWS: usize = 32;
 
 /// The offset 2¹⁴ of stored integers, in units of the upper byte.
 const HIGH_OFFSET: f64 = 64.0;
@@ -119,7 +119,7 @@ impl<'a> IntegerRows<'a> {
     /// Planes of another number of features.
     pub(super) fn of(rows: Rows<'a>) -> Option<Self> {
         match rows {
-            Rows::U8(bytes) => Some(bytes.into()),
+            Rows::U8(_) => Self::of_bytes(rows),
             Rows::F32(F32Rows { columns, planes, .. }) => planes.map(|bytes| {
                 assert_eq!(bytes.columns, 2 * plane_bytes(columns), "bytes of {columns} features in planes");
                 IntegerRows { bytes, planes: 2 }
@@ -128,18 +128,17 @@ impl<'a> IntegerRows<'a> {
         }
     }
 
+    /// Of rows of bytes; `None` for others.
+    pub(super) fn of_bytes(rows: Rows<'a>) -> Option<Self> {
+        if let Rows::U8(bytes) = rows { Some(IntegerRows { bytes, planes: 1 }) } else { None }
+    }
+
     /// The grid of the features.
     pub(super) fn grid(self) -> FeatureGrid {
         match self.planes {
             1 => FeatureGrid::bytes(self.bytes.scale),
             _ => FeatureGrid { step: self.bytes.scale, greatest: FeatureGrid::FIXED_POINT },
         }
-    }
-}
-
-impl<'a> From<U8Rows<'a>> for IntegerRows<'a> {
-    fn from(bytes: U8Rows<'a>) -> Self {
-        IntegerRows { bytes, planes: 1 }
     }
 }
 
@@ -160,6 +159,13 @@ fn join(low: &mut [f64; LANES], high: &[f64; LANES], totals: &[f64; LANES]) {
     for lane in 0..LANES {
         low[lane] = HIGH_OFFSET.mul_add(-totals[lane], high[lane]).mul_add(256.0, low[lane]);
     }
+}
+
+/// True if rows of bytes, and f32 rows with [`Planes`], are summed as integers here for this model: several outputs, at most 2¹⁶,
+/// and 64 to 2¹⁶ features, of which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`. So it is on every
+/// processor with AVX2 or better, all with the same bits.
+pub fn has_integer_kernels_for(model: &LinearModel) -> bool {
+    (2..=1 << 16).contains(&model.outputs) && (64..=1 << 16).contains(&model.features) && has_integer_kernels()
 }
 
 /// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features,
@@ -303,9 +309,9 @@ pub struct PackedQuery {
 }
 
 impl PackedQuery {
-    /// Memory for queries of `model`; `None` if its rows take other kernels ([`super::has_integer_kernels_for`]).
+    /// Memory for queries of `model`; `None` if its rows take other kernels ([`has_integer_kernels_for`]).
     pub fn new(model: &LinearModel) -> Option<Self> {
-        super::has_integer_kernels_for(model).then(|| PackedQuery {
+        has_integer_kernels_for(model).then(|| PackedQuery {
             shape: (model.features, model.outputs),
             weights: [Weights::new(model), Weights::new(model)],
             coefficients: (0.0, None),
@@ -331,10 +337,10 @@ impl PackedQuery {
     }
 
     /// Packs parameters for margins alone.
-    pub(super) fn pack_margins(&mut self, model: &LinearModel, scale: f32, parameters: &[f32]) -> bool {
+    pub(super) fn pack_margins(&mut self, model: &LinearModel, grid: FeatureGrid, parameters: &[f32]) -> bool {
         self.check(model);
         self.lattice = None;
-        let lattice = SumLattice::new(model, FeatureGrid::bytes(scale), 1.0, Clip::Unbounded, 0);
+        let lattice = SumLattice::new(model, grid, 1.0, Clip::Unbounded, 0);
         lattice.is_some_and(|lattice| self.weights[0].pack(model, parameters, &lattice))
     }
 
@@ -409,13 +415,13 @@ struct DigitSums {
 impl Scratch {
     /// For `model`, on the fastest instructions; `None` if its rows take other kernels.
     pub(super) fn new(model: &LinearModel) -> Option<Box<Self>> {
-        Self::on(model, Instructions::fastest())
+        Self::on(model, InstructionSet::fastest())
     }
 
     /// For `model`, on given instructions.
-    pub(super) fn on(model: &LinearModel, instructions: Instructions) -> Option<Box<Self>> {
+    pub(super) fn on(model: &LinearModel, instructions: InstructionSet) -> Option<Box<Self>> {
         let columns = Columns::new(model.features);
-        super::has_integer_kernels_for(model).then(|| {
+        has_integer_kernels_for(model).then(|| {
             Box::new(Scratch {
                 products: Products::new(instructions),
                 shape: (model.features, model.outputs),
@@ -443,14 +449,14 @@ impl Scratch {
     pub(super) fn margins(
         &mut self,
         packed: &PackedQuery,
-        rows: U8Rows<'_>,
+        rows: IntegerRows<'_>,
         selection: &Selection<'_>,
         positions: Range<usize>,
         out: &mut [f32],
     ) {
         let shape = self.shape;
         let mut session = self.products.session();
-        let addresses = Addresses::of(rows.into(), selection, positions, &mut session);
+        let addresses = Addresses::of(rows, selection, positions, &mut session);
         let block = (&addresses, 0..addresses.count);
         let side = (&packed.weights[0], out);
         margins_of_block(&mut session, shape, &mut [side], block, integers_of(&mut self.margins));
@@ -461,7 +467,7 @@ impl Scratch {
     pub(super) fn add_outer(
         &mut self,
         (model, lattice): (&LinearModel, &SumLattice),
-        (rows, selection, positions): (U8Rows<'_>, &Selection<'_>, Range<usize>),
+        (rows, selection, positions): (IntegerRows<'_>, &Selection<'_>, Range<usize>),
         norms: &[f32; BLOCK_ROWS],
         values: &mut [f32],
         (sum, worth): (&mut [f64], f64),
@@ -469,7 +475,7 @@ impl Scratch {
         let sums = &mut self.sums;
         sums.contribute(lattice, (0, positions.len()), norms, values, &mut Tally::default());
         let mut session = self.products.session();
-        let addresses = Addresses::of(rows.into(), selection, positions, &mut session);
+        let addresses = Addresses::of(rows, selection, positions, &mut session);
         sums.add(&mut session, &addresses);
         sums.finish(model, lattice, worth, sum);
     }
@@ -717,17 +723,33 @@ fn margins_of_block(
     }
 }
 
+/// A packed query and the rows that answer it.
+pub(super) struct PackedSum<'a> {
+    pub(super) model: &'a LinearModel,
+    pub(super) query: &'a PackedQuery,
+    pub(super) batch: &'a Batch<'a>,
+    pub(super) rows: IntegerRows<'a>,
+    pub(super) norms: Option<&'a [f32]>,
+}
+
+/// Space for the margins of a block at one or two points, and for what belongs to its rows.
+pub(super) struct MarginSpace<'a> {
+    pub(super) margins: &'a mut [f32],
+    pub(super) others: &'a mut [f32],
+    pub(super) block_rows: &'a mut BlockRows,
+}
+
 /// `sum += worth · Σ_i clip(…)` in units of the packed lattice, over the rows of a batch.
 ///
 /// # Errors
 /// A row whose margins are not finite; `sum` is then unspecified.
 pub(super) fn accumulate(
-    (model, query): (&LinearModel, &PackedQuery),
-    (batch, rows, norms): (&Batch<'_>, IntegerRows<'_>, Option<&[f32]>),
+    facts: &PackedSum<'_>,
     scratch: &mut Scratch,
-    (margins, others, block_rows): (&mut [f32], &mut [f32], &mut BlockRows),
+    MarginSpace { margins, others, block_rows }: MarginSpace<'_>,
     (sum, worth): (&mut [f64], f64),
 ) -> Result<Tally, NonFiniteGradient> {
+    let PackedSum { model, query, batch, rows, norms } = *facts;
     scratch.check(model, query);
     let lattice = query.lattice();
     assert_eq!(
@@ -822,7 +844,7 @@ mod tests {
 
         /// Both formats; none where there are no integer kernels.
         fn all(rows: usize, features: usize, outputs: usize, bias: bool) -> Vec<Self> {
-            if !super::super::has_integer_kernels() {
+            if !has_integer_kernels() {
                 return Vec::new();
             }
             let of_bytes = || Self::new(rows, features, outputs, bias);
@@ -879,7 +901,7 @@ mod tests {
             selection: Selection<'_>,
             clip: Clip,
             difference: bool,
-            instructions: Instructions,
+            instructions: InstructionSet,
         ) -> (Vec<f64>, f64, Tally) {
             let norms = self.norms(clip);
             let batch = self.batch(norms.as_ref(), selection);
@@ -898,8 +920,8 @@ mod tests {
     }
 
     /// The sets of this processor; at least AVX2.
-    fn sets() -> Vec<Instructions> {
-        let sets: Vec<_> = Instructions::ALL.into_iter().filter(|set| set.are_available()).collect();
+    fn sets() -> Vec<InstructionSet> {
+        let sets: Vec<_> = InstructionSet::available().collect();
         eprintln!("instructions: {sets:?}");
         sets
     }
@@ -929,7 +951,7 @@ mod tests {
                 for (clip, difference) in CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]) {
                     for selection in [Selection::Range(0..rows), Selection::Indices(&scattered)] {
                         let of = |set| example.integers(selection.clone(), clip, difference, set);
-                        let expected = of(Instructions::Scalar);
+                        let expected = of(InstructionSet::Scalar);
                         for set in sets() {
                             assert!(of(set) == expected, "{rows}×{features}, {outputs} outputs, {clip:?}, {set:?}");
                         }
@@ -976,7 +998,7 @@ mod tests {
             CLIPS.map(|clip| {
                 [false, true].map(|difference| {
                     let (sum, unit, _) =
-                        example.integers(Selection::Range(0..300), clip, difference, Instructions::fastest());
+                        example.integers(Selection::Range(0..300), clip, difference, InstructionSet::fastest());
                     digest(&sum) ^ unit.to_bits()
                 })
             })
@@ -1005,7 +1027,7 @@ mod tests {
         let examples = Example::all(rows, 100, 4, true);
         let backwards: Vec<u32> = (0..rows as u32).rev().collect();
         for (clip, example) in CLIPS.into_iter().flat_map(|clip| examples.iter().map(move |example| (clip, example))) {
-            let of = |selection| example.integers(selection, clip, false, Instructions::fastest()).0;
+            let of = |selection| example.integers(selection, clip, false, InstructionSet::fastest()).0;
             let whole = of(Selection::Range(0..rows));
             assert_eq!(of(Selection::Indices(&backwards)), whole);
             for split in [1, 127, 129, 333] {
@@ -1029,7 +1051,7 @@ mod tests {
                 let (current, previous) = example.points(difference);
                 let expected = reference::sum_of_differences(&example.model, &batch, current, previous, clip);
                 let (sum, unit, _) =
-                    example.integers(Selection::Range(0..rows), clip, difference, Instructions::fastest());
+                    example.integers(Selection::Range(0..rows), clip, difference, InstructionSet::fastest());
                 let scale = expected.iter().fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
                 for (found, expected) in sum.iter().zip(&expected) {
                     let off = (found * unit - expected).abs();
@@ -1050,7 +1072,7 @@ mod tests {
             let norms = example.norms(Clip::l2(1.0));
             let batch = example.batch(norms.as_ref(), Selection::Range(0..150));
             let (expected, unit, tally) =
-                example.integers(Selection::Range(0..150), Clip::l2(1.0), difference, Instructions::fastest());
+                example.integers(Selection::Range(0..150), Clip::l2(1.0), difference, InstructionSet::fastest());
             let points = example.points(difference);
             let mut sum = vec![0.0; expected.len()];
             let mut workspace = Workspace::new(&example.model);
@@ -1094,7 +1116,7 @@ mod tests {
 
     #[test]
     fn the_most_features_and_rows_do_not_overflow() {
-        if !super::super::has_integer_kernels() {
+        if !has_integer_kernels() {
             return;
         }
         // Bytes of 255 in either plane, and the greatest and the least fixed-point number.

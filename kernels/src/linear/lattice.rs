@@ -12,9 +12,11 @@
 //! numbers; null rows contribute 0. So sums of neighbours differ by one such contribution, exactly.
 
 use super::dense::{Feature, RowPointers};
+use super::model::{Clip, LinearModel};
 use super::packing::{Layout, split};
+use super::residuals;
 use super::source::Source;
-use super::{BLOCK_ROWS, Clip, LinearModel, residuals};
+use crate::features::BLOCK_ROWS;
 use crate::features::Norm;
 use crate::vector::lanes::{LANES, put, to_f32, to_f64, vector};
 use wide::{f32x16, f64x8};

@@ -8,8 +8,10 @@ use wide::f32x16;
 
 use super::clipping::ClipRule;
 use super::dense::add_partial;
+use super::model::{Batch, Clip, LinearModel, Tally};
 use super::packing::{Layout, PackedWeights};
-use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally, stripes};
+use super::stripes;
+use crate::features::BLOCK_ROWS;
 use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, NEGLIGIBLE, with_margin_loss};
 use crate::vector::lanes::{self, LANES, load, put, sum_each_of_sixteen, vector};
@@ -37,7 +39,7 @@ pub(super) fn takes(model: &LinearModel) -> bool {
 }
 
 /// `sum += Σ clip(∇f)` over as many rows from the front of the batch as this kernel takes, a multiple of sixteen, and how
-/// many that is: 0 for other models, and all rows before the first sixteen with something that is not finite or too
+/// many that is: all rows before the first sixteen with something that is not finite or too
 /// large to be clipped in f32. The rest is left to the general kernels.
 ///
 /// `weights` are packed in `layout`; blocks of at most 128 rows are summed in f32.
@@ -54,9 +56,6 @@ pub(super) fn accumulate_front(
         return Tally::default();
     };
     let features = model.features;
-    if !takes(model) || batch.selection.len() < LANES {
-        return Tally::default();
-    }
     let rule = match clip {
         Clip::Unbounded => None,
         Clip::Bounded { norm, clip_norm } => Some(ClipRule::new(norm, clip_norm, 1)),

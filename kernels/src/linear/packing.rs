@@ -1,6 +1,6 @@
 //! The layout of a row's features in vectors, and weights packed to match.
 
-use super::LinearModel;
+use super::model::LinearModel;
 use crate::vector::lanes::LANES;
 use wide::f32x16;
 

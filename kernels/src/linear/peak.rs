@@ -1,9 +1,10 @@
 //! The peak of the integer kernels: their instructions on registers alone, and the operations that a gradient takes of them.
 
 use super::integer::DIGITS;
-use super::{Instructions, LinearModel};
+use super::model::LinearModel;
+use crate::instructions::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-use crate::tiles;
+use crate::instructions::tiles;
 
 /// Multiplications and additions of 8 bits for the gradient of a row of bytes: of each digit of the weights in the margins,
 /// of each digit of the coefficients in the sum. The bias takes none.
@@ -30,12 +31,12 @@ macro_rules! repeat {
 ///
 /// # Panics
 /// Instructions that this processor does not have, or no steps.
-pub fn integer_peak_loop(instructions: Instructions, steps: usize) -> Option<f64> {
-    assert!(instructions.are_available() && steps > 0, "{instructions:?} on this processor");
+pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f64> {
+    assert!(instructions.is_available() && steps > 0, "{instructions:?} on this processor");
     let products = match instructions {
-        Instructions::Scalar => return None,
+        InstructionSet::Scalar => return None,
         #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 => {
+        InstructionSet::Avx2 | InstructionSet::Avx512 => {
             repeat! {
                 steps:
                 "vpmaddwd ymm8, ymm14, ymm15" "vpaddd ymm0, ymm0, ymm8" "vpmaddwd ymm9, ymm14, ymm15" "vpaddd ymm1, ymm1, ymm9"
@@ -46,7 +47,7 @@ pub fn integer_peak_loop(instructions: Instructions, steps: usize) -> Option<f64
             8 * 16
         }
         #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 => {
+        InstructionSet::Vnni => {
             repeat! {
                 steps:
                 "vpdpbusd zmm0, zmm14, zmm15" "vpdpbusd zmm1, zmm14, zmm15" "vpdpbusd zmm2, zmm14, zmm15"
@@ -57,7 +58,7 @@ pub fn integer_peak_loop(instructions: Instructions, steps: usize) -> Option<f64
             12 * 64
         }
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-        Instructions::Amx => {
+        InstructionSet::Amx => {
             let _shapes = tiles::row_shapes().configure();
             repeat! {
                 steps:
@@ -78,9 +79,9 @@ mod tests {
 
     #[test]
     fn every_set_but_the_definition_has_a_peak() {
-        for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
+        for set in InstructionSet::available() {
             let (one, ten) = (integer_peak_loop(set, 1), integer_peak_loop(set, 10));
-            assert_eq!(one.is_none(), set == Instructions::Scalar);
+            assert_eq!(one.is_none(), set == InstructionSet::Scalar);
             assert_eq!(ten, one.map(|one| 10.0 * one), "{set:?}");
         }
     }

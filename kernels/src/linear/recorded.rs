@@ -10,18 +10,17 @@ use std::ops::Range;
 
 use wide::f32x16;
 
-use super::driver::{Kernel, Pass, for_each_part, sum_blocks};
-use super::integer::LEAST_ROWS;
+use super::driver::{Needs, Pass, for_each_part, sum_blocks};
+use super::lattice::{FeatureGrid, SumLattice};
+use super::model::{Batch, LinearModel, NonFiniteGradient, check};
 use super::packing::Layout;
 use super::residuals::{self, BlockRows};
+use super::selection::{Kernel, Purpose};
 use super::workspace::Workspace;
-use super::{BLOCK_ROWS, Batch, Clip, FeatureGrid, LinearModel, NonFiniteGradient, SumLattice, check};
-use crate::features::{Norm, Rows, Targets, U8Rows};
+use crate::features::BLOCK_ROWS;
+use crate::features::Norm;
 use crate::vector::exp;
 use crate::vector::lanes::{LANES, padded, put};
-
-/// Rows below which packing the weights for the kernels of blocks costs more than they save.
-const FEW_ROWS: usize = 16;
 
 /// Largest exponent of a weight: f32 holds e^88.
 pub const MOST_EXPONENT: f32 = 88.0;
@@ -79,28 +78,23 @@ impl RecordedWorkspace {
         self
     }
 
-    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0.
+    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0. `exact`: what a row adds to an exact sum, or
+    /// answers before one, must not depend on the number of rows.
     fn select<'b, 'a>(
         &mut self,
         (model, batch): (&'b LinearModel, &'b Batch<'a>),
         parameters: &'b [f32],
-        reweighting: Option<&Reweighting<'_>>,
-        facts: (Option<Targets<'a>>, Option<&'a [f32]>),
+        exact: bool,
+        needs: Needs<'b, 'a>,
     ) -> Pass<'b, 'a> {
         check(model, batch, parameters);
-        let (blocks, total) = (self.blocks.blocks, batch.selection.len());
-        let at_zero = reweighting.is_some() && parameters.iter().all(|&value| value == 0.0);
-        // What a row adds to an exact sum, or answers before one, must not depend on the number of rows.
-        let exact = self.exact || reweighting.is_some_and(|reweighting| reweighting.lattice.is_some());
-        let in_integers = match batch.rows {
-            Rows::U8(bytes) if exact || total >= LEAST_ROWS => {
-                self.pack_digits(model, bytes.scale, parameters, at_zero)
-            }
-            _ => false,
-        };
-        let kernel = Kernel::select(batch.rows, in_integers, !exact && total < FEW_ROWS);
-        let current = (!at_zero).then_some(parameters);
-        let pass = Pass::new((model, batch), (current, None), facts, kernel, blocks, reweighting.is_some());
+        let at_zero = needs.sums && parameters.iter().all(|&value| value == 0.0);
+        let purpose = if exact || self.exact { Purpose::ExactlyRecorded } else { Purpose::Recorded };
+        let kernel = Kernel::select(model, batch, purpose, |rows| {
+            self.pack_digits(model, rows.grid(), (!at_zero).then_some(parameters))
+        });
+        let needs = Needs { current: (!at_zero).then_some(parameters), ..needs };
+        let pass = Pass::new(model, batch, needs, kernel, self.blocks.blocks);
         if matches!(kernel, Kernel::Dense) && !at_zero {
             self.pack_vectors(model, pass.source.layout, parameters);
         }
@@ -108,20 +102,20 @@ impl RecordedWorkspace {
     }
 
     /// Packs weights in digits, unless they are 0. Returns whether there are kernels in integers and they take these.
-    fn pack_digits(&mut self, model: &LinearModel, scale: f32, parameters: &[f32], at_zero: bool) -> bool {
-        let (Some(integer), Some(digits)) = (&self.blocks.integer, &mut self.blocks.packed) else {
+    fn pack_digits(&mut self, model: &LinearModel, grid: FeatureGrid, parameters: Option<&[f32]>) -> bool {
+        let Some((integer, digits, _)) = self.blocks.integers() else {
             return false;
         };
         integer.check(model, digits);
-        if at_zero {
+        let Some(parameters) = parameters else {
             return true;
-        }
-        let form = Form { shape: (model.features, model.outputs), layout: None, scale };
+        };
+        let form = Form { shape: (model.features, model.outputs), layout: None, scale: grid.step };
         if self.packed.holds(form, parameters) {
             return true;
         }
         self.packed.form = None;
-        let packed = digits.pack_margins(model, scale, parameters);
+        let packed = digits.pack_margins(model, grid, parameters);
         if packed {
             self.packed.keep(form, parameters);
         }
@@ -288,8 +282,8 @@ pub fn record(
         "residuals of another batch"
     );
     let norms = shifts.is_some().then(|| l2_norms(batch));
-    let facts = (Some(batch.targets), norms);
-    let pass = workspace.select((model, batch), parameters, None, facts);
+    let needs = Needs { targets: Some(batch.targets), norms, ..Needs::default() };
+    let pass = workspace.select((model, batch), parameters, false, needs);
     for_each_part(&pass, &mut workspace.blocks, |rows, block_rows, values| {
         if let Some(shifts) = shifts {
             shift(shifts, &rows, &block_rows.norms, values);
@@ -322,22 +316,22 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
 ) -> Result<(), E> {
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let Reweighting { offset, residuals, .. } = reweighting;
-    let facts = (None, Some(l2_norms(batch)));
-    let pass = workspace.select((model, batch), offset, Some(&reweighting), facts);
-    if let Kernel::Integers(bytes) = pass.kernel {
-        reweighted_in_integers(&pass, bytes, &reweighting, weigh, sum, workspace)?;
-    } else {
-        let lattice = reweighting.lattice.as_ref();
-        sum_blocks((&pass, lattice), 0, sum, &mut workspace.blocks, |rows, block_rows, values, _| {
-            weigh_part(model, rows, block_rows, values, weigh)?;
-            let values = &mut values[..model.outputs * BLOCK_ROWS];
-            coefficients(residuals, rows, &block_rows.weights, values);
-            if let Some(lattice) = lattice {
-                lattice.round(&block_rows.norms, values, rows.len());
-            }
-            Ok::<(), E>(())
-        })?;
-    }
+    let needs = Needs { norms: Some(l2_norms(batch)), sums: true, ..Needs::default() };
+    let lattice = reweighting.lattice.as_ref();
+    let pass = workspace.select((model, batch), offset, lattice.is_some(), needs);
+    let in_integers = matches!(pass.kernel, Kernel::Integers(_));
+    sum_blocks((&pass, lattice), 0, sum, &mut workspace.blocks, |rows, block_rows, values, _| {
+        weigh_part(model, rows, block_rows, values, weigh)?;
+        let values = &mut values[..model.outputs * BLOCK_ROWS];
+        let finite = coefficients(residuals, rows, &block_rows.weights, values);
+        if in_integers && !finite {
+            return Err(NonFiniteGradient { row: batch.selection.row(rows.start) }.into());
+        }
+        if let Some(lattice) = lattice.filter(|_| !in_integers) {
+            lattice.round(&block_rows.norms, values, rows.len());
+        }
+        Ok::<(), E>(())
+    })?;
     if batch.selection.is_empty() || sum.iter().all(|value| value.is_finite()) {
         return Ok(());
     }
@@ -357,40 +351,6 @@ fn weigh_part<E>(
     let recorded = RecordedBlock { positions: rows.clone(), margins: &margins[..model.outputs * BLOCK_ROWS], norms };
     weigh(&recorded, weights)?;
     weights[rows.len()..].fill(0.0);
-    Ok(())
-}
-
-/// [`accumulate_reweighted`] in integers. Without a lattice that of a part follows from its greatest coefficient, and nothing is
-/// promised about neighbours.
-fn reweighted_in_integers<E: From<NonFiniteGradient>>(
-    pass: &Pass<'_, '_>,
-    bytes: U8Rows<'_>,
-    reweighting: &Reweighting<'_>,
-    weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
-    sum: &mut [f64],
-    workspace: &mut RecordedWorkspace,
-) -> Result<(), E> {
-    let (model, selection, blocks) = (pass.model, &pass.batch.selection, &mut workspace.blocks);
-    for rows in pass.parts(0, selection.len()) {
-        let mut starts = [std::ptr::null(); BLOCK_ROWS];
-        pass.margins(&rows, &mut starts, blocks);
-        let Workspace { integer, block_rows, residuals: values, .. } = &mut *blocks;
-        weigh_part(model, &rows, block_rows, values, weigh)?;
-        let values = &mut values[..model.outputs * BLOCK_ROWS];
-        let row = selection.row(rows.start);
-        let finite = coefficients(reweighting.residuals, &rows, &block_rows.weights, values);
-        let lattice = reweighting.lattice.or_else(|| {
-            let of_rows = values.chunks_exact(BLOCK_ROWS).flat_map(|values| &values[..rows.len()]);
-            let greatest = of_rows.fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-            SumLattice::new(model, FeatureGrid::bytes(bytes.scale), greatest, Clip::Unbounded, 0)
-        });
-        let (true, Some(lattice), Some(integer)) = (finite, lattice, integer) else {
-            return Err(NonFiniteGradient { row }.into());
-        };
-        let worth = reweighting.lattice.map_or_else(|| lattice.unit(), |_| 1.0);
-        let facts = (bytes, selection, rows);
-        integer.add_outer((model, &lattice), facts, &block_rows.norms, values, (&mut *sum, worth));
-    }
     Ok(())
 }
 
@@ -437,7 +397,8 @@ fn coefficients(
 mod tests {
     use super::super::{RowNorms, row_norms};
     use super::*;
-    use crate::features::{NULL_CLASS, NULL_TARGET, Selection, SparseRows};
+    use crate::features::{NULL_CLASS, NULL_TARGET, Rows, Selection, SparseRows, Targets};
+    use crate::linear::Clip;
     use crate::loss::{Loss, Target};
 
     fn waves(count: usize, frequency: f64) -> Vec<f32> {

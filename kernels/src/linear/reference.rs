@@ -1,7 +1,7 @@
 //! The plain scalar versions: f64, every per-example gradient materialised, no closed form. What the fast kernels are
 //! tested against; nothing else should call them.
 
-use super::{Batch, Clip, Evaluation, LinearModel, Point};
+use super::model::{Batch, Clip, Evaluation, LinearModel, Point};
 use crate::features::{Norm, Rows, Targets};
 use crate::loss::{Target, TargetKind};
 

@@ -7,8 +7,9 @@
 
 use wide::f32x16;
 
+use super::model::{Batch, LinearModel, NonFiniteGradient};
 use super::packing::split;
-use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient};
+use crate::features::BLOCK_ROWS;
 use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, TargetKind, with_margin_loss};
 use crate::vector::lanes::{LANES, add_to_f64};

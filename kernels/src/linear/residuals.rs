@@ -3,7 +3,8 @@
 //! Margins and coefficients are stored output by output, 128 rows each: `[k·128 + i]`.
 
 use super::clipping::{ClipRule, clip_exactly};
-use super::{BLOCK_ROWS, Clip, Evaluation, NonFiniteGradient, Tally};
+use super::model::{Clip, Evaluation, NonFiniteGradient, Tally};
+use crate::features::BLOCK_ROWS;
 use crate::features::{NULL_CLASS, Norm, Selection, Targets};
 use crate::loss::{Loss, MarginLoss, TargetKind, softmax, with_margin_loss};
 use crate::vector::lanes::{LANES, prefetch, put, vector};

@@ -1,9 +1,10 @@
 //! Rows of a batch as the dense kernels read them: in place, or widened and padded in scratch memory.
 
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
+use super::model::LinearModel;
 use super::packing::{Layout, PackedWeights};
 use super::workspace::BlockSizes;
-use super::{BLOCK_ROWS, LinearModel};
+use crate::features::BLOCK_ROWS;
 use crate::features::{Rows, Selection};
 use crate::vector::lanes::{self, LANES};
 use std::ops::Range;

@@ -3,7 +3,8 @@
 //! Gradients go straight to the f64 sum: a product of two f32 is exact in f64, and no call touches parameters that no
 //! row of the batch has.
 
-use super::{BLOCK_ROWS, LinearModel};
+use super::model::LinearModel;
+use crate::features::BLOCK_ROWS;
 use crate::features::SparseRows;
 
 /// `margins[k·128 + i] = Σ_j W_kj a_ij + bias_k` for the rows `ids`.

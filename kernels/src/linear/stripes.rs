@@ -9,10 +9,11 @@ use std::ops::Range;
 use wide::f32x16;
 
 use super::clipping::ClipRule;
+use super::model::{LinearModel, Tally};
 use super::narrow::{self, Run, coefficients};
 use super::packing::Layout;
-use super::{BLOCK_ROWS, LinearModel, Tally};
-use crate::features::{F32Rows, Rows};
+use crate::features::BLOCK_ROWS;
+use crate::features::{F32Rows, Rows, StripedRows};
 use crate::loss::MarginLoss;
 use crate::memory::Buffer;
 use crate::vector::lanes::{LANES, load};
@@ -86,8 +87,15 @@ impl Stripes {
         Some(Self { runs, values: stripes })
     }
 
+    /// The copy as the kernels read it.
+    pub fn view(&self) -> StripedRows<'_> {
+        StripedRows { runs: &self.runs, values: &self.values }
+    }
+}
+
+impl<'a> StripedRows<'a> {
     /// The stripes of a run, and none for other rows.
-    pub(super) fn of(&self, rows: &Range<usize>) -> &[f32] {
+    pub(super) fn of(self, rows: &Range<usize>) -> &'a [f32] {
         let Ok(run) = self.runs.binary_search_by_key(&rows.start, |(run, _)| run.start) else {
             return &[];
         };
@@ -258,7 +266,7 @@ mod tests {
         [None, Some(&stripes)].map(|stripes| {
             let mut data = plain;
             if let Rows::F32(dense) = &mut data {
-                dense.stripes = stripes;
+                dense.stripes = stripes.map(Stripes::view);
             }
             let batch = Batch {
                 rows: data,
@@ -339,10 +347,10 @@ mod tests {
         let matrix = matrix(20);
         let rows = Rows::f32(&matrix, 20);
         let stripes = Stripes::for_model(&model(20, Loss::Logistic), rows, [0..600, 600..ROWS].into_iter()).unwrap();
-        assert_eq!(stripes.of(&(0..600)).len(), 512 * 20);
-        assert_eq!(stripes.of(&(600..ROWS)).len(), 4 * 512 * 20);
+        assert_eq!(stripes.view().of(&(0..600)).len(), 512 * 20);
+        assert_eq!(stripes.view().of(&(600..ROWS)).len(), 4 * 512 * 20);
         for other in [0..599, 1..600, 600..2_000, 0..ROWS, 5..5] {
-            assert!(stripes.of(&other).is_empty());
+            assert!(stripes.view().of(&other).is_empty());
         }
         assert!(Stripes::for_model(&model(20, Loss::Hinge), rows, std::iter::once(0..ROWS)).is_none());
         let short = Rows::f32(&matrix, 15);

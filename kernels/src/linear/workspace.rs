@@ -1,10 +1,12 @@
 //! Scratch memory of the kernels, and the sizes of their blocks.
 
 use super::dense::ROW_GROUP;
-use super::integer;
+use super::integer::{self, MarginSpace};
+use super::model::LinearModel;
 use super::packing::PackedWeights;
 use super::residuals::BlockRows;
-use super::{BLOCK_ROWS, Instructions, LinearModel};
+use crate::features::BLOCK_ROWS;
+use crate::instructions::InstructionSet;
 use crate::vector::lanes::LANES;
 use wide::f32x16;
 
@@ -71,6 +73,13 @@ impl Workspace {
         }
     }
 
+    /// The parts of a sum in integers: scratch, a query of the caller's own parameters, and space for margins; none without integers.
+    pub(super) fn integers(&mut self) -> Option<(&mut integer::Scratch, &mut integer::PackedQuery, MarginSpace<'_>)> {
+        let space =
+            MarginSpace { margins: &mut self.residuals, others: &mut self.others, block_rows: &mut self.block_rows };
+        Some((self.integer.as_deref_mut()?, self.packed.as_mut()?, space))
+    }
+
     /// The same scratch without integers: rows are multiplied in f32.
     #[must_use]
     pub fn without_integers(mut self) -> Self {
@@ -83,7 +92,7 @@ impl Workspace {
     /// # Panics
     /// Instructions that this processor does not have.
     #[must_use]
-    pub fn on(mut self, model: &LinearModel, instructions: Instructions) -> Self {
+    pub fn on(mut self, model: &LinearModel, instructions: InstructionSet) -> Self {
         self.integer = self.integer.and_then(|_| integer::Scratch::on(model, instructions));
         self
     }

@@ -4,8 +4,7 @@
 //! Blocks of margins are stored output by output, [`BLOCK_ROWS`] rows each: `[k·128 + i]`.
 
 use super::without_negligible;
-use crate::features::Norm;
-use crate::linear::BLOCK_ROWS;
+use crate::features::{BLOCK_ROWS, Norm};
 use crate::vector::exp;
 use crate::vector::lanes::{LANES, put, vector};
 use wide::f32x16;

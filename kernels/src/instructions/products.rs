@@ -9,26 +9,29 @@
 //! which is what makes the bits of a model independent of the processor. A process may use any set that the processor
 //! has, whatever the build: the tests run all of them.
 
-use super::BLOCK_ROWS;
+use super::set::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-use crate::tiles;
+use super::tiles;
 use crate::vector::lanes::LANES;
 
 /// Features of a group, the bytes of a cache line.
-pub(super) const GROUP: usize = 64;
+pub(crate) const GROUP: usize = 64;
 
 /// Rows whose products [`Session::rows`] computes together.
-pub(super) const TOGETHER: usize = 32;
+pub(crate) const TOGETHER: usize = 32;
 
 /// Rows of digits that [`Session::columns`] takes at most. They and a quad of bytes fill the registers of AVX-512.
-pub(super) const MOST_DIGIT_ROWS: usize = 30;
+pub(crate) const MOST_DIGIT_ROWS: usize = 30;
 
 /// Samples that [`Session::columns`] takes at most.
-pub(super) const MOST_SAMPLES: usize = 2 * BLOCK_ROWS;
+pub(crate) const MOST_SAMPLES: usize = 2 * SAMPLES;
+
+/// Samples that [`Session::columns`] takes best, but on tiles.
+pub(crate) const SAMPLES: usize = 128;
 
 /// Lines from the quads of sixteen columns to those of the next sixteen. One line stays empty: lines that are written together would
 /// else lie 4 KiB apart, and loads would wait for stores whose addresses agree in the lower twelve bits.
-pub(super) const QUADS: usize = MOST_SAMPLES / 4 + 1;
+pub(crate) const QUADS: usize = MOST_SAMPLES / 4 + 1;
 
 /// Rows that are prefetched ahead of the one that is copied.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
@@ -40,76 +43,37 @@ const ROWS: usize = 8;
 /// 64 bytes, a cache line and a row of a tile.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Line(pub(super) [u8; 64]);
+pub(crate) struct Line(pub(crate) [u8; 64]);
 
-pub(super) const EMPTY: Line = Line([0; 64]);
+pub(crate) const EMPTY: Line = Line([0; 64]);
 
 /// Lines as bytes.
-pub(super) fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
+pub(crate) fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
     // SAFETY: a line is 64 bytes and nothing else.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
 }
 
 /// Lines as integers of 32 bits: tiles and vectors of them that cross no line are loaded and stored in half the time.
-pub(super) fn integers_of(lines: &mut [Line]) -> &mut [i32] {
+pub(crate) fn integers_of(lines: &mut [Line]) -> &mut [i32] {
     // SAFETY: a line is sixteen integers and nothing else, and its alignment suffices.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<i32>()) }
-}
-
-/// A set of instructions for products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instructions {
-    /// Plain Rust: the definition that the others are compared with.
-    Scalar,
-    /// AVX2: pairs of 16-bit products.
-    Avx2,
-    /// AVX-512 with VNNI: quads of 8-bit products.
-    Avx512,
-    /// AMX: tiles of 16 × 16 sums of 64 products.
-    Amx,
-}
-
-impl Instructions {
-    /// All sets, the fastest last.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Amx];
-
-    /// True if this processor, and for tiles this build, has them.
-    pub fn are_available(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        match self {
-            Self::Scalar => true,
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
-            Self::Avx512 => is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni"),
-            Self::Amx => tiles_agree(),
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            self == Self::Scalar
-        }
-    }
-
-    /// The fastest set here.
-    pub fn fastest() -> Self {
-        let available = |&set: &Self| set.are_available();
-        Self::ALL.into_iter().rev().find(available).unwrap_or(Self::Scalar)
-    }
 }
 
 /// True if this processor has tiles and they give the sums of the definition, tried once: no sum that a release rests on comes
 /// from instructions that were not seen to agree.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-fn tiles_agree() -> bool {
+pub(super) fn tiles_agree() -> bool {
     static AGREE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *AGREE.get_or_init(|| {
         tiles::available() && {
             let of = |instructions| known_answers(&mut Products::unchecked(instructions));
-            of(Instructions::Amx) == of(Instructions::Scalar)
+            of(InstructionSet::Amx) == of(InstructionSet::Scalar)
         }
     })
 }
 
 #[cfg(all(target_arch = "x86_64", not(target_feature = "avx512bw")))]
-fn tiles_agree() -> bool {
+pub(super) fn tiles_agree() -> bool {
     false
 }
 
@@ -247,11 +211,11 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
 
 /// Digits of [`Session::columns`]: of 64 samples of a row, and behind them those of the next row.
 #[derive(Clone, Copy)]
-pub(super) struct Digits<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) rows: usize,
+pub(crate) struct Digits<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) rows: usize,
     /// Bytes from the digits of 64 samples to those of the next 64.
-    pub(super) step: usize,
+    pub(crate) step: usize,
 }
 
 /// Bytes of [`Session::columns`].
@@ -581,8 +545,8 @@ fn at_one_distance(rows: &[*const u8]) -> bool {
 
 /// The two operations on one set of instructions, with their scratch memory.
 #[derive(Debug)]
-pub(super) struct Products {
-    pub(super) instructions: Instructions,
+pub(crate) struct Products {
+    pub(crate) instructions: InstructionSet,
     /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
@@ -594,19 +558,19 @@ impl Products {
     /// On these instructions.
     ///
     /// # Panics
-    /// Instructions that this processor does not have.
-    pub(super) fn new(instructions: Instructions) -> Self {
-        assert!(instructions.are_available(), "{instructions:?} on this processor");
+    /// InstructionSet that this processor does not have.
+    pub(crate) fn new(instructions: InstructionSet) -> Self {
+        assert!(instructions.is_available(), "{instructions:?} on this processor");
         Self::unchecked(instructions)
     }
 
     /// [`Self::new`] on instructions that the processor has.
-    fn unchecked(instructions: Instructions) -> Self {
+    fn unchecked(instructions: InstructionSet) -> Self {
         Products { instructions, copies: Vec::new(), copied: false }
     }
 
     /// The operations, on this thread.
-    pub(super) fn session(&mut self) -> Session<'_> {
+    pub(crate) fn session(&mut self) -> Session<'_> {
         Session {
             products: self,
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
@@ -616,7 +580,7 @@ impl Products {
 }
 
 /// The instructions of a thread, and its tile unit if they have one.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     products: &'a mut Products,
     /// The unit and the rows of digits that it has the shapes for, `None` for rows of bytes.
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
@@ -632,7 +596,7 @@ impl Session<'_> {
     ///
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
-    pub(super) unsafe fn rows(
+    pub(crate) unsafe fn rows(
         &mut self,
         (rows, count): (&[*const u8; TOGETHER], usize),
         ahead: &[*const u8],
@@ -647,7 +611,7 @@ impl Session<'_> {
             for first in (0..count.min(TOGETHER)).step_by(step) {
                 let end = (first + step).min(ahead.len());
                 let ahead = &ahead[first.min(end)..end];
-                // SAFETY: the caller's promise and the asserts; `are_available` held in `new`.
+                // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
                 unsafe {
                     let sums = sums.add(first * tiles * LANES);
                     run(&rows[first..], ahead, features, weights, tiles, sums);
@@ -656,11 +620,11 @@ impl Session<'_> {
         };
         match self.products.instructions {
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => run(ROWS / 2, x86::rows_avx2),
+            InstructionSet::Avx2 | InstructionSet::Avx512 => run(ROWS / 2, x86::rows_avx2),
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => run(ROWS, x86::rows_vnni),
+            InstructionSet::Vnni => run(ROWS, x86::rows_vnni),
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-            Instructions::Amx => {
+            InstructionSet::Amx => {
                 // SAFETY: the caller's promise and the asserts.
                 unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
             }
@@ -674,10 +638,10 @@ impl Session<'_> {
     ///
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
-    pub(super) unsafe fn place(&mut self, rows: &mut [*const u8], count: usize, features: usize) {
+    pub(crate) unsafe fn place(&mut self, rows: &mut [*const u8], count: usize, features: usize) {
         self.products.copied = false;
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-        if self.products.instructions == Instructions::Amx && !at_one_distance(&rows[..count]) {
+        if self.products.instructions == InstructionSet::Amx && !at_one_distance(&rows[..count]) {
             // SAFETY: the caller's promise.
             unsafe { self.copy(rows, count, features) };
             self.products.copied = true;
@@ -770,7 +734,7 @@ impl Session<'_> {
     /// the first 4·`count` samples, and tiles read as many more digits of 0 as make a multiple of 64. Line q of `quads` holds
     /// samples 4q … 4q + 3 of each column in turn. Behind [`QUADS`] lines there may be those of sixteen other columns, whose
     /// sums lie `apart` behind the first. Without `add` the sums are overwritten.
-    pub(super) fn columns(
+    pub(crate) fn columns(
         &mut self,
         digits: Digits<'_>,
         (quads, count): (&[Line], usize),
@@ -784,7 +748,7 @@ impl Session<'_> {
         assert!(digits.bytes.len() >= behind + digits.rows * GROUP);
         assert!(apart >= digits.rows * LANES && sums.len() >= (lines - 1) * apart + digits.rows * LANES);
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-        if self.products.instructions == Instructions::Amx {
+        if self.products.instructions == InstructionSet::Amx {
             self.reshape(Some(digits.rows));
             let columns = tiles::Columns {
                 digits: digits.bytes.as_ptr(),
@@ -804,13 +768,13 @@ impl Session<'_> {
         for (quads, sums) in quads.chunks_exact(QUADS).zip(sums.chunks_mut(apart)) {
             let samples = Samples { lines: quads.as_ptr(), count, add };
             let sums = sums.as_mut_ptr();
-            // SAFETY: the asserts; `are_available` held in `new`.
+            // SAFETY: the asserts; `is_available` held in `new`.
             unsafe {
                 match self.products.instructions {
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx2 => x86::columns_avx2(digits, samples, sums),
+                    InstructionSet::Avx2 | InstructionSet::Avx512 => x86::columns_avx2(digits, samples, sums),
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx512 | Instructions::Amx => x86::columns_vnni(digits, samples, sums),
+                    InstructionSet::Vnni | InstructionSet::Amx => x86::columns_vnni(digits, samples, sums),
                     _ => all_columns_of::<Plain>(digits, samples, sums),
                 }
             }
@@ -818,8 +782,8 @@ impl Session<'_> {
     }
 
     /// Samples that one call of [`Self::columns`] takes best: more on tiles, which load and store their sums each time.
-    pub(super) fn samples(&self) -> usize {
-        if self.products.instructions == Instructions::Amx { MOST_SAMPLES } else { BLOCK_ROWS }
+    pub(crate) fn samples(&self) -> usize {
+        if self.products.instructions == InstructionSet::Amx { MOST_SAMPLES } else { SAMPLES }
     }
 
     /// 64 bytes of each row from `start` on in quads of four rows: line `65v + q` of `out` ([`QUADS`]) holds, for rows 4q … 4q + 3, the
@@ -827,16 +791,16 @@ impl Session<'_> {
     ///
     /// # Safety
     /// 64 bytes are readable `start` bytes after each pointer.
-    pub(super) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line]) {
+    pub(crate) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line]) {
         assert!(rows.len() <= MOST_SAMPLES && out.len() >= 4 * QUADS);
         let out = out.as_mut_ptr();
-        // SAFETY: the caller's promise and the assert; `are_available` held in `new`.
+        // SAFETY: the caller's promise and the assert; `is_available` held in `new`.
         unsafe {
             match self.products.instructions {
                 #[cfg(target_arch = "x86_64")]
-                Instructions::Avx2 => x86::interleave_avx2(rows, start, out),
+                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::interleave_avx2(rows, start, out),
                 #[cfg(target_arch = "x86_64")]
-                Instructions::Avx512 | Instructions::Amx => x86::interleave_vnni(rows, start, out),
+                InstructionSet::Vnni | InstructionSet::Amx => x86::interleave_vnni(rows, start, out),
                 _ => interleave_all::<Plain>(rows, start, out),
             }
         }
@@ -846,7 +810,7 @@ impl Session<'_> {
     ///
     /// # Safety
     /// Sixteen bytes are readable `start` bytes after each pointer.
-    pub(super) unsafe fn interleave_sixteen(rows: &[*const u8], start: usize, out: &mut [Line]) {
+    pub(crate) unsafe fn interleave_sixteen(rows: &[*const u8], start: usize, out: &mut [Line]) {
         for (rows, line) in rows.as_chunks::<4>().0.iter().zip(out) {
             // SAFETY: the caller's promise.
             unsafe { interleave_sixteen(*rows, start, line) };
@@ -861,8 +825,8 @@ mod tests {
     #[test]
     fn every_set_gives_the_products_of_the_definition() {
         let of = |instructions| known_answers(&mut Products::new(instructions));
-        let expected = of(Instructions::Scalar);
-        for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
+        let expected = of(InstructionSet::Scalar);
+        for set in InstructionSet::available() {
             assert!(of(set) == expected, "{set:?}");
         }
     }
@@ -870,7 +834,7 @@ mod tests {
     #[test]
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     fn tiles_that_a_processor_has_are_used() {
-        assert_eq!(Instructions::Amx.are_available(), tiles::available());
+        assert_eq!(InstructionSet::Amx.is_available(), tiles::available());
     }
 
     #[test]
@@ -886,7 +850,7 @@ mod tests {
             };
             bytes_of(&mut lines).to_vec()
         };
-        let expected = of(Instructions::Scalar);
+        let expected = of(InstructionSet::Scalar);
         for (place, &byte) in expected.iter().enumerate() {
             let (line, within) = (place / GROUP, place % GROUP);
             if line % QUADS == MOST_SAMPLES / 4 {
@@ -896,7 +860,7 @@ mod tests {
             let row = line % QUADS * 4 + within % 4;
             assert_eq!(byte, rows[row * 80 + 13 + feature]);
         }
-        for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
+        for set in InstructionSet::available() {
             assert!(of(set) == expected, "{set:?}");
         }
         let mut lines = vec![EMPTY; MOST_SAMPLES / 4];
