@@ -12,7 +12,7 @@
 //! | `driver.rs` | sums of gradients, evaluations, and the block loop |
 //! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes and fixed-point numbers in integers |
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
-//! | `narrow.rs`, `stripes.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
+//! | `narrow.rs`, `stripes.rs`, `few_features.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
 //! | [`recorded`], [`replicas`] | queries whose answers are kept; many parameter vectors at the same rows |
 //! | [`reference`] | the scalar reference of all of them |
@@ -20,6 +20,7 @@
 mod clipping;
 mod dense;
 mod driver;
+mod few_features;
 mod integer;
 mod lattice;
 mod model;

@@ -14,8 +14,8 @@ use super::model::{
 use super::query::Query;
 use super::residuals::{self, BlockRows};
 use super::selection::{Kernel, Purpose};
-use super::source::Source;
-use super::workspace::{BlockSizes, Workspace};
+use super::source::{BlockSizes, Source};
+use super::workspace::Workspace;
 use super::{lattice, narrow, reference, sparse};
 use crate::features::BLOCK_ROWS;
 use crate::features::{Norm, Selection, Targets};

@@ -8,35 +8,17 @@ use wide::f32x16;
 
 use super::clipping::ClipRule;
 use super::dense::add_partial;
+use super::few_features::{MOST_VECTORS, Run, coefficients};
 use super::model::{Batch, Clip, LinearModel, Tally};
 use super::packing::{Layout, PackedWeights};
 use super::stripes;
 use crate::features::BLOCK_ROWS;
 use crate::features::{Rows, Selection, Targets};
-use crate::loss::{MarginLoss, NEGLIGIBLE, with_margin_loss};
+use crate::loss::{MarginLoss, with_margin_loss};
 use crate::vector::lanes::{self, LANES, load, put, sum_each_of_sixteen, vector};
-
-/// Most vectors a row.
-const MOST_VECTORS: usize = 4;
 
 /// Rows anywhere in memory that are prefetched before they are copied: as many as make up for a miss of every cache.
 const AHEAD: usize = 48;
-
-/// Contiguous rows with what belongs to them.
-pub(super) struct Run<'a> {
-    /// `rows × features`.
-    values: &'a [f32],
-    /// The first of the rows again, where there is such a copy.
-    pub(super) stripes: &'a [f32],
-    pub(super) targets: &'a [f32],
-    pub(super) norms: Option<&'a [f32]>,
-}
-
-/// True for models of this kernel. Sums of losses that are not smooth keep the rounding of the general one.
-pub(super) fn takes(model: &LinearModel) -> bool {
-    let few = (LANES..=MOST_VECTORS * LANES).contains(&model.features);
-    model.outputs == 1 && few && model.loss.curvature().is_some()
-}
 
 /// `sum += Σ clip(∇f)` over as many rows from the front of the batch as this kernel takes, a multiple of sixteen, and how
 /// many that is: all rows before the first sixteen with something that is not finite or too
@@ -190,37 +172,6 @@ fn accumulate<L: MarginLoss, const V: usize>(
         tally.clipped += clipped;
     }
     tally
-}
-
-/// The coefficients of sixteen rows with these margins, targets and norms, and how many were clipped; `None` where something is not
-/// finite or too large to be clipped in f32.
-#[inline(always)]
-pub(super) fn coefficients<L: MarginLoss>(
-    loss: L,
-    rule: Option<&ClipRule>,
-    margins: f32x16,
-    targets: f32x16,
-    norms: Option<f32x16>,
-) -> Option<(f32x16, usize)> {
-    let null = targets.is_nan();
-    let targets = null.select(f32x16::ZERO, targets);
-    let residual = loss.fast_residual_lanes(margins, targets);
-    let negligible = residual.abs().simd_lt(f32x16::splat(NEGLIGIBLE));
-    let mut coefficient = (negligible | null).select(f32x16::ZERO, residual);
-    let mut clipped = 0;
-    if let (Some(rule), Some(norms)) = (rule, norms)
-        && !rule.keeps(coefficient.abs(), norms)
-    {
-        let (factors, of_sixteen, safe) = rule.factors(coefficient.abs(), norms);
-        if safe != 0xffff {
-            return None;
-        }
-        clipped = of_sixteen.count_ones() as usize;
-        coefficient *= factors;
-    }
-    // NaN and infinite margins, targets and coefficients: the general kernels name the row.
-    let poison = coefficient.mul_add(f32x16::ZERO, (margins + targets) * f32x16::ZERO);
-    poison.simd_eq(f32x16::ZERO).all().then_some((coefficient, clipped))
 }
 
 /// `W·a_i` of sixteen rows, a lane each.

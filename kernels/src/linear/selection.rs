@@ -5,9 +5,9 @@
 //!
 //! [`InstructionSet::fastest`]: crate::instructions::InstructionSet::fastest
 
+use super::few_features;
 use super::integer::IntegerRows;
 use super::model::{Batch, LinearModel};
-use super::narrow;
 use crate::features::{Rows, SparseRows};
 use crate::vector::lanes::LANES;
 
@@ -69,7 +69,7 @@ impl<'a> Kernel<'a> {
         match (integers, batch.rows) {
             (Some(rows), _) if pack(rows) => Kernel::Integers(rows),
             (_, Rows::Sparse(rows)) => Kernel::Sparse(rows),
-            (_, Rows::F32(_)) if purpose == Purpose::Gradients && narrow::takes(model) && count >= LANES => {
+            (_, Rows::F32(_)) if purpose == Purpose::Gradients && few_features::takes(model) && count >= LANES => {
                 Kernel::Narrow
             }
             _ if purpose == Purpose::Recorded && count < LEAST_ROWS_OF_BLOCKS => Kernel::Few,

@@ -3,12 +3,32 @@
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
 use super::model::LinearModel;
 use super::packing::{Layout, PackedWeights};
-use super::workspace::BlockSizes;
 use crate::features::BLOCK_ROWS;
 use crate::features::{Rows, Selection};
 use crate::vector::lanes::{self, LANES};
 use std::ops::Range;
 use wide::f32x16;
+
+/// Numbers of rows that go through a kernel together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockSizes {
+    /// Rows whose sum stays in f32.
+    pub(super) block: usize,
+    /// Rows whose margins are computed before their gradients: with one output, as many as stay in first-level cache.
+    pub(super) part: usize,
+}
+
+impl BlockSizes {
+    pub(super) fn of(model: &LinearModel) -> Self {
+        let row_bytes = (model.features.div_ceil(LANES) * LANES * size_of::<f32>()).max(1);
+        let within = |bytes: usize, multiple: usize, most: usize| {
+            (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
+        };
+        let block = within(1 << 20, 16, BLOCK_ROWS);
+        let part = if model.outputs == 1 { within(24 << 10, ROW_GROUP, block) } else { block };
+        BlockSizes { block, part }
+    }
+}
 
 /// True if the kernels read rows in place: sixteen features can be loaded anywhere in a row. With one
 /// output bytes are widened whenever they are read, which is cheaper than to store and load them four times as wide; with more, every

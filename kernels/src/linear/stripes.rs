@@ -9,8 +9,8 @@ use std::ops::Range;
 use wide::f32x16;
 
 use super::clipping::ClipRule;
+use super::few_features::{self, Run, coefficients};
 use super::model::{LinearModel, Tally};
-use super::narrow::{self, Run, coefficients};
 use super::packing::Layout;
 use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, StripedRows};
@@ -55,7 +55,7 @@ impl Stripes {
         let Rows::F32(F32Rows { values, columns, .. }) = rows else {
             return None;
         };
-        if !narrow::takes(model) || size_of_val(values) > MOST_BYTES {
+        if !few_features::takes(model) || size_of_val(values) > MOST_BYTES {
             return None;
         }
         let copied = |run: &Range<usize>| {

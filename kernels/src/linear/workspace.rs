@@ -1,10 +1,10 @@
-//! Scratch memory of the kernels, and the sizes of their blocks.
+//! Scratch memory of the kernels.
 
-use super::dense::ROW_GROUP;
 use super::integer::{self, MarginSpace};
 use super::model::LinearModel;
 use super::packing::PackedWeights;
 use super::residuals::BlockRows;
+use super::source::BlockSizes;
 use crate::features::BLOCK_ROWS;
 use crate::instructions::InstructionSet;
 use crate::vector::lanes::LANES;
@@ -30,27 +30,6 @@ pub struct Workspace {
     pub(super) integer: Option<Box<integer::Scratch>>,
     /// Parameters of callers that pack them leaf by leaf.
     pub(super) packed: Option<integer::PackedQuery>,
-}
-
-/// Numbers of rows that go through a kernel together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BlockSizes {
-    /// Rows whose sum stays in f32.
-    pub(super) block: usize,
-    /// Rows whose margins are computed before their gradients: with one output, as many as stay in first-level cache.
-    pub(super) part: usize,
-}
-
-impl BlockSizes {
-    fn of(model: &LinearModel) -> Self {
-        let row_bytes = (model.features.div_ceil(LANES) * LANES * size_of::<f32>()).max(1);
-        let within = |bytes: usize, multiple: usize, most: usize| {
-            (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
-        };
-        let block = within(1 << 20, 16, BLOCK_ROWS);
-        let part = if model.outputs == 1 { within(24 << 10, ROW_GROUP, block) } else { block };
-        BlockSizes { block, part }
-    }
 }
 
 impl Workspace {
