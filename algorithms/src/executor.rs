@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 
 use crate::optimizers::{Optimizer, Prepared, RoundError};
-use crate::oracle::{Engine, Ledger, Oracle, Phase};
+use crate::oracle::{Ledger, Oracle, Phase};
+use crate::parallel::Engine;
 use crate::privacy::Arithmetic;
 use crate::problem::Problem;
 use crate::state::StateVisitor;

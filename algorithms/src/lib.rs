@@ -12,6 +12,7 @@ mod hexadecimal;
 pub mod noise;
 pub mod optimizers;
 pub mod oracle;
+pub mod parallel;
 pub mod prelude;
 pub mod privacy;
 pub mod problem;

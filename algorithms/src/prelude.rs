@@ -14,7 +14,8 @@ pub use crate::factorization::{
 };
 pub use crate::noise::{IndependentGaussian, NoiseError, NoiseKind, NoiseMechanism};
 pub use crate::optimizers::{Algorithm, Budget, Optimizer, Prepared, RoundError, Settings, StepError};
-pub use crate::oracle::{Engine, Oracle, Phase, evaluate};
+pub use crate::oracle::{Oracle, Phase, evaluate};
+pub use crate::parallel::Engine;
 pub use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyStatement, Sampling, calibrate};
 pub use crate::problem::{
     Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem,

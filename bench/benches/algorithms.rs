@@ -11,7 +11,7 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Algorithm, Budget, Settings};
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem;
 use rounds_algorithms::problem::synthetic::{synthetic_logistic, synthetic_mnist};
 use rounds_kernels::features::Norm;

@@ -12,7 +12,7 @@ use criterion::{
 use rounds_algorithms::factorization::WorkloadSpecification;
 use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_kernels::gemm::{Shape, multiply_add_f32};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 

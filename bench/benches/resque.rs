@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::oracle::Oracle;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::synthetic::synthetic_mnist;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
 use rounds_algorithms::resque::black_box::BlackBoxOracle;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::resque::black_box::BlackBoxOracle;
 use rounds_algorithms::resque::functions::MaxOfLinear;
 use rounds_algorithms::resque::pool::GradientPool;

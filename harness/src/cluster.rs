@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use rounds_algorithms::oracle::Engine;
-use rounds_algorithms::oracle::ranks::{Ranks, gather_messages};
+use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::parallel::ranks::{Ranks, gather_messages};
 use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
 use zeroize::Zeroizing;
@@ -475,7 +475,7 @@ impl Ranks for TimedRanks {
 /// Starts MPI in a process that a launcher started.
 #[cfg(feature = "mpi")]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
-    use rounds_algorithms::oracle::mpi::MpiRanks;
+    use rounds_algorithms::parallel::mpi::MpiRanks;
     let Some((launcher, launched)) = launcher::launched() else {
         return Err(UsageError::of(
             "--engine mpi: no launcher started this process; start it as mpirun -n 4 rounds … --engine mpi (or with srun \
@@ -511,7 +511,7 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
 
 fn abort(code: i32) -> ! {
     #[cfg(feature = "mpi")]
-    rounds_algorithms::oracle::mpi::MpiRanks::abort(code);
+    rounds_algorithms::parallel::mpi::MpiRanks::abort(code);
     #[cfg(not(feature = "mpi"))]
     std::process::exit(code)
 }
@@ -519,7 +519,7 @@ fn abort(code: i32) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rounds_algorithms::oracle::ranks::ThreadRanks;
+    use rounds_algorithms::parallel::ranks::ThreadRanks;
 
     fn on_ranks<R: Send>(count: usize, work: impl Fn(usize, Cluster) -> R + Sync) -> Vec<R> {
         let work = &work;

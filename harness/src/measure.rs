@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use rounds_algorithms::executor::{Executor, Observer};
 use rounds_algorithms::optimizers::{Prepared, RoundError};
-use rounds_algorithms::oracle::{Engine, Ledger, Oracle, Phase, PhaseObserver};
+use rounds_algorithms::oracle::{Ledger, Oracle, Phase, PhaseObserver};
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem;
 use sha2::{Digest, Sha256};
 

@@ -281,7 +281,8 @@ impl Scene {
 mod tests {
     use super::*;
     use crate::catalog::ALGORITHMS;
-    use crate::oracle::{Engine, Oracle};
+    use crate::oracle::Oracle;
+    use crate::parallel::Engine;
     use rounds_kernels::features::{Norm, Selection};
     use rounds_kernels::linear::{Clip, has_integer_kernels};
 

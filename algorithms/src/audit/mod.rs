@@ -33,7 +33,8 @@ use crate::executor::Executor;
 use crate::noise::StrategyMemory;
 pub use crate::optimizers::Scene;
 use crate::optimizers::{Algorithm, Budget, PrepareError, RoundError, Settings};
-use crate::oracle::{Engine, Oracle};
+use crate::oracle::Oracle;
+use crate::parallel::Engine;
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling};
 use crate::problem::Problem;
 

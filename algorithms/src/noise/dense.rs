@@ -26,7 +26,7 @@ use super::lattice::{MOST_OF_RECURSIONS, add_enclosed, in_units};
 use super::recursion::ROUNDOFF;
 use super::scalar::NoiseScalar;
 use super::{NOISE, NoiseMechanism, Progress, Result};
-use crate::oracle::{Engine, lock};
+use crate::parallel::{Engine, lock};
 use crate::state::StateVisitor;
 
 /// Rounds whose noise is made together, at most.

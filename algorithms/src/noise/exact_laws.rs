@@ -10,7 +10,6 @@ use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
 use super::lattice::EXCESS;
-use super::laws::keys;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::*;
 
@@ -117,6 +116,10 @@ pub(super) type Stream = Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>;
 fn recursive<R: Recursion>(recursion: R) -> Stream {
     let planned = Arc::new(Planned::new(recursion, ROUNDS as u64));
     Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&planned), DIMENSION)))
+}
+
+pub(super) fn keys() -> [StreamKey; 2] {
+    [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
 }
 
 /// Every mechanism with its matrix. Coefficients of C are such that its entries are f64 themselves.

@@ -15,7 +15,7 @@ use super::recursion::{Planned, Recursive};
 use crate::factorization::{
     FactorizationError, FactorizationKey, FactorizationRequest, FactorizationSource, Method, Strategy, Workload,
 };
-use crate::oracle::lock;
+use crate::parallel::lock;
 use crate::privacy::Mechanism;
 
 /// Relative gap of the squared error that an optimal factorisation is certified to: half of it in the error itself.

@@ -5,7 +5,7 @@ use rounds_kernels::random::StreamKey;
 use super::plan::{NoisePlan, PlannedNoise};
 use super::scheduled::Level;
 use super::{NoiseMechanism, Progress, Result};
-use crate::oracle::Engine;
+use crate::parallel::Engine;
 use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
 

@@ -4,7 +4,7 @@ use rounds_kernels::random::BLOCK_COORDINATES;
 use rounds_kernels::random::exact::round_enclosed;
 
 use super::{NoiseError, Result};
-use crate::oracle::Engine;
+use crate::parallel::Engine;
 
 /// Greatest `Σ|coefficients|·σ/γ` of a sum of few normals, 2⁴⁹: noise below 2⁵³.
 pub(super) const MOST_OF_SUMS: f64 = 562_949_953_421_312.0;

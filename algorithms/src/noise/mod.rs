@@ -52,7 +52,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian
 pub use scheduled::{NoiseLevels, ScheduledNoise};
 
 use crate::factorization::{Method, TreeVariant};
-use crate::oracle::Engine;
+use crate::parallel::Engine;
 use crate::state::StateVisitor;
 
 /// Declares the noise mechanisms: an entry holds the description, the variant with its parameter and an example of it, the

@@ -6,7 +6,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, 
 
 use super::lattice::{MOST_OF_SUMS, add_rounded, in_units};
 use super::{NOISE, NoiseMechanism, PARALLEL_CHUNK, Progress, Result};
-use crate::oracle::Engine;
+use crate::parallel::Engine;
 use crate::state::StateVisitor;
 
 /// The law and the level of every round's noise, on the *sum* that is released, a coordinate. Scale and standard

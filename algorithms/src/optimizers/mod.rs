@@ -320,7 +320,8 @@ impl Algorithm {
 mod tests {
     use super::Prepared;
     use crate::executor::Executor;
-    use crate::oracle::{Engine, Ledger, evaluate};
+    use crate::oracle::{Ledger, evaluate};
+    use crate::parallel::Engine;
     use crate::problem::Problem;
 
     /// The solution after all rounds, and their counts.

@@ -18,7 +18,8 @@ use rounds_kernels::random::StreamKey;
 
 use super::{Optimizer, StepError};
 use crate::noise::{NoiseError, NoiseLevels, NoiseMechanism, ScheduledNoise};
-use crate::oracle::{Engine, Oracle, Phase, in_real_numbers};
+use crate::oracle::{Oracle, Phase, in_real_numbers};
+use crate::parallel::Engine;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 

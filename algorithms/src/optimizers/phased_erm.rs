@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use crate::optimizers::Budget;
     use crate::optimizers::tests::{mean_loss, run};
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::privacy::Adjacency;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};

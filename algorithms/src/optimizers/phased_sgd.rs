@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::optimizers::Budget;
     use crate::optimizers::tests::{mean_loss, run};
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
     use rounds_kernels::features::Norm;

@@ -10,7 +10,7 @@ use super::parameters::{Common, Range};
 use super::settings::SamplingKind;
 use super::{Budget, NoiseKind, PrepareError, Settings, SettingsError};
 use crate::hexadecimal;
-use crate::oracle::lock;
+use crate::parallel::lock;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
     Sampling,

@@ -323,7 +323,7 @@ mod tests {
     use super::*;
     use crate::executor::Executor;
     use crate::optimizers::Budget;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::problem::{Dataset, Features, Labels, Problem};
 
     #[test]

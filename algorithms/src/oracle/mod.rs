@@ -3,24 +3,18 @@
 //!
 //! A batch is split into leaves by its size alone ([`partition`]); each leaf sums its clipped gradients into its own f64
 //! vector, exactly in integers of a public lattice or in f32 within blocks of at most 128 rows; leaves are added along a fixed
-//! [`tree`]. The [`Engine`] only decides which thread, or which rank ([`ranks`]), runs a leaf.
+//! [`tree`]. The [`Engine`] only decides which thread, or which rank ([`crate::parallel::ranks`]), runs a leaf.
 
 mod drawn;
-mod engine;
 mod ledger;
-#[cfg(feature = "mpi")]
-pub mod mpi;
-pub mod partition;
-pub mod ranks;
 mod recorded;
 mod replicas;
 mod shared;
 pub mod tree;
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-pub use engine::{Engine, EngineError, RankedEngine, Threads};
 pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
@@ -30,6 +24,7 @@ use rounds_kernels::linear::{
 use rounds_kernels::vector;
 
 use self::shared::Reader;
+use crate::parallel::{Engine, lock, partition};
 use crate::privacy::Sampling;
 use crate::problem::Problem;
 use crate::sampling::Sampler;
@@ -508,10 +503,4 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
         Selection::Range(rows) => Selection::Range(rows.start + range.start..rows.start + range.end),
         Selection::Indices(indices) => Selection::Indices(&indices[range]),
     }
-}
-
-/// Takes a lock that only a panic could have poisoned; what it guards are scratch memory, tables and messages, without an
-/// invariant that a panic could break, and state of a run that the panic ends.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,9 +7,10 @@ use rounds_kernels::linear::recorded::{self, RecordedBlock, RecordedWorkspace, R
 use rounds_kernels::linear::{BLOCK_ROWS, NonFiniteGradient};
 
 use super::shared::{Reader, combine, share};
-use super::{Oracle, QueryError, Selection, add_leaves, lock, part};
-use crate::oracle::partition;
-use crate::oracle::ranks::gather_messages;
+use super::{Oracle, QueryError, Selection, add_leaves, part};
+use crate::parallel::lock;
+use crate::parallel::partition;
+use crate::parallel::ranks::gather_messages;
 
 /// Scratch of one worker.
 pub(super) struct RecordedScratch {

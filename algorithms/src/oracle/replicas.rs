@@ -9,7 +9,8 @@ use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_grad
 use rounds_kernels::linear::{Batch, Clip, LinearModel, NonFiniteGradient};
 use rounds_kernels::loss::TargetKind;
 
-use super::{Engine, Ledger, lock, partition};
+use super::Ledger;
+use crate::parallel::{Engine, lock, partition};
 use crate::problem::Problem;
 
 /// A problem whose runs cannot share a pass, or an answer that is not finite.

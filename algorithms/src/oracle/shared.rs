@@ -6,8 +6,9 @@ use std::sync::RwLockReadGuard;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{Batch, Evaluation, LinearModel, NonFiniteGradient, Tally, Workspace};
 
-use super::ranks::{Ranks, gather_messages};
-use super::{Leaf, Oracle, RankedEngine, add_leaves, lock, part, partition, tree};
+use super::{Leaf, Oracle, add_leaves, part, tree};
+use crate::parallel::ranks::{Ranks, gather_messages};
+use crate::parallel::{RankedEngine, lock, partition};
 use crate::problem::{Problem, shard};
 
 /// Numbers that travel behind a sum: rows clipped, first leaf that failed (infinite if none did), its row.

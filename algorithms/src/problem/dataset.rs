@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 
 use super::domain::{Domain, Label, Storage};
 use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix, check_positive, fault};
-use crate::oracle::ranks::{Ranks, gather_messages};
-use crate::oracle::{Engine, partition};
+use crate::parallel::ranks::{Ranks, gather_messages};
+use crate::parallel::{Engine, partition};
 
 /// The reason for which data is refused, and the way out.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

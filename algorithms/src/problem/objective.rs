@@ -11,8 +11,8 @@ use super::law::Law;
 use super::public::{PublicProblem, flops_per_row};
 use super::shard::Shard;
 use super::{Dataset, Features, Relation, largest_second_moment};
-use crate::oracle::ranks::Ranks;
-use crate::oracle::{Engine, partition};
+use crate::parallel::ranks::Ranks;
+use crate::parallel::{Engine, partition};
 
 /// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs: a
 /// [`PublicProblem`] with its rows.
@@ -155,7 +155,7 @@ impl Problem {
     }
 
     /// The problem of rows that are shared out over ranks: `part` holds the rows `⌊n·r/P⌋..⌊n·(r+1)/P⌋` of rank r. It asks
-    /// for an [`crate::oracle::Engine`] over the same ranks. Collective: every rank calls it, with parts that
+    /// for an [`crate::parallel::Engine`] over the same ranks. Collective: every rank calls it, with parts that
     /// [`Self::new`] accepts.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use rounds_kernels::loss::{Loss, TargetKind};
 
 use super::encoding::BYTE_SCALE;
 use super::{Dataset, Domain, ProblemError, Relation, Storage};
-use crate::oracle::partition;
+use crate::parallel::partition;
 
 /// Stored values that a sparse row is taken to have where batches are partitioned: the true number is private.
 const SPARSE_ROW_VALUES: usize = 64;

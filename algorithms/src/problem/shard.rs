@@ -13,8 +13,8 @@ use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Planes, RowNorms};
 
 use super::{Dataset, Features, Labels, SparseMatrix};
-use crate::oracle::partition::{leaf_range, rank_positions};
-use crate::oracle::ranks::{Ranks, gather_messages};
+use crate::parallel::partition::{leaf_range, rank_positions};
+use crate::parallel::ranks::{Ranks, gather_messages};
 
 /// No rank has a copy.
 const NO_RANK: u16 = u16::MAX;

@@ -413,7 +413,8 @@ mod tests {
     use crate::executor::Executor;
     use crate::optimizers::sgd::SGD;
     use crate::optimizers::{Budget, Settings};
-    use crate::oracle::{Engine, evaluate};
+    use crate::oracle::evaluate;
+    use crate::parallel::Engine;
     use crate::problem::Problem;
     use rounds_kernels::loss::Loss;
     use rounds_kernels::random::StreamKey;

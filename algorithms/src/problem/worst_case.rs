@@ -171,7 +171,8 @@ impl WorstCase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::{Engine, Oracle};
+    use crate::oracle::Oracle;
+    use crate::parallel::Engine;
     use rounds_kernels::features::Selection;
     use rounds_kernels::linear::{Clip, Point};
 

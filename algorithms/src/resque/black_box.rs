@@ -13,7 +13,8 @@ use super::estimator::{log_weight, weight};
 use super::geometry::{dot, narrow, squared_norm};
 use super::pool::{GradientPool, check_round, check_samples};
 use super::{ResqueError, Result};
-use crate::oracle::{Engine, Ledger, lock, partition};
+use crate::oracle::Ledger;
+use crate::parallel::{Engine, lock, partition};
 use crate::vectors::add_scaled;
 
 /// Streams of the perturbations ξ.

@@ -227,7 +227,7 @@ impl PoolMethod for CuttingPlane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::MaxOfLinear;
     use rounds_kernels::random::StreamKey;

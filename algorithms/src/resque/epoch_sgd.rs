@@ -93,7 +93,7 @@ impl BallSolver for EpochSgd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::resque::ResqueError;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::LinearLoss;

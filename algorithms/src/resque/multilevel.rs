@@ -98,7 +98,7 @@ pub(super) fn estimate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::resque::black_box::BlackBoxOracle;
     use crate::resque::epoch_sgd::EpochSgd;
     use crate::resque::functions::MaxOfLinear;

@@ -254,7 +254,7 @@ pub(crate) fn levels_of_call(key: &StreamKey, call: u64, repetitions: usize, mos
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::resque::ball::Subproblem;
     use crate::resque::ball::tests::Quadratic;
     use crate::resque::black_box::BlackBoxOracle;

@@ -392,7 +392,7 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::PlantedRegression;
 

@@ -214,7 +214,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::problem::Problem;
     use crate::problem::{Dataset, Features, Labels};
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};

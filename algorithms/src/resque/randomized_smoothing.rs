@@ -120,7 +120,7 @@ impl PoolMethod for RandomizedSmoothing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::Engine;
+    use crate::parallel::Engine;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::MaxOfLinear;
     use crate::resque::not_positive;

@@ -6,7 +6,7 @@ use rounds_algorithms::audit::{
 };
 use rounds_algorithms::catalog::{self, ALGORITHMS};
 use rounds_algorithms::optimizers::Algorithm;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::Adjacency;
 
 /// `rounds audit` takes 20,000 and more.

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
-use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
-use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
+use rounds_algorithms::oracle::{Ledger, Oracle, QueryError, evaluate};
+use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::parallel::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::problem::{Dataset, Features, Problem, ProblemError};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
-use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
+use rounds_algorithms::oracle::{Ledger, Oracle};
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};

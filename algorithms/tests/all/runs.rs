@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Algorithm, Budget, Prepared, Settings};
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, SparseMatrix, Storage,
 };

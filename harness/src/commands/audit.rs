@@ -5,7 +5,7 @@ use std::time::Instant;
 use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage};
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Algorithm, Scene};
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use ndarray::Array2;
 use ndarray_npy::ReadNpyExt as _;
 use rounds_algorithms::audit;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::theory::parallel::Method;
 use serde::Serialize;
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use rounds_algorithms::oracle::partition::leaf_range;
+use rounds_algorithms::parallel::partition::leaf_range;
 use rounds_algorithms::problem::Dataset;
 use sha2::{Digest as _, Sha256};
 

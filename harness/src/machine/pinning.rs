@@ -13,7 +13,7 @@ use hwlocality::cpu::binding::CpuBindingFlags;
 use hwlocality::cpu::cpuset::CpuSet;
 use hwlocality::object::TopologyObject;
 use hwlocality::object::types::ObjectType;
-use rounds_algorithms::oracle::{Engine, EngineError};
+use rounds_algorithms::parallel::{Engine, EngineError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

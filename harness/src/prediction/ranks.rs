@@ -15,7 +15,7 @@
 //! The measured time of a round is the median over *pairs* of rounds: ranks that begin a round δ apart wait ℓ + δ and ℓ − δ for
 //! each other and begin the next round as far apart the other way round, so that rounds are long and short in turns.
 
-use rounds_algorithms::oracle::partition;
+use rounds_algorithms::parallel::partition;
 use rounds_kernels::linear::{LinearModel, has_integer_kernels_for};
 use rounds_kernels::loss::Loss;
 use serde::Serialize;

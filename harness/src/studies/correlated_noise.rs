@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
 use rounds_algorithms::noise::{NoisePlan, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::synthetic::Quadratic;
 use rounds_algorithms::theory::QuadraticMode;
 use rounds_algorithms::theory::correlated_noise::{quadratic_moments, restart_terms};

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Labels;
 use rounds_algorithms::resque::ResqueError;
 use rounds_algorithms::resque::black_box::{BlackBox as _, BlackBoxOracle};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::bail;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::{Features, Labels, Problem};
 use rounds_kernels::loss::Loss;
 use rounds_numerics::dense::solve_positive;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
 use rounds_algorithms::noise::NoisePlan;
 use rounds_algorithms::optimizers::NoiseKind;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 use serde::{Deserialize, Serialize};
 

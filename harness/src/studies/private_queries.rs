@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::{Buffer, Dataset, Features, Labels, Problem};
 use rounds_algorithms::theory::parallel::{PRIVATE_QUERIES, private_error};
 use rounds_kernels::features::Norm;

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::Settings;
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem;
 use rounds_algorithms::problem::worst_case::WorstCase;
 use rounds_kernels::random::StreamKey;

@@ -12,7 +12,7 @@ use rounds::statistics::Choices;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::{Accountant, Adjacency};
 use rounds_algorithms::problem::{Dataset, Features, Problem, PublicProblem};
 use rounds_kernels::loss::Loss;

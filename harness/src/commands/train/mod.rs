@@ -18,7 +18,8 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Prepared, Settings};
-use rounds_algorithms::oracle::{self, Engine};
+use rounds_algorithms::oracle;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::{Claim, PrivacyStatement, PrivacyWarning};
 use rounds_algorithms::problem::{
     self, Column, ColumnKind, Columns, Domain, DomainSource, Problem, PublicProblem, Relation,

@@ -6,7 +6,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rounds_algorithms::oracle::{Engine, Ledger};
+use rounds_algorithms::oracle::Ledger;
+use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::resque::ResqueError;
 use rounds_algorithms::resque::black_box::{BlackBox, BlackBoxOracle};
 use rounds_algorithms::resque::cutting_plane::{Centre, CuttingPlane};

@@ -2,7 +2,7 @@
 //!
 //! **What is computed where.** A batch's leaves depend on its size alone ([`super::partition`]), and a leaf is summed
 //! whole by one rank, so a leaf's bits do not depend on who sums it. Rank r of P takes the leaves `⌊L·r/P⌋..⌊L·(r+1)/P⌋`,
-//! adds them along the binary tree that every engine uses ([`super::tree`]), and the roots of its subtrees travel: one
+//! adds them along the binary tree that every engine uses ([`crate::oracle::tree`]), and the roots of its subtrees travel: one
 //! sum a rank where P is a power of two, combined by recursive doubling (log₂ P messages of p values, one latency each),
 //! and at most 2·log₂ L of them otherwise, in one all-gather. Every rank ends with the same bits, so every rank draws the
 //! same noise and keeps the same model, and nothing but sums is sent.
@@ -12,7 +12,7 @@
 //! for rows that another rank holds: guests. Who holds what follows from the batches, which all ranks know, so nobody
 //! asks: rows are one message, without a reply.
 //!
-//! Most guests are known before the first round, and come then ([`super::Oracle::place`]): all of them for a fixed order,
+//! Most guests are known before the first round, and come then ([`crate::oracle::Oracle::place`]): all of them for a fixed order,
 //! shuffled once or not, whose batches are known; for Poisson batches and batches without replacement, which are drawn in
 //! the order of the rows, those around a rank's own rows that lie within five standard deviations of where its part of a
 //! batch ends. Then a round is one all-reduce and nothing else. What was not foreseen travels before its round; only
@@ -25,7 +25,7 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use super::lock;
+use super::lock::lock;
 
 /// A rank's view of all ranks. Every call is collective: all ranks make the same calls in the same order, with the lengths
 /// that all of them know.

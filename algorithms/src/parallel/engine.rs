@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use rounds_kernels::team::Team;
 
-use super::lock;
+use super::lock::lock;
 use super::ranks::Ranks;
 
 /// An execution engine.
@@ -102,7 +102,7 @@ impl RankedEngine {
         Some(self.failed.load(Ordering::Relaxed)).filter(|&rank| rank < self.ranks.count())
     }
 
-    pub(super) fn fail(&self, rank: usize) {
+    pub(crate) fn fail(&self, rank: usize) {
         self.failed.store(rank, Ordering::Relaxed);
     }
 }
