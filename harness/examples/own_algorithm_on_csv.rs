@@ -39,8 +39,8 @@ impl Optimizer for SignDescent {
 fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("give the path of a CSV file")?;
     // The domain is drafted from the rows, which scales its columns: nothing is claimed.
-    let drafted = rounds::data::drafted(&file, &Default::default())?;
-    let data = rounds::data::load_declared(&file, None, drafted.as_ref().map(|(domain, _)| domain))?;
+    let drafted = rounds_models::data::drafted(&file, &Default::default())?;
+    let data = rounds_models::data::load_declared(&file, None, drafted.as_ref().map(|(domain, _)| domain))?;
     let with_bias = |rows| Problem::new(Arc::new(rows), Loss::Softmax, true, 0.0);
     let test = data.test.map(with_bias).transpose()?;
     let problem = with_bias(data.train)?;

@@ -13,12 +13,12 @@ use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
 use zeroize::Zeroizing;
 
-use crate::data::part::{self, Digests, Part};
-use crate::data::{DataError, Request};
 use crate::launcher;
-use crate::machine::{Build, PinPolicy, Pinning};
+use crate::machine::{PinPolicy, Pinning, build};
 use crate::output;
 use crate::usage::{UsageError, with_causes};
+use rounds_models::data::part::{self, Digests, Part};
+use rounds_models::data::{DataError, Request};
 
 /// Execution engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -71,7 +71,7 @@ impl Cluster {
             return Ok(Self::alone());
         }
         let cluster = Self::over(start_mpi()?);
-        cluster.finish(cluster.check_same_build(&Build::current().identity(), &Build::current().isa))?;
+        cluster.finish(cluster.check_same_build(&build().identity(), &build().isa))?;
         Ok(cluster)
     }
 
@@ -229,7 +229,7 @@ impl Cluster {
         explain: &dyn Fn(DataError) -> anyhow::Error,
     ) -> anyhow::Result<Part> {
         let Some(ranks) = self.ranks() else {
-            let whole = crate::data::load_requested(name_or_path, data_dir, request).map_err(explain)?;
+            let whole = rounds_models::data::load_requested(name_or_path, data_dir, request).map_err(explain)?;
             return Ok(Part { train: whole.train, test: whole.test, digests: Digests::default() });
         };
         let found = part::load(name_or_path, data_dir, request, ranks.rank(), ranks.count());

@@ -3,6 +3,9 @@
 
 use std::path::Path;
 
+pub use rounds_models::text::nearest;
+pub(crate) use rounds_models::text::quoted;
+
 /// A command line that cannot be carried out: what is wrong, and the way out.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -50,28 +53,6 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
     words.join(" ")
 }
 
-/// A word as a shell reads it.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-}
-
-/// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
-pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    // Of candidates that are equally far, the one that is more alike: dp-sgd for dpsgd, not dp-gd.
-    let similarity = |candidate: &str| {
-        let apart = strsim::damerau_levenshtein(name, candidate);
-        let alike = strsim::jaro_winkler(name, candidate);
-        if apart <= (name.chars().count() / 3).max(1) { alike - apart as f64 } else { alike - 1e3 }
-    };
-    let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
-    candidates
-        .iter()
-        .copied()
-        .filter(|candidate| near(candidate))
-        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,14 +71,6 @@ mod tests {
         let flags = [("--resume", None), ("--out", Some(Path::new("a b")))];
         let expected = "rounds run a --threads 1-2 --resume --out 'a b' -- --out z";
         assert_eq!(again(&line, &flags), expected);
-        assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
-        assert_eq!((quoted("it's").as_str(), quoted("").as_str()), (r"'it'\''s'", "''"));
-    }
-
-    #[test]
-    fn near_names_are_suggested() {
-        assert_eq!(nearest("dpsgd", &["dp-gd", "dp-sgd", "sgd"]), Some("dp-sgd"));
-        assert_eq!(nearest("nothing-like-it", &["dp-gd"]), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use files::{MNIST, digits, gzip, idx, npy, npz, xz};
 use peak_alloc::PeakAlloc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rounds::data::load;
+use rounds_models::data::load;
 
 #[expect(dead_code, reason = "a part of the builders is for other test binaries")]
 #[path = "all/files.rs"]

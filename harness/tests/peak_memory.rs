@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use files::{digits, idx, npy, write, write_mnist};
-use rounds::data::load;
 use rounds_algorithms::problem::Features;
 use rounds_algorithms::problem::synthetic::{synthetic_logistic, synthetic_mnist};
+use rounds_models::data::load;
 
 #[expect(dead_code, reason = "a part of the builders is for other test binaries")]
 #[path = "all/files.rs"]

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::{Output, UsageError, output};
 use crate::experiment::text;
 use crate::format::scientific;
-use crate::model_file::Model;
+use rounds_models::model_file::Model;
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]

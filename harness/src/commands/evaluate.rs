@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::predict::ModelAndData;
 use super::{Output, output};
-use crate::data::{LabelUse, ModelRows};
-use crate::evaluation::{Bin, Classification, Classified, Regression};
 use crate::format::{plural, three_digits};
-use crate::model_file::{Model, Target};
+use rounds_models::data::{LabelUse, ModelRows};
+use rounds_models::evaluation::{Bin, Classification, Classified, Regression};
+use rounds_models::model_file::{Model, Target};
 
 /// Arguments of `rounds evaluate`.
 #[derive(clap::Args)]
@@ -68,7 +68,8 @@ pub(super) fn regression_text(found: &Regression) -> String {
 pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> {
     let ModelAndData { model, data, data_dir } = &arguments.rows;
     let model = Model::read(model)?;
-    let ModelRows { dataset, are_test_rows } = model.load(data, data_dir.as_deref(), LabelUse::Needed)?;
+    let ModelRows { dataset, are_test_rows } =
+        model.load(data, data_dir.as_deref(), LabelUse::Needed).map_err(super::predict::rows_error)?;
     let name = dataset.name().to_owned();
     let outputs = model.outputs(dataset.rows());
     let width = outputs.len() / dataset.len();
@@ -77,7 +78,7 @@ pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> 
     if labelled.is_empty() {
         let known = model.classes().map_or_else(
             || "a number is needed".to_owned(),
-            |classes| format!("the model knows the classes {}", crate::data::listing(classes)),
+            |classes| format!("the model knows the classes {}", rounds_models::data::listing(classes)),
         );
         anyhow::bail!("{data}: no row has a label and all values that the model's schema declares; {known}");
     }

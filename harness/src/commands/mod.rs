@@ -8,6 +8,7 @@ pub mod audit;
 mod black_box;
 pub mod compare;
 pub mod completions;
+mod declaration;
 pub mod evaluate;
 pub mod factorize;
 pub mod list;

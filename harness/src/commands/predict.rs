@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
-use crate::data::LabelUse;
-use crate::evaluation::softmax;
-use crate::files;
-use crate::model_file::Model;
+use rounds_models::data::{DataError, LabelUse};
+use rounds_models::evaluation::softmax;
+use rounds_models::files;
+use rounds_models::model_file::{Model, RowsError};
 
 /// Arguments of `rounds predict`.
 #[derive(clap::Args)]
@@ -36,6 +36,14 @@ pub(super) struct ModelAndData {
     /// Folder of the named data sets
     #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
     pub(super) data_dir: Option<PathBuf>,
+}
+
+/// The reported error of rows for a model. Columns that are not those of the model are bad usage.
+pub(super) fn rows_error(error: RowsError) -> anyhow::Error {
+    match error {
+        RowsError::Data(DataError::Schema { .. }) => UsageError::of(error),
+        error => error.into(),
+    }
 }
 
 #[derive(Serialize)]
@@ -121,7 +129,7 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
 
 fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<PredictionTable> {
     let ModelAndData { data, data_dir, .. } = &arguments.rows;
-    let rows = model.load(data, data_dir.as_deref(), LabelUse::Ignored)?.dataset;
+    let rows = model.load(data, data_dir.as_deref(), LabelUse::Ignored).map_err(rows_error)?.dataset;
     let outputs = model.outputs(rows.rows());
     let by_row = outputs.chunks_exact(outputs.len() / rows.len()).enumerate();
     let by_row = by_row.map(|(row, outputs)| (!rows.is_null(row)).then_some(outputs));

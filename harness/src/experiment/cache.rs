@@ -22,7 +22,8 @@ use super::cell::{Cell, Configuration, PROBLEM_PARAMETERS};
 use super::definition;
 use crate::cluster::Cluster;
 use crate::machine::{Environment, Pinning};
-use crate::{data, factorization_cache, settings};
+use crate::settings;
+use rounds_models::{data, factorization_cache};
 
 /// Environment of the runs: ranks, threads, data and values that are made once.
 pub struct Context<'a> {

@@ -18,8 +18,8 @@ use thiserror::Error;
 
 use super::cache::PLANTED_LOGISTIC;
 use super::cell::{Cell, Configuration, Parameters};
-use crate::data::{self, schema::line_of};
 use crate::usage::nearest;
+use rounds_models::data::{self, schema::line_of};
 
 include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 

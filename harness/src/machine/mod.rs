@@ -12,7 +12,7 @@ mod state;
 mod topology;
 mod watch;
 
-pub(crate) use build::Build;
+pub(crate) use build::build;
 pub(crate) use disturbance::{Disturbance, disturbances, measured_disturbances};
 pub use environment::Environment;
 pub(crate) use environment::Machine;

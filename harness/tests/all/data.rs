@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use rounds::data::{DataError, NAMES, Request, TrainTest, load, load_declared, part};
 use rounds_algorithms::oracle::partition::leaf_range;
 use rounds_algorithms::problem::{Dataset, Features, Labels, SparseMatrix};
+use rounds_models::data::{DataError, NAMES, Request, TrainTest, load, load_declared, part};
 
 use crate::files::{Folder, MNIST, digits, gzip, idx, npy, npy_with_header, npz, write_mnist, xz};
 

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Parser as _;
 use proptest::prelude::*;
-use rounds::data::schema::{parse, write};
-use rounds::data::{
-    DataError, Declaration, NAMES, Request, TrainTest, built_in, declare, draft, load, load_declared, part,
-};
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Relation};
 use rounds_kernels::features::Targets;
+use rounds_models::data::schema::{parse, write};
+use rounds_models::data::{
+    DataError, Declaration, NAMES, Request, Task, TrainTest, built_in, declare, draft, load, load_declared, part,
+};
 
 use crate::files::{Folder, idx, npy, write_mnist};
 
@@ -303,16 +302,27 @@ fn a_schema_that_declares_no_domain_names_the_key_and_the_way_out() {
     check("[columns]\ncount = 2\nbounds = [0, 1]", "no label|[label]");
 }
 
-#[derive(clap::Parser)]
-struct Line {
-    #[command(flatten)]
-    flags: Declaration,
-}
-
 /// Declarations by the flags of a line.
 pub(crate) fn flags(line: &str) -> Declaration {
-    let words = std::iter::once("rounds").chain(line.split_whitespace());
-    Line::try_parse_from(words).unwrap().flags
+    let mut declared = Declaration::default();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        let value = pair[1].to_owned();
+        let list = || value.split(',').map(str::to_owned).collect();
+        match pair[0] {
+            "--schema" => declared.schema = Some(value.into()),
+            "--label" => declared.columns.label = Some(value),
+            "--drop" => declared.columns.drop = list(),
+            "--task" if value == "regression" => declared.columns.task = Some(Task::Regression),
+            "--task" => declared.columns.task = Some(Task::Classification),
+            "--classes" => declared.classes = Some(list()),
+            "--bounds" => declared.bounds = Some(value),
+            "--dimension" => declared.dimension = value.parse().ok(),
+            "--public-rows" => declared.public_rows = value.parse().ok(),
+            flag => panic!("{flag}"),
+        }
+    }
+    declared
 }
 
 #[test]

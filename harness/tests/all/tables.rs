@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use rounds::data::{ColumnFlags, Declaration, Request, Split, declare, draft, drafted, load_requested, schema};
 use rounds::statistics::Choices;
 use rounds_algorithms::problem::{ColumnKind, Columns, Dataset, Features, Label, Labels};
+use rounds_models::data::{ColumnFlags, Declaration, Request, Split, declare, draft, drafted, load_requested, schema};
 
 use crate::domain::{flags, rows};
 use crate::files::{Folder, npy, npz};

@@ -18,12 +18,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cluster::EngineKind;
 use crate::commands::UsageError;
-use crate::data::{Declaration, Request, Split};
+use crate::commands::declaration::DeclarationArguments;
 use crate::experiment::definition::{counts, most_threads};
 use crate::experiment::text;
-use crate::factorization_cache;
 use crate::machine::PinPolicy;
-use crate::model_file::treat_features;
+use rounds_models::data::{Declaration, Request, Split};
+use rounds_models::factorization_cache;
+use rounds_models::model_file::treat_features;
 
 /// Arguments of `rounds train`.
 #[derive(clap::Args)]
@@ -72,7 +73,7 @@ pub(super) struct DataArguments {
     first_index: Option<u64>,
     #[command(flatten)]
     #[serde(skip)]
-    declared: Declaration,
+    declared: DeclarationArguments,
     /// Public constant that multiplies every feature
     #[arg(long, value_name = "FACTOR")]
     pub(super) scale_features: Option<f32>,
@@ -238,18 +239,18 @@ fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
 impl TrainArguments {
     /// The declared domain, as the flags give it.
     pub(super) fn declaration(&self) -> Declaration {
-        Declaration { relation: self.privacy.adjacency, ..self.data.declared.clone() }
+        self.data.declared.declaration(self.privacy.adjacency)
     }
 
     /// The rows that the run asks for.
-    pub(super) fn request<'a>(&'a self, domain: Option<&'a Arc<Domain>>) -> Request<'a> {
+    pub(super) fn request<'a>(&'a self, declaration: &'a Declaration, domain: Option<&'a Arc<Domain>>) -> Request<'a> {
         let data = &self.data;
         let seed = self.execution.seed;
         Request {
             domain,
-            task: data.declared.columns.task,
-            label: data.declared.columns.label.as_deref(),
-            columns: data.declared.dimension,
+            task: declaration.columns.task,
+            label: declaration.columns.label.as_deref(),
+            columns: declaration.dimension,
             first_index: data.first_index,
             test: data.test.as_deref(),
             split: data.test_split.map(|fraction| Split { fraction, seed }),
@@ -270,7 +271,7 @@ impl TrainArguments {
         let mut bound = vec![("--algorithm".to_owned(), self.algorithm.clone())];
         bound.extend(given.map(|(name, value)| (format!("--{name}"), text(value))));
         bound.extend((!self.privacy.secure).then(|| ("--seed".to_owned(), self.execution.seed.to_string())));
-        let private = self.data.declared.private_bounds();
+        let private = self.declaration().private_bounds();
         bound.extend(private.map(|epsilon| ("--bounds".to_owned(), format!("private:{epsilon}"))));
         bound.extend(domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest()))));
         bound.extend(self.parameters.iter().map(|(key, value)| (format!("--set {key}"), value.clone())));

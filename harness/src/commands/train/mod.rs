@@ -30,16 +30,15 @@ use zeroize::Zeroizing;
 use super::evaluate::regression;
 use super::run::stop_on_interrupt;
 use super::{Output, UsageError, output, threads};
-use crate::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
 use crate::cluster::Cluster;
-use crate::data::{self, DataError, SchemaError, Split};
-use crate::factorization_file::FactorizationFile;
-use crate::files;
 use crate::format::three_digits;
-use crate::machine::{Build, vector_extension};
-use crate::measure;
-use crate::model_file::{Header, Model, TrainedOn, is_npy, outputs};
+use crate::machine::{build, vector_extension};
 use crate::usage::command_again;
+use rounds_models::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
+use rounds_models::data::{self, DataError, SchemaError, Split};
+use rounds_models::factorization_file::FactorizationFile;
+use rounds_models::files;
+use rounds_models::model_file::{Header, Model, TrainedOn, digest, is_npy, outputs};
 
 /// Loads, calibrates, fits and publishes.
 ///
@@ -141,7 +140,12 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     }
     let data_dir = arguments.data.data_dir.as_deref();
     let explain = |error| explained(context, error);
-    let data = cluster.load(&arguments.data.data, data_dir, arguments.request(setup.domain.as_ref()), &explain)?;
+    let data = cluster.load(
+        &arguments.data.data,
+        data_dir,
+        arguments.request(&arguments.declaration(), setup.domain.as_ref()),
+        &explain,
+    )?;
     let dataset = data.train.name().to_owned();
     let treatment = (arguments.data.scale_features, arguments.data.clip_features);
     let trained_on = TrainedOn::of(&data.train, treatment.0, treatment.1);
@@ -161,7 +165,7 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
             &setup.settings.key,
             &[&cluster.digest(&train)[..], counted.as_ref().map_or(&[], |counts| &counts[..])].concat(),
         ),
-        build: Build::current().identity(),
+        build: build().identity(),
         isa: vector_extension().to_owned(),
         parameters: parameters.clone(),
     });
@@ -362,7 +366,7 @@ fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> any
                 let (ledger, key) = (executor.ledger(), &setup.settings.key);
                 Checkpoint::take(binding.clone(), ledger, key, |visitor| executor.visit_state(visitor))
                     .write(path)
-                    .map_err(CheckpointError::reported)
+                    .map_err(checkpoint_error)
             })?;
             anyhow::ensure!(
                 !stopped,
@@ -401,7 +405,7 @@ fn publish(
         Some(Err(_)) if context.secure() => None,
         evaluated => cluster.all_ok(evaluated.transpose().map_err(Into::into))?,
     };
-    let model_sha256 = measure::digest(parameters);
+    let model_sha256 = digest(parameters);
     cluster.check_same("model", &model_sha256)?;
     cluster.root_only(|| finish(arguments, loaded, &calibrated.privacy, parameters))?;
     if !cluster.is_root() {
@@ -463,7 +467,8 @@ fn publish(
         times: shown.beside_claim(false, Some(times)),
         test: shown.beside_claim(test_is_public, test),
         test_rows: shown.beside_claim(test_is_public, loaded.test.as_ref().map(Problem::rows)),
-        test_file: data::test_file(place, arguments.request(None)).filter(|_| loaded.test.is_some() && place.is_file()),
+        test_file: data::test_file(place, arguments.request(&arguments.declaration(), None))
+            .filter(|_| loaded.test.is_some() && place.is_file()),
         held_out: held_out(context, loaded),
         diagnostics,
         parameters: calibrated.parameters,
@@ -531,7 +536,8 @@ fn held_out(context: &Context<'_>, loaded: &Loaded) -> Option<Quality> {
 /// release the domain of a table that nothing declares is drafted from its rows; then there are warnings to print.
 fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, Vec<String>)> {
     let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
-    let test = data::test_file(Path::new(name), arguments.request(None)).filter(|_| arguments.privacy.secure);
+    let test = data::test_file(Path::new(name), arguments.request(&arguments.declaration(), None))
+        .filter(|_| arguments.privacy.secure);
     if let Some(test) =
         test.filter(|test| matches!((Path::new(name).canonicalize(), test.canonicalize()), (Ok(a), Ok(b)) if a == b))
     {
@@ -662,7 +668,7 @@ fn resumed(context: &Context<'_>) -> anyhow::Result<Option<Checkpoint>> {
         return Ok(None);
     };
     let cluster = context.cluster;
-    let bytes = cluster.broadcast_result(|| Checkpoint::bytes(path).map_err(CheckpointError::reported))?;
+    let bytes = cluster.broadcast_result(|| Checkpoint::bytes(path).map_err(checkpoint_error))?;
     cluster.all_ok(Checkpoint::parse(path, &bytes).map(Some).map_err(Into::into))
 }
 
@@ -675,7 +681,7 @@ fn key(context: &Context<'_>, resumed: Option<&Checkpoint>) -> anyhow::Result<St
     }
     let kept = arguments.checkpoint.checkpoint.as_deref();
     let checked = || kept.map_or(Ok(()), checkpoint::check_place);
-    cluster.root_only(|| checked().map_err(CheckpointError::reported))?;
+    cluster.root_only(|| checked().map_err(checkpoint_error))?;
     if let Some(key) = resumed.and_then(Checkpoint::key) {
         return Ok(key);
     }
@@ -685,6 +691,14 @@ fn key(context: &Context<'_>, resumed: Option<&Checkpoint>) -> anyhow::Result<St
         Ok(key)
     })?;
     Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
+}
+
+/// The reported error of a checkpoint. A wrong place on the command line is bad usage.
+fn checkpoint_error(error: CheckpointError) -> anyhow::Error {
+    match error {
+        CheckpointError::Place { .. } => UsageError::of(error),
+        error => error.into(),
+    }
 }
 
 /// Writes the model and removes the checkpoints of a run that is finished.
@@ -701,7 +715,7 @@ fn finish(
     }
     let checkpoints = &arguments.checkpoint;
     for path in [&checkpoints.checkpoint, &checkpoints.resume].into_iter().flatten() {
-        checkpoint::remove(path).map_err(CheckpointError::reported)?;
+        checkpoint::remove(path).map_err(checkpoint_error)?;
     }
     Ok(())
 }
@@ -722,6 +736,7 @@ fn write_model(path: &Path, loaded: &Loaded, privacy: &PrivacyStatement, weights
         (!["algorithm", "data", "schema"].contains(&name)).then(|| (name.to_owned(), value.as_str().into()))
     });
     let (algorithm, data) = (loaded.setup.algorithm.id, loaded.trained_on.clone());
-    let header = Header::new(algorithm, model.loss, data, parameters.collect(), privacy.clone(), weights);
+    let header =
+        Header::new(algorithm, model.loss, data, parameters.collect(), privacy.clone(), weights, build().clone());
     Ok(files::replace(path, &header.to_file(weights)?)?)
 }

@@ -10,12 +10,12 @@ use serde::Serialize;
 use super::arguments::PrivacyArguments;
 use crate::commands::evaluate::regression_text;
 use crate::commands::output;
-use crate::data::listing;
-use crate::evaluation::Regression;
 use crate::format::{plural, rounded, scientific, three_digits};
 use crate::machine::PinPolicy;
-use crate::model_file::is_npy;
 use crate::usage::quoted;
+use rounds_models::data::listing;
+use rounds_models::evaluation::Regression;
+use rounds_models::model_file::is_npy;
 
 /// The part of an outcome that may be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

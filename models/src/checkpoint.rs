@@ -29,9 +29,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use crate::experiment::store::Difference;
 use crate::files::{self, OpenError};
-use crate::usage::UsageError;
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";
@@ -50,7 +48,7 @@ const MOST_BYTES: u64 = 1 << 36;
 
 /// A checkpoint that cannot be written or used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CheckpointError {
+pub enum CheckpointError {
     #[error("checkpoint {}: cannot {action}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("checkpoint {}: {reason}", path.display())]
@@ -71,14 +69,16 @@ pub(crate) enum CheckpointError {
     OtherRun { path: PathBuf, difference: Difference },
 }
 
-impl CheckpointError {
-    /// The error of a command. A wrong place on the command line is bad usage.
-    pub(crate) fn reported(self) -> anyhow::Error {
-        match self {
-            Self::Place { .. } => UsageError::of(self),
-            error => error.into(),
-        }
-    }
+/// A condition in which two runs differ.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} was {recorded}, now it is {now}")]
+pub struct Difference {
+    /// The condition by its name.
+    pub what: String,
+    /// In the earlier run.
+    pub recorded: String,
+    /// In the later one.
+    pub now: String,
 }
 
 /// HMAC-SHA-256 of a digest of the rows under a key that the run's key gives. Without the run's key it can be compared neither
@@ -91,11 +91,11 @@ impl CheckpointError {
 /// No other draw has that address, so for a release ChaCha20 makes the HMAC key independent of all noise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct KeyedDigest(String);
+pub struct KeyedDigest(String);
 
 impl KeyedDigest {
     /// The digest of rows with a plain `digest`, in a run with this `key`.
-    pub(crate) fn new(key: &StreamKey, digest: &[u8]) -> Self {
+    pub fn new(key: &StreamKey, digest: &[u8]) -> Self {
         let mut stream = UniformStream::new(key, BINDING, 0, 0);
         let mut own = Zeroizing::new([0; 32]);
         for word in own.as_chunks_mut::<8>().0 {
@@ -108,13 +108,13 @@ impl KeyedDigest {
 
 /// The facts that a resumed run must share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Binding {
-    pub(crate) data: KeyedDigest,
-    pub(crate) build: String,
+pub struct Binding {
+    pub data: KeyedDigest,
+    pub build: String,
     /// The build's vector extension.
-    pub(crate) isa: String,
+    pub isa: String,
     /// Every parameter that decides the model, as name and value.
-    pub(crate) parameters: Vec<(String, String)>,
+    pub parameters: Vec<(String, String)>,
 }
 
 impl Binding {
@@ -146,7 +146,7 @@ struct Header {
     fields: Vec<(String, usize)>,
 }
 
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     /// The key of a release.
     key: Option<StreamKey>,
     header: Header,
@@ -222,12 +222,7 @@ impl StateVisitor for Restoring<'_> {
 
 impl Checkpoint {
     /// The state that `visit` shows, of a run bound by `binding`.
-    pub(crate) fn take(
-        binding: Binding,
-        ledger: Ledger,
-        key: &StreamKey,
-        visit: impl FnOnce(&mut dyn StateVisitor),
-    ) -> Self {
+    pub fn take(binding: Binding, ledger: Ledger, key: &StreamKey, visit: impl FnOnce(&mut dyn StateVisitor)) -> Self {
         let mut saved = Saving::default();
         visit(&mut saved);
         let (fields, state) = (saved.fields, saved.state);
@@ -237,11 +232,11 @@ impl Checkpoint {
     }
 
     /// The work of the run so far.
-    pub(crate) fn ledger(&self) -> Ledger {
+    pub fn ledger(&self) -> Ledger {
         self.header.ledger
     }
 
-    pub(crate) fn key(&self) -> Option<StreamKey> {
+    pub fn key(&self) -> Option<StreamKey> {
         self.key.clone()
     }
 
@@ -249,7 +244,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A state of another shape, or a binding that differs.
-    pub(crate) fn restore(
+    pub fn restore(
         &self,
         path: &Path,
         now: &Binding,
@@ -276,7 +271,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A place that [`check_place`] refuses (of a simulation, only a file that is no checkpoint), a file that cannot be written.
-    pub(crate) fn write(&self, path: &Path) -> Result<(), CheckpointError> {
+    pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
         if self.key.is_some() {
             check_folder(path)?;
         }
@@ -309,7 +304,7 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, or is too large for a checkpoint; a release's that others may read or that another user
     /// owns: its key may be known, or another's.
-    pub(crate) fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
+    pub fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
         let mut file = files::open_regular(path, OpenOptions::new().read(true)).map_err(unopened("open", path))?;
         let metadata = file.metadata().map_err(failed("read", path))?;
         if metadata.len() > MOST_BYTES {
@@ -328,7 +323,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Bytes that are no checkpoint, or damaged.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let whole = bytes.len().checked_sub(32);
         let whole = whole.filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
         let end = whole.ok_or_else(|| damaged(path, "it is no checkpoint, or is damaged".to_owned()))?;
@@ -359,7 +354,7 @@ impl Checkpoint {
 ///
 /// # Errors
 /// A link, a folder, a pipe, a file that is no checkpoint; a folder in which others could put a file in its place.
-pub(crate) fn check_place(path: &Path) -> Result<(), CheckpointError> {
+pub fn check_place(path: &Path) -> Result<(), CheckpointError> {
     check_folder(path)?;
     existing(path).map(drop)
 }
@@ -368,7 +363,7 @@ pub(crate) fn check_place(path: &Path) -> Result<(), CheckpointError> {
 ///
 /// # Errors
 /// What is no checkpoint, a file that cannot be overwritten or removed.
-pub(crate) fn remove(path: &Path) -> Result<(), CheckpointError> {
+pub fn remove(path: &Path) -> Result<(), CheckpointError> {
     let Some(file) = existing(path)? else { return Ok(()) };
     files::wipe(&file).map_err(failed("overwrite", path))?;
     fs::remove_file(path).map_err(failed("remove", path))

@@ -9,14 +9,14 @@ use rounds_algorithms::factorization::{Factorization, FactorizationError, Factor
 use crate::files;
 
 /// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
-pub(crate) fn default_folder() -> Option<PathBuf> {
+pub fn default_folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(root.join("rounds").join("factorizations"))
 }
 
 /// Factorisations from the user's cache, computed and kept where they are not there.
-pub(crate) fn source() -> FactorizationSource {
+pub fn source() -> FactorizationSource {
     let folder = default_folder();
     FactorizationSource::new(move |request| Ok(factorize(request, folder.as_deref())?.0))
 }
@@ -26,7 +26,7 @@ pub(crate) fn source() -> FactorizationSource {
 ///
 /// # Errors
 /// Those of [`FactorizationRequest::factorize`], and matrices that do not fit into memory.
-pub(crate) fn factorize(
+pub fn factorize(
     request: FactorizationRequest,
     folder: Option<&Path>,
 ) -> Result<(Factorization, bool), FactorizationError> {
@@ -50,7 +50,7 @@ pub(crate) fn factorize(
 ///
 /// # Errors
 /// `Memory`. A system that does not tell its free memory refuses nothing.
-pub(crate) fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationError> {
+pub fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationError> {
     const GIB: f64 = (1_u64 << 30) as f64;
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

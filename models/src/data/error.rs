@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
-pub(crate) fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> String {
+pub fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> String {
     let mut names = names.into_iter();
     let mut shown: Vec<String> = Vec::new();
     for name in names.by_ref().take(12) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// A file that cannot be written; the old one is then untouched. A folder, pipe or other thing that is no file.
-pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     match Target::of(path)? {
         Target::File(path) => replace_with_mode(&path, contents, 0o666),
         Target::Device => OpenOptions::new().write(true).open(path)?.write_all(contents),
@@ -25,7 +25,7 @@ pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 }
 
 /// Checks that [`replace`] can write `path`, before the work that makes its contents.
-pub(crate) fn check_replaceable(path: &Path) -> io::Result<()> {
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
     match Target::of(path)? {
         Target::File(path) => {
             if path.exists() {
@@ -63,7 +63,7 @@ impl Target {
 }
 
 /// [`replace`] by a file that only its owner may read.
-pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     replace_with_mode(path, contents, 0o600)
 }
 
@@ -87,7 +87,7 @@ fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> 
 ///
 /// # Errors
 /// A file that cannot be written.
-pub(crate) fn wipe(mut file: &File) -> io::Result<()> {
+pub fn wipe(mut file: &File) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.rewind()?;
     io::copy(&mut io::repeat(0).take(size), &mut file)?;
@@ -95,7 +95,7 @@ pub(crate) fn wipe(mut file: &File) -> io::Result<()> {
 }
 
 #[derive(Debug)]
-pub(crate) enum OpenError {
+pub enum OpenError {
     /// Something else than a regular file, in words.
     NotRegular(&'static str),
     File(io::Error),
@@ -105,7 +105,7 @@ pub(crate) enum OpenError {
 ///
 /// # Errors
 /// A link, a folder, a pipe; the file system's refusal.
-pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
     let metadata = fs::symlink_metadata(path).map_err(OpenError::File)?;
     if !metadata.is_file() {
         let link = metadata.is_symlink();

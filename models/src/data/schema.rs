@@ -141,7 +141,7 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
 }
 
 /// The line on which a text is no TOML, or not that of its tables and keys, from 1.
-pub(crate) fn line_of(text: &str, error: &toml::de::Error) -> usize {
+pub fn line_of(text: &str, error: &toml::de::Error) -> usize {
     let offset = error.span().map_or(0, |span| span.start.min(text.len()));
     text.as_bytes()[..offset].split(|&byte| byte == b'\n').count()
 }

@@ -12,18 +12,22 @@ use rounds_algorithms::factorization::{Factorization, FactorizationError, Partic
 use crate::files;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FactorizationFileError {
+pub enum FactorizationFileError {
     #[error("factorisation {path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
     #[error(
         "factorisation {path}: {reason}; expected NPY with C (f64, T × T), or NPZ with C and, if recorded, B (f64, T × T) and sensitivity (f64)"
     )]
     Format { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Factorization(#[from] FactorizationError),
 }
+
+const IN_MEMORY: &str = "an array is written to memory";
 
 /// The matrix C of a file, with what is recorded beside it.
 #[derive(Clone, Debug)]
-pub(crate) struct FactorizationFile {
+pub struct FactorizationFile {
     strategy: Array2<f64>,
     error_matrix: Option<Array2<f64>>,
     sensitivity: Option<f64>,
@@ -51,7 +55,7 @@ impl FactorizationFile {
     ///
     /// # Errors
     /// A file that cannot be opened or has another form.
-    pub(crate) fn read(path: &Path) -> Result<Self, FactorizationFileError> {
+    pub fn read(path: &Path) -> Result<Self, FactorizationFileError> {
         let refused = |reason: String| FactorizationFileError::Format { path: path.to_owned(), reason };
         // A pipe would wait for its writer, and an archive cannot be read from one.
         if path.exists() && !path.is_file() {
@@ -81,11 +85,7 @@ impl FactorizationFile {
     ///
     /// # Errors
     /// Those of [`Factorization::from_matrices`]: shapes, triangularity, B·C, the recorded sensitivity.
-    pub(crate) fn check(
-        &self,
-        workload: Workload,
-        participation: Participation,
-    ) -> Result<Factorization, FactorizationError> {
+    pub fn check(&self, workload: Workload, participation: Participation) -> Result<Factorization, FactorizationError> {
         let matrix = |array: &Array2<f64>| {
             rounds_numerics::Mat::from_fn(array.nrows(), array.ncols(), |row, column| array[(row, column)])
         };
@@ -104,21 +104,24 @@ impl FactorizationFile {
 ///
 /// # Errors
 /// A file that cannot be written; a C whose inverse overflows.
-pub(crate) fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
+pub fn write(path: &Path, factorization: &Factorization) -> Result<(), FactorizationFileError> {
+    let failed = |source| FactorizationFileError::Io { path: path.to_owned(), source };
     let array = |matrix: &rounds_numerics::Mat<f64>| {
         Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)])
     };
     let strategy = array(&factorization.strategy().matrix());
     if !is_archive(path) {
         let mut bytes = Vec::new();
-        strategy.write_npy(&mut bytes)?;
-        return Ok(files::replace(path, &bytes)?);
+        strategy.write_npy(&mut bytes).expect(IN_MEMORY);
+        return files::replace(path, &bytes).map_err(failed);
     }
     let mut archive = NpzWriter::new(Cursor::new(Vec::new()));
-    archive.add_array("C", &strategy)?;
-    archive.add_array("B", &array(&factorization.error_matrix()?))?;
-    archive.add_array("sensitivity", &ndarray::arr0(factorization.sensitivity().value))?;
-    Ok(files::replace(path, archive.finish()?.get_ref())?)
+    let error_matrix = array(&factorization.error_matrix()?);
+    for (name, matrix) in [("C", &strategy), ("B", &error_matrix)] {
+        archive.add_array(name, matrix).expect(IN_MEMORY);
+    }
+    archive.add_array("sensitivity", &ndarray::arr0(factorization.sensitivity().value)).expect(IN_MEMORY);
+    files::replace(path, archive.finish().expect(IN_MEMORY).get_ref()).map_err(failed)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum as _;
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
     BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, noise_scale, private_bounds,
@@ -18,22 +17,19 @@ use super::formats::{self, csv, csv::FirstLine};
 use super::labels::Task;
 use super::schema::{SchemaError, bounds_of, read, refuse, related};
 use super::{draft, names};
-use crate::usage::quoted;
+use crate::text::quoted;
 
 /// The name of a schema beside data.
 const BESIDE: &str = "schema.toml";
 
 /// The use of a table's columns, by flags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnFlags {
     /// Label column by its name in the header [default: label, class, target or y, else the last one]
-    #[arg(long, value_name = "NAME")]
     pub label: Option<String>,
     /// Columns to leave out, separated by commas
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub drop: Vec<String>,
     /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
-    #[arg(long, value_enum, value_name = "TASK")]
     pub task: Option<Task>,
 }
 
@@ -46,9 +42,7 @@ impl ColumnFlags {
         if !self.drop.is_empty() {
             add(" --drop ", &self.drop.join(","));
         }
-        if let Some(task) = self.task.and_then(|task| task.to_possible_value()) {
-            add(" --task ", task.get_name());
-        }
+        self.task.iter().for_each(|task| add(" --task ", task.name()));
         add(" -o ", &beside(Path::new(path)).to_string_lossy());
         command
     }
@@ -74,29 +68,22 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 /// Declarations by flags. They override a schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declaration {
     /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
-    #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
     /// The use of a table's columns.
-    #[command(flatten)]
     pub columns: ColumnFlags,
     /// Class names in order, separated by commas
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub classes: Option<Vec<String>>,
     /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column (the label's name makes it a number); or
     /// private:EPSILON, which reads them off the rows privately, at an EPSILON of its own beside --epsilon
-    #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
     pub bounds: Option<String>,
     /// Number of columns, for files without a header (LIBSVM: of a run that claims nothing, too)
-    #[arg(long, value_name = "D")]
     pub dimension: Option<usize>,
     /// Public number of rows N for add-remove, chosen without looking at the rows
-    #[arg(long, value_name = "N")]
     pub public_rows: Option<usize>,
     /// The relation.
-    #[arg(skip)]
     pub relation: Option<Adjacency>,
 }
 

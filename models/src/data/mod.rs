@@ -26,7 +26,7 @@ mod table;
 pub use declaration::{ColumnFlags, Declaration, bound_privately, declare, drafted};
 pub use doubts::doubts;
 pub use error::DataError;
-pub(crate) use error::listing;
+pub use error::listing;
 pub use formats::{LabelUse, test_file};
 pub use labels::Task;
 pub use load::{Request, Split, load, load_declared, load_requested};

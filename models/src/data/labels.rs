@@ -8,13 +8,23 @@ use rounds_algorithms::problem::{Encoder, Labels};
 use serde::Serialize;
 
 /// The meaning of a label whose values are integers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// Each value is a class.
     Classification,
     /// Values are numbers.
     Regression,
+}
+
+impl Task {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Classification => "classification",
+            Self::Regression => "regression",
+        }
+    }
 }
 
 /// Numbers are classes if they are integers of which at most so many differ.

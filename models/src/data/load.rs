@@ -10,8 +10,8 @@ use super::formats::{self, IdxFiles, LabelUse};
 use super::labels::Task;
 use super::names::{self, NAMES};
 use super::table::TrainTest;
-use crate::statistics::Choices;
-use crate::usage::nearest;
+use crate::choices::Choices;
+use crate::text::nearest;
 
 /// Rows that a caller asks for, beside their place.
 #[derive(Clone, Copy, Default)]

@@ -8,62 +8,62 @@ const BINS: usize = 10;
 const MOST_CONFUSED_CLASSES: usize = 1000;
 
 /// Outputs of classifiers on labelled rows.
-pub(crate) struct Classified<'a> {
+pub struct Classified<'a> {
     /// Number of classes K.
-    pub(crate) classes: usize,
+    pub classes: usize,
     /// The class of each row, below K.
-    pub(crate) labels: &'a [u32],
-    pub(crate) predictions: &'a [u32],
+    pub labels: &'a [u32],
+    pub predictions: &'a [u32],
     /// Logits: K a row, row after row.
-    pub(crate) logits: &'a [f64],
+    pub logits: &'a [f64],
     /// The softmax of a row's logits is a distribution over the classes.
-    pub(crate) are_probabilities: bool,
+    pub are_probabilities: bool,
 }
 
 /// Quality of classifications. Values that the rows do not define are absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Classification {
+pub struct Classification {
     /// Share of rows that are predicted correctly.
-    pub(crate) accuracy: f64,
+    pub accuracy: f64,
     /// Mean over the classes that occur of the share of their rows that are predicted correctly.
-    pub(crate) balanced_accuracy: f64,
+    pub balanced_accuracy: f64,
     /// Area under the receiver operating characteristic; of more than two classes the mean of one class against the others,
     /// over the classes that occur. Absent if one class alone occurs.
-    pub(crate) auc: Option<f64>,
+    pub auc: Option<f64>,
     /// Mean of `−ln p` of the rows' classes. Absent of models without probabilities.
-    pub(crate) log_loss: Option<f64>,
+    pub log_loss: Option<f64>,
     /// Rows by class (first index) and prediction; absent above 1,000 classes.
-    pub(crate) confusion: Option<Vec<Vec<u64>>>,
+    pub confusion: Option<Vec<Vec<u64>>>,
     /// Ten bins of equal width of the predicted probability: of two classes that of the second one and how often it occurs, of
     /// more that of the predicted class and how often it is right. Absent of models without probabilities.
-    pub(crate) calibration: Option<Vec<Bin>>,
+    pub calibration: Option<Vec<Bin>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Bin {
+pub struct Bin {
     /// The bin's lowest probability.
-    pub(crate) from: f64,
+    pub from: f64,
     /// The next bin's.
-    pub(crate) to: f64,
-    pub(crate) rows: u64,
+    pub to: f64,
+    pub rows: u64,
     /// Mean predicted probability; absent of an empty bin.
-    pub(crate) predicted: Option<f64>,
+    pub predicted: Option<f64>,
     /// Observed share; absent of an empty bin.
-    pub(crate) observed: Option<f64>,
+    pub observed: Option<f64>,
 }
 
 /// Quality of predicted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Regression {
+pub struct Regression {
     /// Root of the mean squared error.
-    pub(crate) rmse: f64,
-    pub(crate) mae: f64,
+    pub rmse: f64,
+    pub mae: f64,
     /// `1 − Σ(y − ŷ)² / Σ(y − ȳ)²`; absent if all targets are equal.
-    pub(crate) r2: Option<f64>,
+    pub r2: Option<f64>,
 }
 
 /// `softmax(logits)`.
-pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
+pub fn softmax(logits: &[f64]) -> Vec<f64> {
     let greatest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = logits.iter().map(|logit| (logit - greatest).exp()).collect();
     let sum: f64 = powers.iter().sum();
@@ -102,7 +102,7 @@ impl Classified<'_> {
     ///
     /// # Panics
     /// No rows, or lists of other lengths.
-    pub(crate) fn quality(&self) -> Classification {
+    pub fn quality(&self) -> Classification {
         let rows = self.labels.len();
         assert!(rows > 0 && self.predictions.len() == rows && self.logits.len() == rows * self.classes);
         let mut of_class = vec![(0_u64, 0_u64); self.classes];
@@ -178,7 +178,7 @@ impl Regression {
     ///
     /// # Panics
     /// No rows, or lists of other lengths.
-    pub(crate) fn of(targets: &[f64], predictions: &[f64]) -> Self {
+    pub fn of(targets: &[f64], predictions: &[f64]) -> Self {
         assert!(!targets.is_empty() && targets.len() == predictions.len());
         let errors = || targets.iter().zip(predictions).map(|(target, prediction)| target - prediction);
         let squared = mean(errors().map(|error| error * error));

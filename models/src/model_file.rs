@@ -14,11 +14,10 @@ use rounds_kernels::vector;
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
+use crate::build::Build;
 use crate::data::{DataError, LabelUse, ModelRows, Request, load_for_model, schema};
-use crate::machine::Build;
-use crate::measure;
-use crate::usage::UsageError;
 
 /// The version of the header that is written, and the last one that is read.
 const VERSION: u32 = 1;
@@ -28,7 +27,7 @@ const WEIGHTS: &str = "weights";
 
 /// A model that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ModelFileError {
+pub enum ModelFileError {
     #[error("model {}: cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("model {}: {found}; `rounds train --model NAME.safetensors` writes a model", path.display())]
@@ -42,10 +41,20 @@ pub(crate) enum ModelFileError {
     Damaged { path: PathBuf, reason: String },
 }
 
+/// Rows that a model cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum RowsError {
+    /// They cannot be loaded, or have other columns than the model.
+    Data(#[from] DataError),
+    /// Their features do not allow the model's scaling or clipping.
+    Features(#[from] DatasetError),
+}
+
 /// The meaning of a model's outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Target {
+pub enum Target {
     /// The class of the greatest output, or of a single output the second one if it is at least 0.
     Classes(Vec<String>),
     /// A number. With bounds the output −1 stands for the lower one and 1 for the upper one.
@@ -54,23 +63,23 @@ pub(crate) enum Target {
 
 /// The columns and the label of the training rows: all that decides how other rows become features.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TrainedOn {
-    pub(crate) dataset: String,
+pub struct TrainedOn {
+    pub dataset: String,
     /// Features a row, without the bias.
-    pub(crate) dimension: usize,
-    pub(crate) target: Target,
+    pub dimension: usize,
+    pub target: Target,
     /// The domain as the TOML text of a schema; none of undeclared rows, whose features are taken as they are.
-    pub(crate) schema: Option<String>,
-    pub(crate) scale_features: Option<f32>,
+    pub schema: Option<String>,
+    pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
-    pub(crate) clip_features: Option<NormBound>,
+    pub clip_features: Option<NormBound>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct NormBound {
+pub struct NormBound {
     #[serde(with = "NormName")]
-    pub(crate) norm: Norm,
-    pub(crate) bound: f64,
+    pub norm: Norm,
+    pub bound: f64,
 }
 
 /// A norm by its name.
@@ -82,19 +91,19 @@ enum NormName {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Header {
-    pub(crate) version: u32,
-    pub(crate) algorithm: String,
+pub struct Header {
+    pub version: u32,
+    pub algorithm: String,
     /// The loss, as the command line names it.
-    pub(crate) loss: String,
-    pub(crate) data: TrainedOn,
+    pub loss: String,
+    pub data: TrainedOn,
     /// Hyper-parameters as they were given.
-    pub(crate) parameters: Map<String, Value>,
+    pub parameters: Map<String, Value>,
     /// SHA-256 of the weights as little-endian values.
-    pub(crate) model_sha256: String,
+    pub model_sha256: String,
     /// The statement as it was printed.
-    pub(crate) privacy: PrivacyStatement,
-    pub(crate) build: Build,
+    pub privacy: PrivacyStatement,
+    pub build: Build,
 }
 
 /// The part of every header that later versions keep.
@@ -105,8 +114,8 @@ struct Version {
 
 /// A linear model that knows its rows.
 #[derive(Clone, Debug)]
-pub(crate) struct Model {
-    pub(crate) header: Header,
+pub struct Model {
+    pub header: Header,
     /// Row-major `[K, d + 1]`, bias last.
     weights: Vec<f32>,
     loss: Loss,
@@ -117,7 +126,7 @@ pub(crate) struct Model {
 ///
 /// # Errors
 /// A factor or a bound out of range.
-pub(crate) fn treat_features(
+pub fn treat_features(
     mut dataset: Dataset,
     factor: Option<f32>,
     clip: Option<(Norm, f64)>,
@@ -133,7 +142,7 @@ pub(crate) fn treat_features(
 
 impl Target {
     /// The number that an output predicts, in the units of the label.
-    pub(crate) fn number(&self, output: f64) -> f64 {
+    pub fn number(&self, output: f64) -> f64 {
         match *self {
             Self::Bounds(Some([lo, hi])) => lo + 0.5 * (output + 1.0) * (hi - lo),
             _ => output,
@@ -143,7 +152,7 @@ impl Target {
 
 impl TrainedOn {
     /// The columns and the label of training rows as they were loaded, which a run treats so.
-    pub(crate) fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
+    pub fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
         let numbered = |classes: usize| (0..classes).map(|class| class.to_string()).collect();
         let target = match (dataset.domain().map(|domain| &domain.label), dataset.labels()) {
             (Some(Label::Classes(names)), _) => Target::Classes(names.clone()),
@@ -166,13 +175,14 @@ impl TrainedOn {
 }
 
 impl Header {
-    pub(crate) fn new(
+    pub fn new(
         algorithm: &str,
         loss: Loss,
         mut data: TrainedOn,
         parameters: Map<String, Value>,
         privacy: PrivacyStatement,
         weights: &[f32],
+        build: Build,
     ) -> Self {
         if loss.targets() == TargetKind::Signs && !matches!(data.target, Target::Classes(_)) {
             data.target = Target::Classes(["-1", "1"].map(str::to_owned).to_vec());
@@ -183,9 +193,9 @@ impl Header {
             loss: loss.to_string(),
             data,
             parameters,
-            model_sha256: measure::digest(weights),
+            model_sha256: digest(weights),
             privacy,
-            build: Build::current().clone(),
+            build,
         }
     }
 
@@ -196,13 +206,13 @@ impl Header {
     ///
     /// # Panics
     /// Weights that are not rows of `dimension + 1` values.
-    pub(crate) fn to_file(&self, weights: &[f32]) -> anyhow::Result<Vec<u8>> {
+    pub fn to_file(&self, weights: &[f32]) -> Result<Vec<u8>, SafeTensorError> {
         let columns = self.data.dimension + 1;
         assert!(weights.len().is_multiple_of(columns), "weights do not fill their rows");
         let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
         let tensor = TensorView::new(Dtype::F32, vec![weights.len() / columns, columns], &bytes)?;
-        let header = [(KEY.to_owned(), serde_json::to_string(self)?)];
-        Ok(safetensors::serialize([(WEIGHTS, tensor)], Some(header.into_iter().collect()))?)
+        let header = [(KEY.to_owned(), serde_json::to_string(self).map_err(SafeTensorError::from)?)];
+        safetensors::serialize([(WEIGHTS, tensor)], Some(header.into_iter().collect()))
     }
 }
 
@@ -211,7 +221,7 @@ impl Model {
     ///
     /// # Errors
     /// Files that are no models, damaged ones, and those of a later version.
-    pub(crate) fn read(path: &Path) -> Result<Self, ModelFileError> {
+    pub fn read(path: &Path) -> Result<Self, ModelFileError> {
         let failed = |source| ModelFileError::Read { path: path.into(), source };
         let foreign = |found: &str| ModelFileError::Foreign { path: path.into(), found: found.to_owned() };
         let mut file = File::open(path).map_err(failed)?;
@@ -232,7 +242,7 @@ impl Model {
     }
 
     /// The model that the bytes of the file `path` hold.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
@@ -253,7 +263,7 @@ impl Model {
         let tensor = tensors.tensor(WEIGHTS).map_err(unreadable)?;
         let (values, _) = tensor.data().as_chunks::<4>();
         let weights: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
-        if tensor.dtype() != Dtype::F32 || header.model_sha256 != measure::digest(&weights) {
+        if tensor.dtype() != Dtype::F32 || header.model_sha256 != digest(&weights) {
             return Err(damaged("its weights are not those that were written".to_owned()));
         }
         let loss: Loss = header.loss.parse().map_err(|error| damaged(format!("its loss: {error}")))?;
@@ -276,7 +286,7 @@ impl Model {
     }
 
     /// Class names; none of a model of numbers.
-    pub(crate) fn classes(&self) -> Option<&[String]> {
+    pub fn classes(&self) -> Option<&[String]> {
         match &self.header.data.target {
             Target::Classes(names) => Some(names),
             Target::Bounds(_) => None,
@@ -284,26 +294,18 @@ impl Model {
     }
 
     /// The outputs are a model of probabilities.
-    pub(crate) fn has_probabilities(&self) -> bool {
+    pub fn has_probabilities(&self) -> bool {
         matches!(self.loss, Loss::Softmax | Loss::Logistic)
     }
 
     /// Loads rows for this model and treats their features as the training run did.
     ///
     /// # Errors
-    /// As [`load_for_model`]; columns that are not those of the model are bad usage.
-    pub(crate) fn load(
-        &self,
-        name_or_path: &str,
-        data_dir: Option<&Path>,
-        labels: LabelUse,
-    ) -> anyhow::Result<ModelRows> {
+    /// As [`load_for_model`]; features that the model's treatment does not allow.
+    pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, RowsError> {
         let data = &self.header.data;
         let input = Request { columns: Some(data.dimension), labels, ..Request::of(self.domain.as_ref()) };
-        let rows = load_for_model(name_or_path, data_dir, input, self.classes()).map_err(|error| match error {
-            DataError::Schema { .. } => UsageError::of(error),
-            error => error.into(),
-        })?;
+        let rows = load_for_model(name_or_path, data_dir, input, self.classes())?;
         let clip = data.clip_features.map(|NormBound { norm, bound }| (norm, bound));
         let dataset = treat_features(rows.dataset, data.scale_features, clip)?;
         Ok(ModelRows { dataset, ..rows })
@@ -313,13 +315,13 @@ impl Model {
     ///
     /// # Panics
     /// Rows with another number of features.
-    pub(crate) fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
+    pub fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
         assert_eq!(rows.columns(), self.header.data.dimension, "features a row");
         outputs(&self.weights, rows)
     }
 
     /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.
-    pub(crate) fn class(outputs: &[f64]) -> usize {
+    pub fn class(outputs: &[f64]) -> usize {
         match outputs {
             [output] => usize::from(*output >= 0.0),
             _ => (1..outputs.len()).fold(0, |best, class| if outputs[class] > outputs[best] { class } else { best }),
@@ -327,7 +329,7 @@ impl Model {
     }
 
     /// Logits of the classes: the outputs, or of a single output u the pair −u/2 and u/2, whose softmax is its logistic function.
-    pub(crate) fn logits(outputs: &[f64]) -> Vec<f64> {
+    pub fn logits(outputs: &[f64]) -> Vec<f64> {
         match outputs {
             [output] => vec![-0.5 * output, 0.5 * output],
             _ => outputs.to_vec(),
@@ -335,8 +337,14 @@ impl Model {
     }
 }
 
+/// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
+pub fn digest(parameters: &[f32]) -> String {
+    let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
+    rounds_algorithms::hexadecimal(&Sha256::digest(&bytes))
+}
+
 /// A model of this name is its weights alone.
-pub(crate) fn is_npy(path: &Path) -> bool {
+pub fn is_npy(path: &Path) -> bool {
     let extension = path.extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
@@ -345,7 +353,7 @@ pub(crate) fn is_npy(path: &Path) -> bool {
 ///
 /// # Panics
 /// Rows with another number of features.
-pub(crate) fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
+pub fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
     let columns = rows.columns();
     assert!(weights.len().is_multiple_of(columns + 1), "features a row");
     let weights: Vec<&[f32]> = weights.chunks_exact(columns + 1).collect();
