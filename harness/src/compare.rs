@@ -22,8 +22,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rounds_models::Difference;
 use rounds_models::build::Build;
-use rounds_models::checkpoint::Difference;
 use serde::Serialize;
 use thiserror::Error;
 

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use rounds_models::group::SharedError;
+use rounds_models::text;
 pub use rounds_models::text::nearest;
 pub(crate) use rounds_models::text::quoted;
 
@@ -20,10 +22,36 @@ impl UsageError {
 
 /// An error with its causes, `what: why: why that`; a cause that is in the text already is not said again.
 pub fn with_causes(error: &anyhow::Error) -> String {
-    error.chain().skip(1).fold(error.to_string(), |said, cause| {
-        let cause = cause.to_string();
-        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
-    })
+    text::with_causes(error.as_ref())
+}
+
+/// A message of the library, which names arguments in backticks, with flags for them: `--bounds LO,HI`.
+pub fn flags(message: &str) -> String {
+    let mut parts = message.split('`');
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        let name = part.split(' ').next().unwrap_or_default();
+        match parts.next() {
+            Some(after) if text::ARGUMENTS.split(' ').any(|known| known == name) => said.extend(["--", part, after]),
+            Some(after) => said.extend(["`", part, "`", after]),
+            None => said.extend(["`", part]),
+        }
+    }
+    said
+}
+
+/// The reported error of the library's, with flags for its arguments.
+pub fn reported(is_usage: bool, error: impl std::error::Error + 'static) -> anyhow::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(shared) = error.downcast_ref::<SharedError>() {
+            return SharedError { message: flags(&shared.message), ..*shared }.into();
+        }
+        cause = error.source();
+    }
+    let message = flags(&text::with_causes(&error));
+    if is_usage { UsageError::of(message) } else { anyhow::Error::msg(message) }
 }
 
 /// The command line of this process as a shell reads it, with `flags` instead of its own of these names: the whole way to go on.
@@ -56,7 +84,10 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::account::AccountArguments;
+    use crate::commands::train::TrainArguments;
     use anyhow::Context as _;
+    use clap::Args as _;
 
     #[derive(Debug, thiserror::Error)]
     #[error("c.csv: cannot be read: {source}")]
@@ -71,6 +102,25 @@ mod tests {
         let flags = [("--resume", None), ("--out", Some(Path::new("a b")))];
         let expected = "rounds run a --threads 1-2 --resume --out 'a b' -- --out z";
         assert_eq!(again(&line, &flags), expected);
+    }
+
+    #[test]
+    fn arguments_of_the_library_are_flags_of_the_command() {
+        for (message, said) in [
+            ("`test`: give `bounds LO,HI`, or no `x y`", "--test: give --bounds LO,HI, or no `x y`"),
+            ("`rounds schema 'a'` drafts `label", "`rounds schema 'a'` drafts `label"),
+            ("", ""),
+        ] {
+            assert_eq!(flags(message), said);
+        }
+        let train = TrainArguments::augment_args(clap::Command::new("train"));
+        let account = AccountArguments::augment_args(clap::Command::new("account"));
+        let known =
+            |name: &str| [&train, &account].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)));
+        text::ARGUMENTS.split(' ').for_each(|name| assert!(known(name), "--{name}"));
+        let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };
+        let reported = reported(true, rounds_models::fit::FitError::from(shared));
+        assert_eq!(reported.downcast_ref::<SharedError>().unwrap().message, "rank 1 of 2: --model a: no");
     }
 
     #[test]

@@ -48,22 +48,24 @@ const MOST_BYTES: u64 = 1 << 36;
 
 /// A checkpoint that cannot be written or used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe variants and fields")]
+#[non_exhaustive]
 pub enum CheckpointError {
     #[error("checkpoint {}: cannot {action}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("checkpoint {}: {reason}", path.display())]
     Place { path: PathBuf, reason: String },
-    #[error("checkpoint {}: {reason}; start the run anew without --resume", path.display())]
+    #[error("checkpoint {}: {reason}; start the run anew without `resume`", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error(
         "checkpoint {}: the data differ; resuming would add the same noise to other gradients. Resume with the same data, \
-         or start anew without --resume",
+         or start anew without `resume`",
         path.display()
     )]
     OtherData { path: PathBuf },
     #[error(
         "checkpoint {}: its {difference}; resuming would add the same noise to other gradients. Resume with the same {}, or \
-         start anew without --resume",
+         start anew without `resume`",
         path.display(), difference.what
     )]
     OtherRun { path: PathBuf, difference: Difference },
@@ -91,11 +93,11 @@ pub struct Difference {
 /// No other draw has that address, so for a release ChaCha20 makes the HMAC key independent of all noise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct KeyedDigest(String);
+pub(crate) struct KeyedDigest(String);
 
 impl KeyedDigest {
     /// The digest of rows with a plain `digest`, in a run with this `key`.
-    pub fn new(key: &StreamKey, digest: &[u8]) -> Self {
+    pub(crate) fn new(key: &StreamKey, digest: &[u8]) -> Self {
         let mut stream = UniformStream::new(key, BINDING, 0, 0);
         let mut own = Zeroizing::new([0; 32]);
         for word in own.as_chunks_mut::<8>().0 {
@@ -108,22 +110,26 @@ impl KeyedDigest {
 
 /// The facts that a resumed run must share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Binding {
-    pub data: KeyedDigest,
-    pub build: String,
+pub(crate) struct Binding {
+    pub(crate) data: KeyedDigest,
+    pub(crate) build: String,
     /// The build's vector extension.
-    pub isa: String,
+    pub(crate) isa: String,
     /// Every parameter that decides the model, as name and value.
-    pub parameters: Vec<(String, String)>,
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 impl Binding {
     /// The first difference but that of the data.
     fn difference(&self, now: &Self) -> Option<Difference> {
+        // All but the digest of the domain are arguments.
+        let named = |(name, value): &(String, String)| {
+            (if name == "schema" { name.clone() } else { format!("`{name}`") }, value.clone())
+        };
         let facts = |binding: &Self| {
             let own = [("build", &binding.build), ("instruction set", &binding.isa)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
-            own.into_iter().chain(binding.parameters.iter().cloned()).collect::<Vec<_>>()
+            own.into_iter().chain(binding.parameters.iter().map(named)).collect::<Vec<_>>()
         };
         let (recorded, now) = (facts(self), facts(now));
         let value = |facts: &[(String, String)], name: &str| {
@@ -146,7 +152,7 @@ struct Header {
     fields: Vec<(String, usize)>,
 }
 
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     /// The key of a release.
     key: Option<StreamKey>,
     header: Header,
@@ -222,7 +228,12 @@ impl StateVisitor for Restoring<'_> {
 
 impl Checkpoint {
     /// The state that `visit` shows, of a run bound by `binding`.
-    pub fn take(binding: Binding, ledger: Ledger, key: &StreamKey, visit: impl FnOnce(&mut dyn StateVisitor)) -> Self {
+    pub(crate) fn take(
+        binding: Binding,
+        ledger: Ledger,
+        key: &StreamKey,
+        visit: impl FnOnce(&mut dyn StateVisitor),
+    ) -> Self {
         let mut saved = Saving::default();
         visit(&mut saved);
         let (fields, state) = (saved.fields, saved.state);
@@ -232,11 +243,11 @@ impl Checkpoint {
     }
 
     /// The work of the run so far.
-    pub fn ledger(&self) -> Ledger {
+    pub(crate) fn ledger(&self) -> Ledger {
         self.header.ledger
     }
 
-    pub fn key(&self) -> Option<StreamKey> {
+    pub(crate) fn key(&self) -> Option<StreamKey> {
         self.key.clone()
     }
 
@@ -244,7 +255,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A state of another shape, or a binding that differs.
-    pub fn restore(
+    pub(crate) fn restore(
         &self,
         path: &Path,
         now: &Binding,
@@ -271,7 +282,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A place that [`check_place`] refuses (of a simulation, only a file that is no checkpoint), a file that cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
+    pub(crate) fn write(&self, path: &Path) -> Result<(), CheckpointError> {
         if self.key.is_some() {
             check_folder(path)?;
         }
@@ -304,7 +315,7 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, or is too large for a checkpoint; a release's that others may read or that another user
     /// owns: its key may be known, or another's.
-    pub fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
+    pub(crate) fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
         let mut file = files::open_regular(path, OpenOptions::new().read(true)).map_err(unopened("open", path))?;
         let metadata = file.metadata().map_err(failed("read", path))?;
         if metadata.len() > MOST_BYTES {
@@ -323,7 +334,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Bytes that are no checkpoint, or damaged.
-    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let whole = bytes.len().checked_sub(32);
         let whole = whole.filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
         let end = whole.ok_or_else(|| damaged(path, "it is no checkpoint, or is damaged".to_owned()))?;
@@ -354,7 +365,7 @@ impl Checkpoint {
 ///
 /// # Errors
 /// A link, a folder, a pipe, a file that is no checkpoint; a folder in which others could put a file in its place.
-pub fn check_place(path: &Path) -> Result<(), CheckpointError> {
+pub(crate) fn check_place(path: &Path) -> Result<(), CheckpointError> {
     check_folder(path)?;
     existing(path).map(drop)
 }
@@ -363,7 +374,7 @@ pub fn check_place(path: &Path) -> Result<(), CheckpointError> {
 ///
 /// # Errors
 /// What is no checkpoint, a file that cannot be overwritten or removed.
-pub fn remove(path: &Path) -> Result<(), CheckpointError> {
+pub(crate) fn remove(path: &Path) -> Result<(), CheckpointError> {
     let Some(file) = existing(path)? else { return Ok(()) };
     files::wipe(&file).map_err(failed("overwrite", path))?;
     fs::remove_file(path).map_err(failed("remove", path))
@@ -374,13 +385,13 @@ fn exposure(owner: u32, mode: u32, own: u32) -> Option<String> {
     if owner != own {
         return Some(format!(
             "it belongs to user {owner}, who may know its key, and this process to user {own}; resume as that user, or start \
-             anew without --resume"
+             anew without `resume`"
         ));
     }
     (mode & 0o077 != 0).then(|| {
         format!(
             "it holds the key of a release and its mode {:o} lets others at it; if nobody has read it, chmod 600 it, else \
-             start anew without --resume",
+             start anew without `resume`",
             mode & 0o777
         )
     })
@@ -463,7 +474,7 @@ mod tests {
             data: KeyedDigest::new(key, &DIGEST),
             build: "b".into(),
             isa: "i".into(),
-            parameters: vec![("--epsilon".into(), "1".into())],
+            parameters: vec![("epsilon".into(), "1".into())],
         }
     }
 
@@ -567,12 +578,12 @@ mod tests {
         };
         let build = Binding { build: "x".into(), ..run.clone() };
         // The seed is the key, and so the HMAC of the same data is another.
-        let seed = of_parameters(&[("--epsilon", "1"), ("--seed", "2")], &StreamKey::Simulation(2));
+        let seed = of_parameters(&[("epsilon", "1"), ("seed", "2")], &StreamKey::Simulation(2));
         let others = [
             ("build", build),
             ("instruction set", Binding { isa: "x".into(), ..run }),
-            ("--epsilon", of_parameters(&[("--epsilon", "2")], &key)),
-            ("--seed", seed),
+            ("epsilon", of_parameters(&[("epsilon", "2")], &key)),
+            ("seed", seed),
         ];
         for (what, other) in others {
             let error = checkpoint.restore(path, &other, |_| ()).unwrap_err().to_string();
@@ -619,7 +630,7 @@ mod tests {
             for key in [KEY, StreamKey::Simulation(1)] {
                 let error = taken(&key).write(path).unwrap_err();
                 assert!(error.to_string().contains(what), "{error}");
-                assert!(error.reported().is::<UsageError>());
+                assert!(matches!(error, CheckpointError::Place { .. }));
             }
             assert!(matches!(check_place(path), Err(CheckpointError::Place { .. })));
             assert!(matches!(remove(path), Err(CheckpointError::Place { .. })));
@@ -644,7 +655,7 @@ mod tests {
             assert_eq!(taken(&KEY).write(&path).is_err(), refused, "{mode:o}");
             if let Err(error) = place {
                 assert!(error.to_string().contains("chmod go-w"), "{error}");
-                assert!(error.reported().is::<UsageError>());
+                assert!(matches!(error, CheckpointError::Place { .. }));
             }
             taken(&StreamKey::Simulation(1)).write(&path).unwrap();
         }
@@ -658,7 +669,7 @@ mod tests {
             set_mode(&path, mode);
             let error = read(&path).err().unwrap();
             assert!(error.to_string().contains("chmod 600"), "{error}");
-            assert!(error.reported().is::<UsageError>());
+            assert!(matches!(error, CheckpointError::Place { .. }));
         }
         set_mode(&path, 0o600);
         assert!(read(&path).is_ok());

@@ -13,6 +13,7 @@ pub struct Classified<'a> {
     pub classes: usize,
     /// The class of each row, below K.
     pub labels: &'a [u32],
+    /// The predicted classes.
     pub predictions: &'a [u32],
     /// Logits: K a row, row after row.
     pub logits: &'a [f64],
@@ -39,12 +40,14 @@ pub struct Classification {
     pub calibration: Option<Vec<Bin>>,
 }
 
+/// A bin of predicted probabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bin {
     /// The bin's lowest probability.
     pub from: f64,
     /// The next bin's.
     pub to: f64,
+    /// Rows in the bin.
     pub rows: u64,
     /// Mean predicted probability; absent of an empty bin.
     pub predicted: Option<f64>,
@@ -57,6 +60,7 @@ pub struct Bin {
 pub struct Regression {
     /// Root of the mean squared error.
     pub rmse: f64,
+    /// Mean of the absolute error.
     pub mae: f64,
     /// `1 − Σ(y − ŷ)² / Σ(y − ȳ)²`; absent if all targets are equal.
     pub r2: Option<f64>,

@@ -11,7 +11,10 @@ use rounds_algorithms::factorization::{Factorization, FactorizationError, Partic
 
 use crate::files;
 
+/// A file of a factorisation that cannot be read, used or written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe variants and fields")]
 pub enum FactorizationFileError {
     #[error("factorisation {path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },

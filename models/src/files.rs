@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+/// The folder of a file.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -63,7 +64,7 @@ impl Target {
 }
 
 /// [`replace`] by a file that only its owner may read.
-pub fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     replace_with_mode(path, contents, 0o600)
 }
 
@@ -87,7 +88,7 @@ fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> 
 ///
 /// # Errors
 /// A file that cannot be written.
-pub fn wipe(mut file: &File) -> io::Result<()> {
+pub(crate) fn wipe(mut file: &File) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.rewind()?;
     io::copy(&mut io::repeat(0).take(size), &mut file)?;
@@ -95,7 +96,7 @@ pub fn wipe(mut file: &File) -> io::Result<()> {
 }
 
 #[derive(Debug)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// Something else than a regular file, in words.
     NotRegular(&'static str),
     File(io::Error),
@@ -105,7 +106,7 @@ pub enum OpenError {
 ///
 /// # Errors
 /// A link, a folder, a pipe; the file system's refusal.
-pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
+pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
     let metadata = fs::symlink_metadata(path).map_err(OpenError::File)?;
     if !metadata.is_file() {
         let link = metadata.is_symlink();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use rounds_algorithms::privacy::PrivacyStatement;
+use rounds_algorithms::privacy::{Claim, PrivacyStatement};
 use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Label, Labels};
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::build::Build;
 use crate::data::{DataError, LabelUse, ModelRows, Request, load_for_model, schema};
+use crate::files;
 
 /// The version of the header that is written, and the last one that is read.
 const VERSION: u32 = 1;
@@ -27,6 +28,8 @@ const WEIGHTS: &str = "weights";
 
 /// A model that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe variants and fields")]
 pub enum ModelFileError {
     #[error("model {}: cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
@@ -39,6 +42,43 @@ pub enum ModelFileError {
     Newer { path: PathBuf, version: u32 },
     #[error("model {}: it is damaged: {reason}; copy or train it again", path.display())]
     Damaged { path: PathBuf, reason: String },
+    #[error("`model {}`: the file cannot be written", path.display())]
+    Unwritable { path: PathBuf, source: std::io::Error },
+    #[error("`model {}`: {problem}", path.display())]
+    Taken { path: PathBuf, problem: String },
+    #[error("model {}: it cannot be encoded: {source}", path.display())]
+    Encoding { path: PathBuf, source: SafeTensorError },
+}
+
+impl ModelFileError {
+    /// A place that another one must be named for.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Taken { .. })
+    }
+}
+
+/// Checks that a model, of a release or not, may be written to `path`, before the work that makes it: what may hold a release is
+/// never replaced, since its ε is spent.
+///
+/// # Errors
+/// A place that cannot be written, or that holds a release.
+pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> {
+    let unwritable = |source| ModelFileError::Unwritable { path: path.to_owned(), source };
+    let taken = |problem: String| Err(ModelFileError::Taken { path: path.to_owned(), problem });
+    files::check_replaceable(path).map_err(unwritable)?;
+    if is_release && is_npy(path) && path.is_file() {
+        let problem = "it is there already and may hold a release, whose ε is spent; name another file, or move this one away \
+                       (`resume` then writes it again, if this run did)";
+        return taken(problem.to_owned());
+    }
+    let held = Model::read(path).ok().map(|model| model.header.privacy);
+    match held.filter(|privacy| privacy.claim == Claim::Release) {
+        None => Ok(()),
+        Some(release) => taken(format!(
+            "it holds a release, whose ε = {} is spent; name another file, or move this one away",
+            release.epsilon.unwrap_or_default()
+        )),
+    }
 }
 
 /// Rows that a model cannot read.
@@ -64,21 +104,27 @@ pub enum Target {
 /// The columns and the label of the training rows: all that decides how other rows become features.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainedOn {
+    /// The name of the data set.
     pub dataset: String,
     /// Features a row, without the bias.
     pub dimension: usize,
+    /// The meaning of the outputs.
     pub target: Target,
     /// The domain as the TOML text of a schema; none of undeclared rows, whose features are taken as they are.
     pub schema: Option<String>,
+    /// Public factor by which features are multiplied.
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
     pub clip_features: Option<NormBound>,
 }
 
+/// A bound of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NormBound {
+    /// The norm.
     #[serde(with = "NormName")]
     pub norm: Norm,
+    /// The bound.
     pub bound: f64,
 }
 
@@ -90,12 +136,16 @@ enum NormName {
     L2,
 }
 
+/// All that a model file holds beside the weights.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
+    /// The version of the format.
     pub version: u32,
+    /// The algorithm's id.
     pub algorithm: String,
     /// The loss, as the command line names it.
     pub loss: String,
+    /// The columns and the label of the training rows.
     pub data: TrainedOn,
     /// Hyper-parameters as they were given.
     pub parameters: Map<String, Value>,
@@ -103,7 +153,9 @@ pub struct Header {
     pub model_sha256: String,
     /// The statement as it was printed.
     pub privacy: PrivacyStatement,
-    pub build: Build,
+    /// The build of the program that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
 }
 
 /// The part of every header that later versions keep.
@@ -115,6 +167,7 @@ struct Version {
 /// A linear model that knows its rows.
 #[derive(Clone, Debug)]
 pub struct Model {
+    /// Everything but the weights.
     pub header: Header,
     /// Row-major `[K, d + 1]`, bias last.
     weights: Vec<f32>,
@@ -126,7 +179,7 @@ pub struct Model {
 ///
 /// # Errors
 /// A factor or a bound out of range.
-pub fn treat_features(
+pub(crate) fn treat_features(
     mut dataset: Dataset,
     factor: Option<f32>,
     clip: Option<(Norm, f64)>,
@@ -175,14 +228,13 @@ impl TrainedOn {
 }
 
 impl Header {
-    pub fn new(
+    pub(crate) fn new(
         algorithm: &str,
         loss: Loss,
         mut data: TrainedOn,
         parameters: Map<String, Value>,
         privacy: PrivacyStatement,
         weights: &[f32],
-        build: Build,
     ) -> Self {
         if loss.targets() == TargetKind::Signs && !matches!(data.target, Target::Classes(_)) {
             data.target = Target::Classes(["-1", "1"].map(str::to_owned).to_vec());
@@ -195,7 +247,7 @@ impl Header {
             parameters,
             model_sha256: digest(weights),
             privacy,
-            build,
+            build: None,
         }
     }
 
@@ -206,7 +258,7 @@ impl Header {
     ///
     /// # Panics
     /// Weights that are not rows of `dimension + 1` values.
-    pub fn to_file(&self, weights: &[f32]) -> Result<Vec<u8>, SafeTensorError> {
+    pub(crate) fn to_file(&self, weights: &[f32]) -> Result<Vec<u8>, SafeTensorError> {
         let columns = self.data.dimension + 1;
         assert!(weights.len().is_multiple_of(columns), "weights do not fill their rows");
         let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
@@ -217,6 +269,47 @@ impl Header {
 }
 
 impl Model {
+    /// A model of these weights, row-major `[K, d + 1]`, bias last.
+    pub(crate) fn new(header: Header, weights: Vec<f32>, loss: Loss, domain: Option<Arc<Domain>>) -> Self {
+        Self { header, weights, loss, domain }
+    }
+
+    /// The weights, row-major `[K, d + 1]`, bias last.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// The privacy statement.
+    pub fn privacy(&self) -> &PrivacyStatement {
+        &self.header.privacy
+    }
+
+    /// Writes the model: a file called `.npy` as NPY f32 `[K, d + 1]`, any other one with its header. The header holds what the
+    /// settings decide and what the outcome tells: of a release nothing else.
+    ///
+    /// # Errors
+    /// As [`check_place`].
+    pub fn write(&mut self, path: &Path) -> Result<(), ModelFileError> {
+        check_place(path, self.header.privacy.claim == Claim::Release)?;
+        self.replace(path, Build::of_process)
+    }
+
+    /// [`write`](Self::write) by this build to a place that was checked before the run.
+    pub(crate) fn replace(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<(), ModelFileError> {
+        self.header.build.get_or_insert_with(|| build().clone());
+        let bytes = if is_npy(path) {
+            let shape = (self.weights.len() / (self.header.data.dimension + 1), self.header.data.dimension + 1);
+            let matrix = ndarray::ArrayView2::from_shape(shape, &self.weights).expect("weights fill their rows");
+            let mut bytes = Vec::new();
+            ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes).expect("an array is written to memory");
+            bytes
+        } else {
+            let encoded = self.header.to_file(&self.weights);
+            encoded.map_err(|source| ModelFileError::Encoding { path: path.to_owned(), source })?
+        };
+        files::replace(path, &bytes).map_err(|source| ModelFileError::Unwritable { path: path.to_owned(), source })
+    }
+
     /// Reads a model file.
     ///
     /// # Errors
@@ -242,7 +335,7 @@ impl Model {
     }
 
     /// The model that the bytes of the file `path` hold.
-    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
@@ -353,7 +446,7 @@ pub fn is_npy(path: &Path) -> bool {
 ///
 /// # Panics
 /// Rows with another number of features.
-pub fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
+pub(crate) fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
     let columns = rows.columns();
     assert!(weights.len().is_multiple_of(columns + 1), "features a row");
     let weights: Vec<&[f32]> = weights.chunks_exact(columns + 1).collect();

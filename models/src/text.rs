@@ -1,5 +1,13 @@
 //! Words and numbers of messages.
 
+use std::error::Error;
+
+/// The names of arguments, as messages have them in backticks.
+pub const ARGUMENTS: &str = "accountant adjacency allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
+    clip-features clip-norm data data-dir delta dimension drop epochs epsilon factorization first-index label learning-rate loss \
+    model momentum noise noise-multiplier public-rows regularization resume sampling scale-features schema secure seed set \
+    statement task test test-split";
+
 /// Three significant digits, without trailing zeros after the point.
 pub fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -30,6 +38,15 @@ pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .copied()
         .filter(|candidate| near(candidate))
         .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
+}
+
+/// An error with its causes, `what: why: why that`; a cause that is in the text already is not said again.
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |said, cause| {
+        let cause = cause.to_string();
+        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
+    })
 }
 
 #[cfg(test)]

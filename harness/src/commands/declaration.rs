@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use rounds_algorithms::privacy::Adjacency;
-use rounds_models::data::{ColumnFlags, Declaration, Task};
+use rounds_models::data::{ColumnUse, Declaration, Task};
 
 /// Meaning of a label.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -29,12 +28,12 @@ pub(super) struct ColumnArguments {
 }
 
 impl ColumnArguments {
-    pub(super) fn flags(&self) -> ColumnFlags {
+    pub(super) fn flags(&self) -> ColumnUse {
         let task = self.task.map(|task| match task {
             TaskName::Classification => Task::Classification,
             TaskName::Regression => Task::Regression,
         });
-        ColumnFlags { label: self.label.clone(), drop: self.drop.clone(), task }
+        ColumnUse { label: self.label.clone(), drop: self.drop.clone(), task }
     }
 }
 
@@ -62,7 +61,7 @@ pub(super) struct DeclarationArguments {
 }
 
 impl DeclarationArguments {
-    pub(super) fn declaration(&self, relation: Option<Adjacency>) -> Declaration {
+    pub(super) fn declaration(&self) -> Declaration {
         Declaration {
             schema: self.schema.clone(),
             columns: self.columns.flags(),
@@ -70,7 +69,7 @@ impl DeclarationArguments {
             bounds: self.bounds.clone(),
             dimension: self.dimension,
             public_rows: self.public_rows,
-            relation,
+            relation: None,
         }
     }
 }

@@ -137,12 +137,8 @@ impl<'a> Context<'a> {
             generated
         } else {
             let domain = data::built_in(&cell.dataset, self.data_dir.as_deref());
-            let part = self.cluster.load(
-                &cell.dataset,
-                self.data_dir.as_deref(),
-                data::Request::of(domain.as_ref()),
-                &anyhow::Error::from,
-            )?;
+            let part =
+                self.cluster.load(&cell.dataset, self.data_dir.as_deref(), data::Request::of(domain.as_ref()))?;
             (part.train, part.test, None)
         };
         let digest = hexadecimal(&self.cluster.digest(&train));

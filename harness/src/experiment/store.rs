@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text};
 use crate::machine::{Environment, PinPolicy, Pinning, measure_rooflines};
-use rounds_models::checkpoint::Difference;
+use rounds_models::Difference;
 use rounds_models::files;
 
 const MEASUREMENTS: &str = "measurements.jsonl";

@@ -17,7 +17,7 @@ pub(crate) use disturbance::{Disturbance, disturbances, measured_disturbances};
 pub use environment::Environment;
 pub(crate) use environment::Machine;
 pub use instructions::check_processor;
-pub(crate) use instructions::{instruction_set, vector_extension};
+pub(crate) use instructions::instruction_set;
 pub(crate) use known::Known;
 pub use peak::Roofline;
 pub(crate) use peak::{Limit, measure_roofline, measure_rooflines};

@@ -17,14 +17,13 @@ use super::formats::{self, csv, csv::FirstLine};
 use super::labels::Task;
 use super::schema::{SchemaError, bounds_of, read, refuse, related};
 use super::{draft, names};
-use crate::text::quoted;
 
 /// The name of a schema beside data.
 const BESIDE: &str = "schema.toml";
 
 /// The use of a table's columns, by flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ColumnFlags {
+pub struct ColumnUse {
     /// Label column by its name in the header [default: label, class, target or y, else the last one]
     pub label: Option<String>,
     /// Columns to leave out, separated by commas
@@ -33,20 +32,7 @@ pub struct ColumnFlags {
     pub task: Option<Task>,
 }
 
-impl ColumnFlags {
-    /// The command that drafts the schema of the data at `path` with these flags, to the place where a run finds it.
-    pub fn draft_command(&self, path: &str) -> String {
-        let mut command = format!("rounds schema {}", quoted(path));
-        let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
-        self.label.iter().for_each(|label| add(" --label ", label));
-        if !self.drop.is_empty() {
-            add(" --drop ", &self.drop.join(","));
-        }
-        self.task.iter().for_each(|task| add(" --task ", task.name()));
-        add(" -o ", &beside(Path::new(path)).to_string_lossy());
-        command
-    }
-
+impl ColumnUse {
     /// Refuses names of columns for a file in which columns have none.
     pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
         let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
@@ -62,7 +48,7 @@ impl ColumnFlags {
 }
 
 /// The place of the schema beside a data file, or in a folder.
-fn beside(path: &Path) -> PathBuf {
+pub fn schema_beside(path: &Path) -> PathBuf {
     let folder = if path.is_dir() { Some(path) } else { path.parent() };
     folder.unwrap_or(path).join(BESIDE)
 }
@@ -73,7 +59,7 @@ pub struct Declaration {
     /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
     pub schema: Option<PathBuf>,
     /// The use of a table's columns.
-    pub columns: ColumnFlags,
+    pub columns: ColumnUse,
     /// Class names in order, separated by commas
     pub classes: Option<Vec<String>>,
     /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column (the label's name makes it a number); or
@@ -98,7 +84,7 @@ pub fn declare(
 ) -> Result<Option<Arc<Domain>>, SchemaError> {
     let path = Path::new(name_or_path);
     let named = names::find(name_or_path);
-    let beside = beside(path);
+    let beside = schema_beside(path);
     let declared = if let Some(schema) = &flags.schema {
         Some(read(schema)?)
     } else if named.is_none() && path.exists() && beside.is_file() {
@@ -401,7 +387,7 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
 fn named_columns(
     place: &str,
     path: &Path,
-    flags: &ColumnFlags,
+    flags: &ColumnUse,
     flag: &BoundsFlag,
 ) -> Result<(Vec<Column>, String), SchemaError> {
     let Some(file) = formats::table(path, Some(flags.label.is_some())) else {

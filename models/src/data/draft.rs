@@ -9,7 +9,7 @@ use rounds_algorithms::problem::{
     Storage,
 };
 
-use super::declaration::ColumnFlags;
+use super::declaration::ColumnUse;
 use super::error::{DataError, listing};
 use super::formats;
 use super::formats::csv::{self, FirstLine, MOST_WORDS, Summary};
@@ -41,7 +41,7 @@ fn rounded(value: f64) -> f64 {
 ///
 /// # Errors
 /// Data that cannot be read; of a text, the first line that is none of its format.
-pub fn draft(path: &Path, flags: &ColumnFlags) -> Result<String, DataError> {
+pub fn draft(path: &Path, flags: &ColumnUse) -> Result<String, DataError> {
     if let Some(draft) = of_file(path, flags)? {
         let mut notes = draft.notes;
         let reasons: Vec<String> = draft.unusable.iter().map(|(name, problem)| format!("{name}: {problem}")).collect();
@@ -89,7 +89,7 @@ impl Draft {
 }
 
 /// The draft of the table of training rows at `path`; `None` if it has no table with a header.
-pub(super) fn of_file(path: &Path, flags: &ColumnFlags) -> Result<Option<Draft>, DataError> {
+pub(super) fn of_file(path: &Path, flags: &ColumnUse) -> Result<Option<Draft>, DataError> {
     let Some(file) = formats::table(path, None) else {
         return Ok(None);
     };
@@ -123,7 +123,7 @@ fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
     Domain::new(Columns::Matrix { count, bounds }, storage, label, source)
 }
 
-fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &ColumnFlags) -> Result<Draft, DataError> {
+fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &ColumnUse) -> Result<Draft, DataError> {
     let place = header.label(file, flags.label.as_deref())?;
     let label_name = &header.fields[place];
     let absent = |name: &&String| **name == *label_name || !header.fields.contains(name);

@@ -67,7 +67,7 @@ pub struct Split {
 
 impl Split {
     /// The rows for training and for testing, both in the order of the file.
-    fn of(self, path: &Path, whole: &TrainTest) -> Result<TrainTest, DataError> {
+    pub(crate) fn of(self, path: &Path, whole: &TrainTest) -> Result<TrainTest, DataError> {
         if whole.test.is_some() {
             let problem = "--test-split: it comes with test rows; leave it out";
             return Err(DataError::file(path, problem));

@@ -23,7 +23,7 @@ pub mod schema;
 mod source;
 mod table;
 
-pub use declaration::{ColumnFlags, Declaration, bound_privately, declare, drafted};
+pub use declaration::{ColumnUse, Declaration, bound_privately, declare, drafted, schema_beside};
 pub use doubts::doubts;
 pub use error::DataError;
 pub use error::listing;

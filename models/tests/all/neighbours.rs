@@ -7,7 +7,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rounds::statistics::Choices;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
@@ -16,6 +15,7 @@ use rounds_algorithms::privacy::{Accountant, Adjacency};
 use rounds_algorithms::problem::{Dataset, Features, Problem, PublicProblem};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
+use rounds_models::choices::Choices;
 use rounds_models::data::{self, Declaration};
 
 const ROWS: usize = 64;

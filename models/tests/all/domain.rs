@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rounds_algorithms::privacy::Adjacency;
-use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Relation};
+use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Features, Label, Relation};
 use rounds_kernels::features::Targets;
 use rounds_models::data::schema::{parse, write};
 use rounds_models::data::{
-    DataError, Declaration, NAMES, Request, Task, TrainTest, built_in, declare, draft, load, load_declared, part,
+    DataError, Declaration, NAMES, Request, TrainTest, built_in, declare, draft, load, load_declared, part,
 };
 
+use crate::declared::{flags, rows};
 use crate::files::{Folder, idx, npy, write_mnist};
 
 const TABLE: &str = r#"
@@ -47,17 +48,6 @@ fn matrix(storage: &str, bounds: &str, label: &str) -> Arc<Domain> {
 fn encoded(folder: &Folder, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Result<Dataset, DataError> {
     let path = folder.write(name, text);
     load_declared(path.to_str().unwrap(), None, Some(domain)).map(|data| data.train)
-}
-
-/// Each row's features and target, as bits.
-pub(crate) fn rows(data: &Dataset) -> Vec<(Vec<u32>, u32)> {
-    let Features::F32 { values, columns } = data.clone().to_f32().unwrap().into_parts().0 else { panic!("f32 rows") };
-    let targets: Vec<u32> = match data.labels() {
-        Labels::Classes { values, .. } => values.clone(),
-        Labels::Values(values) => values.iter().map(|value| value.to_bits()).collect(),
-    };
-    let bits = values.chunks(columns).map(|row| row.iter().map(|value| value.to_bits()).collect());
-    bits.zip(targets).collect()
 }
 
 /// What runs are planned from.
@@ -300,29 +290,6 @@ fn a_schema_that_declares_no_domain_names_the_key_and_the_way_out() {
     check("other = 1", "line 1|other|drafted");
     check("[label]\nclasses = [0, 1]", "no columns|[columns.NAME]");
     check("[columns]\ncount = 2\nbounds = [0, 1]", "no label|[label]");
-}
-
-/// Declarations by the flags of a line.
-pub(crate) fn flags(line: &str) -> Declaration {
-    let mut declared = Declaration::default();
-    let words: Vec<&str> = line.split_whitespace().collect();
-    for pair in words.chunks(2) {
-        let value = pair[1].to_owned();
-        let list = || value.split(',').map(str::to_owned).collect();
-        match pair[0] {
-            "--schema" => declared.schema = Some(value.into()),
-            "--label" => declared.columns.label = Some(value),
-            "--drop" => declared.columns.drop = list(),
-            "--task" if value == "regression" => declared.columns.task = Some(Task::Regression),
-            "--task" => declared.columns.task = Some(Task::Classification),
-            "--classes" => declared.classes = Some(list()),
-            "--bounds" => declared.bounds = Some(value),
-            "--dimension" => declared.dimension = value.parse().ok(),
-            "--public-rows" => declared.public_rows = value.parse().ok(),
-            flag => panic!("{flag}"),
-        }
-    }
-    declared
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An algorithm of one's own on a CSV file: sign descent, beside SGD and DP-SGD of the catalogue.
 //!
-//! `cargo run --release -p rounds --example own_algorithm_on_csv -- FILE` reads any file of classes that `rounds train --data` reads; a file
+//! `cargo run --release -p rounds-models --example own_algorithm_on_csv -- FILE` reads any file of classes that `rounds train --data` reads; a file
 //! called the same with `.t` holds test rows.
 
 use std::error::Error;
