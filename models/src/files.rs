@@ -26,6 +26,9 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 }
 
 /// Checks that [`replace`] can write `path`, before the work that makes its contents.
+///
+/// # Errors
+/// As [`replace`].
 pub fn check_replaceable(path: &Path) -> io::Result<()> {
     match Target::of(path)? {
         Target::File(path) => {

@@ -12,7 +12,7 @@
 //! // A named data set that is made without a file; the path of a file or folder does as well.
 //! let training = Training::on("synthetic-logistic").private(1.0, 1e-5);
 //! let fitted = fit(&training, &Execution::default(), &mut ())?;
-//! assert!(fitted.outcome.privacy.epsilon <= Some(1.0));
+//! assert!(fitted.outcome.privacy.epsilon.is_some_and(|epsilon| epsilon <= 1.0));
 //! # Ok::<(), rounds_models::fit::FitError>(())
 //! ```
 //!

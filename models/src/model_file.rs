@@ -165,6 +165,25 @@ struct Version {
 }
 
 /// A linear model that knows its rows.
+///
+/// ```
+/// use rounds_models::data::LabelUse;
+/// use rounds_models::fit::{Execution, Training, fit};
+/// use rounds_models::model_file::Model;
+/// use rounds_models::statement;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model");
+/// let training = Training::on("synthetic-logistic").private(1.0, 1e-5);
+/// fit(&training, &Execution::default(), &mut ())?.model.write(&path)?;
+///
+/// let model = Model::read(&path)?;
+/// let rows = model.load("synthetic-logistic", None, LabelUse::Needed)?;
+/// assert_eq!(model.predict(&rows.dataset, false).predictions.len(), rows.dataset.len());
+/// assert!(model.evaluate(rows)?.rows > 0);
+/// assert!(statement::recompute(&path)?.holds);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Model {
     /// Everything but the weights.

@@ -26,12 +26,12 @@ impl<'a> Terminal<'a> {
         Self { output, cluster, stopped, progress: None, marks: Vec::new() }
     }
 
-    /// Seconds of loading, planning and rounds.
+    /// The times of a run that is finished: of loading, planning and rounds.
     pub(super) fn times(&self) -> Times {
         let seconds = |stage: usize| (self.marks[stage + 1].0 - self.marks[stage].0).as_secs_f64();
-        let said = self.marks[3].1 - self.marks[2].1;
+        let said = self.marks[4].1 - self.marks[3].1;
         Times {
-            seconds: seconds(2),
+            seconds: seconds(3),
             communication_seconds: self.cluster.count().map(|_| said.nanoseconds as f64 * 1e-9),
             load_seconds: seconds(0),
             calibration_seconds: seconds(1),

@@ -127,7 +127,7 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
         settings.strategies = StrategyMemory::filled_from(source);
         used
     });
-    Ok(Setup { algorithm, domain, warnings, settings, factorization_used, parameters })
+    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters })
 }
 
 /// A source of the factorisation in a file, checked against every request, and a flag that the first request sets.

@@ -33,6 +33,30 @@ pub struct Fitted {
 /// Every rank of a group takes the same steps; rank 0 alone writes. The same settings, build and data give the same bits for any
 /// engine.
 ///
+/// ```
+/// use rounds_models::fit::{Execution, Observer, Training, fit};
+///
+/// /// Counts rounds, and says what a person should know.
+/// struct Counting(u64);
+///
+/// impl Observer for Counting {
+///     fn after_round(&mut self, round: u64) {
+///         self.0 = round;
+///     }
+///
+///     fn warn(&mut self, warning: &str) {
+///         eprintln!("{warning}");
+///     }
+/// }
+///
+/// let mut training = Training::on("synthetic-logistic").private(1.0, 1e-5);
+/// training.optimizer.epochs = Some(2.0);
+/// let mut counting = Counting(0);
+/// let fitted = fit(&training, &Execution::default(), &mut counting)?;
+/// assert_eq!(counting.0, fitted.outcome.rounds);
+/// # Ok::<(), rounds_models::fit::FitError>(())
+/// ```
+///
 /// # Errors
 /// Anything that the settings, the data or the algorithm refuse, with the way out; [`FitError::Stopped`] if the observer stops it.
 pub fn fit(training: &Training, execution: &Execution, observer: &mut dyn Observer) -> Result<Fitted, FitError> {

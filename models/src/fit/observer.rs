@@ -39,6 +39,8 @@ pub enum Stage {
     Loading,
     /// The algorithm is planned and its noise calibrated.
     Planning,
+    /// The state of a checkpoint is restored, and rows are placed in the memory of their readers.
+    Placing,
     /// So many rounds, from the first or the checkpoint's.
     Rounds(u64),
     /// The model is written and evaluated.

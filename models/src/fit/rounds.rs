@@ -21,6 +21,7 @@ pub(super) fn run<'p>(
 ) -> Result<Executor<'p>, FitError> {
     let group = &execution.group;
     let kept = &training.checkpoint;
+    observer.enter(Stage::Placing);
     let mut executor = Executor::new(&loaded.problem, execution.engine.clone(), prepared);
     if let (Some(checkpoint), Some(path), Some(binding)) = (&loaded.resumed, &kept.resume, &loaded.binding) {
         group.all_ok(checkpoint.restore(path, binding, |visitor| executor.visit_state(visitor)))?;
