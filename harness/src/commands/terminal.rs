@@ -7,14 +7,21 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use rounds_models::fit::{Observer, Stage, Times};
 
+use super::run::stop_on_interrupt;
 use super::{Output, output};
 use crate::cluster::{Cluster, Traffic};
 use crate::usage::flags;
+
+/// Message of the first Ctrl-C of a run with a checkpoint.
+const AFTER_THIS_ROUND: &str =
+    "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
 
 /// The terminal of a run: its clock, its progress bar, its warnings and Ctrl-C.
 pub(super) struct Terminal<'a> {
     output: Output,
     cluster: &'a Cluster,
+    /// The run keeps a checkpoint: Ctrl-C stops it there.
+    keeps_state: bool,
     stopped: Arc<AtomicBool>,
     progress: Option<ProgressBar>,
     /// The stages so far, with the messages between ranks before each.
@@ -22,8 +29,8 @@ pub(super) struct Terminal<'a> {
 }
 
 impl<'a> Terminal<'a> {
-    pub(super) fn new(output: Output, cluster: &'a Cluster, stopped: Arc<AtomicBool>) -> Self {
-        Self { output, cluster, stopped, progress: None, marks: Vec::new() }
+    pub(super) fn new(output: Output, cluster: &'a Cluster, keeps_state: bool) -> Self {
+        Self { output, cluster, keeps_state, stopped: Arc::default(), progress: None, marks: Vec::new() }
     }
 
     /// The times of a run that is finished: of loading, planning and rounds.
@@ -47,6 +54,13 @@ impl Observer for Terminal<'_> {
                 progress.enable_steady_tick(Duration::from_millis(250));
             }
             self.progress = Some(progress);
+            // Ranks are ended by their launcher.
+            if self.keeps_state && self.cluster.count().is_none() {
+                match stop_on_interrupt(AFTER_THIS_ROUND) {
+                    Ok(stopped) => self.stopped = stopped,
+                    Err(error) => output::warn(error),
+                }
+            }
         } else if let Some(progress) = self.progress.take() {
             progress.finish_and_clear();
         }

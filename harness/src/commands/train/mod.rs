@@ -3,13 +3,10 @@
 mod arguments;
 mod outcome;
 
-use std::sync::Arc;
-
 pub use arguments::TrainArguments;
 use rounds_models::fit::{Execution, FitError, fit};
 use rounds_models::group::Group;
 
-use super::run::stop_on_interrupt;
 use super::terminal::Terminal;
 use super::{Output, threads};
 use crate::cluster::Cluster;
@@ -29,12 +26,7 @@ pub fn run(arguments: &TrainArguments, output: Output) -> anyhow::Result<()> {
 fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyhow::Result<()> {
     let training = arguments.training();
     let execution = cluster.all_ok(execution(arguments, cluster))?;
-    // Ranks are ended by their launcher.
-    let stopped = match &training.checkpoint.file {
-        Some(_) if cluster.count().is_none() => stop_on_interrupt(AFTER_THIS_ROUND)?,
-        _ => Arc::default(),
-    };
-    let mut terminal = Terminal::new(output, cluster, stopped);
+    let mut terminal = Terminal::new(output, cluster, training.checkpoint.file.is_some());
     let fitted = fit(&training, &execution, &mut terminal).map_err(|error| match error {
         FitError::Stopped { round, rounds, checkpoint: Some(path) } => anyhow::anyhow!(
             "stopped after round {round} of {rounds}; to go on:\n  {}",
@@ -58,7 +50,3 @@ fn execution(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Ex
     let pinning = (policy != PinPolicy::None).then(|| policy.to_string());
     Ok(Execution { engine, group: Group::clone(cluster), pinning, build })
 }
-
-/// Message of the first Ctrl-C of a run with a checkpoint.
-const AFTER_THIS_ROUND: &str =
-    "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
