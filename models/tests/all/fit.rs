@@ -2,11 +2,14 @@
 //! stopped and go on.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::privacy::{Adjacency, Claim};
 use rounds_models::data::{TrainTest, declare, load_declared};
 use rounds_models::fit::{Execution, FitError, Fitted, Observer, Times, Training, fit};
+use rounds_models::group::Group;
 use rounds_models::model_file::Model;
 use rounds_models::statement;
 use serde_json::Value;
@@ -214,6 +217,47 @@ fn a_run_that_is_stopped_goes_on_to_the_same_model_and_on_nothing_else() {
     other.optimizer.clip_norm = Some(0.5);
     let message = run(&other).err().expect("a refusal").to_string();
     assert!(message.contains("its `clip-norm` was not given, now it is 0.5"), "{message}");
+}
+
+/// The outcome of a run on each of three ranks; `data` is a rank's.
+fn on_ranks(training: &Training, data: impl Fn(usize) -> String + Sync) -> Vec<Result<String, FitError>> {
+    let run = &|ranks: Arc<dyn Ranks>| {
+        let mut own = training.clone();
+        own.data.data = data(ranks.rank());
+        let engine = Engine::over_ranks(ranks.clone(), 1).unwrap();
+        let execution = Execution { engine, group: Group::over(ranks), ..Execution::default() };
+        fit(&own, &execution, &mut ()).map(|fitted| fitted.outcome.model_sha256)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            ThreadRanks::of(3).into_iter().map(|ranks| scope.spawn(move || run(Arc::new(ranks)))).collect();
+        running.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_have_the_model_of_one_process_or_one_error() {
+    let folder = folder(SCHEMA);
+    let mut training = release(&folder);
+    training.privacy.secure = false;
+    let place = training.data.data.clone();
+    let alone = run(&training).unwrap().outcome.model_sha256;
+    for model in on_ranks(&training, |_| place.clone()) {
+        assert_eq!(model.unwrap(), alone);
+    }
+    // One key for all: ranks with keys of their own would have other models, which is an error.
+    training.privacy.secure = true;
+    assert!(on_ranks(&training, |_| place.clone()).into_iter().all(|model| model.is_ok()));
+    let damaged = folder.write("damaged.csv", table(20) + "31337,no,1\n").display().to_string();
+    training.data.declaration.schema = Some(folder.path().join("schema.toml"));
+    for model in on_ranks(&training, |_| damaged.clone()) {
+        let message = model.unwrap_err().to_string();
+        assert!(message.contains("a line is not what the format asks for") && !message.contains("31337"), "{message}");
+    }
+    for model in on_ranks(&training, |rank| if rank == 1 { damaged.clone() } else { place.clone() }) {
+        let error = model.unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("rank 1 (on "), "{error}");
+    }
 }
 
 #[test]
