@@ -15,13 +15,15 @@ ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
+# In the release profile, whose crates `make run` has built.
 test: deps
-	$(CARGO) test --workspace
+	$(CARGO) test --release --workspace
 
-# The tests, with 10,000 pairs of neighbouring files, and those that take long: audits of all algorithms, tails of samplers.
+# The tests in the checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files, and those that take long:
+# audits of all algorithms, tails of samplers.
 test-all: export ROUNDS_PAIRS ?= 10000
-test-all: test
-	$(CARGO) test --workspace -- --ignored --skip exact_noise_in_full
+test-all: deps
+	$(CARGO) test --workspace -- --include-ignored --skip exact_noise_in_full
 
 # The exact samplers against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some ten minutes.
 # The output is committed as results/exact-noise.txt.
