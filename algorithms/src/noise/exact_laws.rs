@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 use rounds_kernels::random::exact::{Exact, LinearForm, decide, fill_rounded_laplace};
 
 use super::banded::Banded;
@@ -11,8 +12,13 @@ use super::dense::Dense;
 use super::honaker::HonakerTree;
 use super::lattice::EXCESS;
 use super::laws::keys;
+use super::independent::IndependentGaussian;
 use super::recursion::{Planned, Recursion, Recursive};
+use super::scheduled::ScheduledNoise;
+use super::stream::TREE_LEVELS;
 use super::*;
+use crate::oracle::Engine;
+use crate::state::StateVisitor;
 
 const ROUNDS: usize = 13;
 /// Rounds of a tree.

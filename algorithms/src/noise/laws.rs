@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rounds_kernels::random::exact::fill_enclosed_normals;
-use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian};
 
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
@@ -12,7 +12,10 @@ use super::dense::Dense;
 use super::exact_laws::{Matrix, cases};
 use super::honaker::HonakerTree;
 use super::recursion::{Planned, Recursion, Recursive};
+use super::scheduled::ScheduledNoise;
+use super::stream::TREE_LEVELS;
 use super::*;
+use crate::oracle::Engine;
 use crate::factorization::{
     FactorizationRequest, Method, Strategy, TreeVariant, Workload, WorkloadSpecification, nodes,
 };
@@ -150,7 +153,6 @@ fn streams_of_factorisations_apply_the_inverse_of_c() {
     let (rounds, key) = (24, StreamKey::Release([7; 32]));
     for kind in ["optimal", "banded=4", "blt=3", "toeplitz", "honaker-full"] {
         let plan = NoisePlan {
-            kind: kind.parse().unwrap(),
             rounds,
             rounds_per_epoch: 8,
             workload: WorkloadSpecification::prefix(),
@@ -161,7 +163,7 @@ fn streams_of_factorisations_apply_the_inverse_of_c() {
         let request =
             FactorizationRequest { gap: 1e-4, ..FactorizationRequest::new(workload, plan.participation(), method) };
         let strategy = request.factorize().unwrap().strategy().matrix();
-        let planned = plan.prepare(&StrategyMemory::default()).unwrap();
+        let planned = kind.parse::<NoiseKind>().unwrap().prepare(&plan, &StrategyMemory::default()).unwrap();
         let found = increments(&mut *planned.stream(key.clone(), 1.0), rounds, 5, &Engine::Sequential);
         for t in 0..rounds {
             for (j, z) in draw_kept(&key, NOISE, t as u64, 5).into_iter().enumerate() {
@@ -250,14 +252,13 @@ fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
     for kind in NoiseKind::ALL {
         let kind = if matches!(kind, NoiseKind::Banded(_)) { NoiseKind::Banded(2) } else { *kind };
         let plan = NoisePlan {
-            kind,
             rounds: 24,
             rounds_per_epoch: 24,
             workload: WorkloadSpecification::prefix(),
             dimension: 3,
         };
         let key = StreamKey::Simulation(1);
-        let mut stream: Box<dyn NoiseMechanism> = match plan.prepare(&StrategyMemory::default()) {
+        let mut stream: Box<dyn NoiseMechanism> = match kind.prepare(&plan, &StrategyMemory::default()) {
             Ok(planned) => planned.stream(key, 1.0),
             Err(error) => {
                 assert_eq!(kind, NoiseKind::Laplace, "{error}");

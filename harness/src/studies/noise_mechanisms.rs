@@ -155,14 +155,14 @@ fn cost(cell: &Configuration, seed: u64, context: &Context<'_>) -> anyhow::Resul
     };
     let gaussian: Vec<f64> = (0..64).map(gaussian).collect();
     let plan = NoisePlan {
-        kind: cell.algorithm.parse::<NoiseKind>()?,
         rounds,
         rounds_per_epoch: rounds,
         workload: WorkloadSpecification::prefix(),
         dimension,
     };
     let mut sum = vec![0.0; dimension];
-    let mut stream = plan.prepare(&context.strategies)?.stream(key.clone(), 1.0);
+    let kind = cell.algorithm.parse::<NoiseKind>()?;
+    let mut stream = kind.prepare(&plan, &context.strategies)?.unaccounted(key.clone(), 1.0);
     let started = Instant::now();
     for round in 0..rounds as u64 {
         stream.add_increment(round, &mut sum, None, &Engine::Sequential)?;
