@@ -15,7 +15,9 @@ pub use crate::factorization::{
 pub use crate::noise::{NoiseError, NoiseKind, NoiseMechanism, PrivateNoise};
 pub use crate::optimizers::{Algorithm, Budget, Optimizer, Prepared, RoundError, Settings, StepError};
 pub use crate::oracle::{Engine, Oracle, Phase, evaluate};
-pub use crate::privacy::{Accountant, Adjacency, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling, calibrate};
+pub use crate::privacy::{
+    Accountant, Adjacency, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling, calibrate,
+};
 pub use crate::problem::{
     Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem,
     PublicProblem, Relation, Storage,

@@ -10,7 +10,9 @@ use criterion::{
     measurement::WallTime,
 };
 use rounds_algorithms::factorization::WorkloadSpecification;
-use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism as _, NoisePlan, PlannedNoise, PrivateNoise, StrategyMemory};
+use rounds_algorithms::noise::{
+    NoiseLevels, NoiseMechanism as _, NoisePlan, PlannedNoise, PrivateNoise, StrategyMemory,
+};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::Engine;
 use rounds_kernels::gemm::{Shape, multiply_add_f32};

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 use rounds_kernels::random::exact::{Exact, LinearForm, decide, fill_rounded_laplace};
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
+use super::independent::IndependentGaussian;
 use super::lattice::EXCESS;
 use super::laws::keys;
-use super::independent::IndependentGaussian;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::scheduled::ScheduledNoise;
 use super::stream::TREE_LEVELS;

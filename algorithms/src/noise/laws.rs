@@ -15,10 +15,10 @@ use super::recursion::{Planned, Recursion, Recursive};
 use super::scheduled::ScheduledNoise;
 use super::stream::TREE_LEVELS;
 use super::*;
-use crate::oracle::Engine;
 use crate::factorization::{
     FactorizationRequest, Method, Strategy, TreeVariant, Workload, WorkloadSpecification, nodes,
 };
+use crate::oracle::Engine;
 
 const ROUNDS: usize = 13;
 /// More than one block of coordinates, and no multiple of any lane count.
@@ -152,12 +152,7 @@ fn banded_noise_solves_its_recursion() {
 fn streams_of_factorisations_apply_the_inverse_of_c() {
     let (rounds, key) = (24, StreamKey::Release([7; 32]));
     for kind in ["optimal", "banded=4", "blt=3", "toeplitz", "honaker-full"] {
-        let plan = NoisePlan {
-            rounds,
-            rounds_per_epoch: 8,
-            workload: WorkloadSpecification::prefix(),
-            dimension: 5,
-        };
+        let plan = NoisePlan { rounds, rounds_per_epoch: 8, workload: WorkloadSpecification::prefix(), dimension: 5 };
         let method: Method = kind.parse().unwrap();
         let workload = Workload::new(rounds, WorkloadSpecification::prefix()).unwrap();
         let request =
@@ -251,12 +246,8 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
 fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
     for kind in NoiseKind::ALL {
         let kind = if matches!(kind, NoiseKind::Banded(_)) { NoiseKind::Banded(2) } else { *kind };
-        let plan = NoisePlan {
-            rounds: 24,
-            rounds_per_epoch: 24,
-            workload: WorkloadSpecification::prefix(),
-            dimension: 3,
-        };
+        let plan =
+            NoisePlan { rounds: 24, rounds_per_epoch: 24, workload: WorkloadSpecification::prefix(), dimension: 3 };
         let key = StreamKey::Simulation(1);
         let mut stream: Box<dyn NoiseMechanism> = match kind.prepare(&plan, &StrategyMemory::default()) {
             Ok(planned) => planned.stream(key, 1.0),

@@ -283,16 +283,7 @@ impl AcceleratedPlan {
             Method::Nesterov { .. } | Method::Multistage { .. } => Acceleration::Nesterov,
         };
         let curvature = constants.curvature;
-        Ok(Self {
-            acceleration,
-            steps,
-            curvature,
-            batch,
-            sampling,
-            clip,
-            noise,
-            start: own.start as f32,
-        })
+        Ok(Self { acceleration, steps, curvature, batch, sampling, clip, noise, start: own.start as f32 })
     }
 
     /// The plan with noise `factor` times as large; see [`NoiseSchedule::scaled`].
@@ -495,8 +486,7 @@ impl BudgetOf<'_> {
                 }
                 Budget::Target { epsilon, delta } => gaussian::mu(epsilon, delta)?.powi(2) / 2.0,
                 Budget::NoiseMultiplier { noise_multiplier, .. } => {
-                    let per_round = self.sensitivity
-                        / (f64::from(self.calibration.clip_norm) * noise_multiplier);
+                    let per_round = self.sensitivity / (f64::from(self.calibration.clip_norm) * noise_multiplier);
                     schedule.rounds() as f64 * per_round * per_round / 2.0
                 }
                 Budget::NonPrivate => return Ok(schedule.rounds()),

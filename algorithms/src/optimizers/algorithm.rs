@@ -110,7 +110,11 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// A value of a common parameter out of its range.
-    pub(super) fn of(id: &'static str, problem: &'a PublicProblem, settings: &'a Settings) -> Result<Self, SettingsError> {
+    pub(super) fn of(
+        id: &'static str,
+        problem: &'a PublicProblem,
+        settings: &'a Settings,
+    ) -> Result<Self, SettingsError> {
         Ok(Self { problem, id, common: Common::read(settings)?, settings })
     }
 

@@ -41,13 +41,8 @@ struct Variant {
     epochs: f64,
 }
 
-const MF: Variant = Variant {
-    id: "dp-mf",
-    noise: NoiseKind::Optimal,
-    weighs_momentum: false,
-    momentum: 0.0,
-    epochs: 5.0,
-};
+const MF: Variant =
+    Variant { id: "dp-mf", noise: NoiseKind::Optimal, weighs_momentum: false, momentum: 0.0, epochs: 5.0 };
 
 macro_rules! entry {
     ($name:ident, $title:literal, $source:literal, $how:literal, $variant:expr) => {
@@ -121,13 +116,7 @@ entry!(
         prepare(run, own, Some(weighted), Variant { epochs: 1.0, ..MF })
     }
 );
-entry!(
-    PGD,
-    "PGD",
-    "[001 §3]",
-    "a fresh Gaussian a round",
-    Variant { id: "pgd", noise: NoiseKind::Independent, ..MF }
-);
+entry!(PGD, "PGD", "[001 §3]", "a fresh Gaussian a round", Variant { id: "pgd", noise: NoiseKind::Independent, ..MF });
 entry!(
     ANTI_PGD,
     "Anti-PGD",

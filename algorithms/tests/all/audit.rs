@@ -11,6 +11,8 @@ use rounds_algorithms::privacy::Adjacency;
 
 /// `rounds audit` takes 20,000 and more.
 const RUNS: u64 = 4_000;
+/// Enough to tell noise from half of it.
+const SMOKE_RUNS: u64 = 1_600;
 
 const SABOTAGES: [Sabotage; 3] = [Sabotage::HalvedNoise, Sabotage::SkippedClip, Sabotage::IgnoredParticipation];
 
@@ -132,6 +134,24 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
     let broken = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..secure };
     for id in ["dp-memf", "dp-gd"] {
         assert!(finding(&scene(id, 0), &broken).disproves(), "{id}");
+    }
+}
+
+/// The smoke form of the audit: the first scene of every private algorithm of the catalogue, so that a new one is covered.
+#[test]
+fn half_of_the_noise_is_found_out_in_every_algorithm() {
+    let halved = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..with_runs(SMOKE_RUNS) };
+    for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+        let began = std::time::Instant::now();
+        let found = finding(&scene(algorithm.id, 0), &halved);
+        println!(
+            "{} {:.2} of {:.2} {:?}",
+            algorithm.id,
+            found.lower_bound_epsilon,
+            found.claimed_epsilon,
+            began.elapsed()
+        );
+        assert!(found.disproves(), "{}: {found:?}", algorithm.id);
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rounds_algorithms::executor::Executor;
-use rounds_algorithms::optimizers::RoundError;
 use rounds_algorithms::noise::NoiseMechanism as _;
+use rounds_algorithms::optimizers::RoundError;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
 use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
 use rounds_algorithms::problem::{Labels, Problem};

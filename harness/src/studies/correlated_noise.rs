@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
-use rounds_algorithms::noise::{NoisePlan, StrategyMemory};
+use rounds_algorithms::noise::{NoiseMechanism as _, NoisePlan, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::problem::synthetic::Quadratic;
