@@ -69,6 +69,7 @@ const BASE: Algorithm = Algorithm {
             rows_with_second: 8,
             batch_size: Some(4),
             others: Row::Opposite,
+            power: 0.05,
             ..ALL_ROWS
         },
     ],
