@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::experiment::text;
 
+/// The parameters of a budget.
+pub(crate) const BUDGET: [&str; 3] = ["epsilon", "delta", "noise-multiplier"];
+
 /// A parameter of the wrong type.
 #[derive(Debug, thiserror::Error)]
 #[error("parameter {key} = {value}: {reason}")]

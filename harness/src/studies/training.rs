@@ -392,7 +392,8 @@ mod tests {
         dataset = "planted-logistic"
         target = 0.05
         axis = "epsilon"
-        parameters = { rows = 1500, dimension = 5, norm = 3.0, epsilon = [1, 20], delta = 1e-5, batch-size = 50 }
+        parameters = { rows = 1500, dimension = 5, norm = 3.0 }
+        method-parameters = { epsilon = [1, 20], delta = 1e-5, batch-size = 50 }
 
         [[problem.method]]
         label = "SRG"
@@ -511,7 +512,8 @@ mod tests {
             options = { title = "small" }
             [[problem]]
             dataset = "planted-logistic"
-            parameters = { rows = 500, dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            parameters = { rows = 500, dimension = 5, norm = 3.0 }
+            method-parameters = { epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
             [[method]]
             label = "zero"
             algorithm = "dp-sgd"
@@ -539,7 +541,8 @@ mod tests {
             [[problem]]
             dataset = "planted-logistic"
             axis = "rows"
-            parameters = { rows = [400, 200, 800], dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            parameters = { rows = [400, 200, 800], dimension = 5, norm = 3.0 }
+            method-parameters = { epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
             [[method]]
             algorithm = "dp-sgd"
             parameters = { sampling = "without-replacement", adjacency = "replace-one" }
