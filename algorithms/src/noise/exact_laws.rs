@@ -12,7 +12,6 @@ use super::dense::Dense;
 use super::honaker::HonakerTree;
 use super::independent::IndependentGaussian;
 use super::lattice::EXCESS;
-use super::laws::keys;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::scheduled::ScheduledNoise;
 use super::stream::TREE_LEVELS;
@@ -29,6 +28,10 @@ const COMPARED: [usize; 6] = [0, 1, 777, BLOCK_COORDINATES - 1, BLOCK_COORDINATE
 /// σ/γ; the last leaves a part of the coordinates to the slow path.
 const SCALES: [f64; 4] = [0.7, 1.3e6, 3.1e9, 1.7e12];
 const UNIT: f64 = 0.375;
+
+pub(super) fn keys() -> [StreamKey; 2] {
+    [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
+}
 
 /// The matrix of a mechanism.
 pub(super) enum Matrix {

@@ -11,17 +11,29 @@ use crate::state::StateVisitor;
 
 /// The registry's entry: one Gaussian mechanism an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
-    let participations = plan.epochs();
-    PlannedNoise::independent(move |noise_multiplier, sampling| Mechanism::Gaussian {
-        noise_multiplier,
-        sampling,
-        participations,
-    })
+    PlannedNoise::gaussian(plan.epochs())
 }
 
 impl PlannedNoise {
-    /// A fresh Gaussian a round, whose releases `release` states.
-    pub(crate) fn independent(release: impl Fn(f64, Sampling) -> Mechanism + 'static) -> Self {
+    /// A fresh Gaussian a round; an example takes part in `participations` of them, at most.
+    pub(crate) fn gaussian(participations: usize) -> Self {
+        Self::independent(move |noise_multiplier, sampling| Mechanism::Gaussian {
+            noise_multiplier,
+            sampling,
+            participations,
+        })
+    }
+
+    /// A fresh Gaussian in each of `steps` rounds on batches drawn at random.
+    pub(crate) fn subsampled_gaussian(steps: usize) -> Self {
+        Self::independent(move |noise_multiplier, sampling| Mechanism::SubsampledGaussian {
+            noise_multiplier,
+            sampling,
+            steps,
+        })
+    }
+
+    fn independent(release: impl Fn(f64, Sampling) -> Mechanism + 'static) -> Self {
         Self::new(release, |key, sigma| Box::new(IndependentGaussian::new(key, sigma)))
     }
 }

@@ -9,7 +9,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
-use super::exact_laws::{Matrix, cases};
+use super::exact_laws::{Matrix, cases, keys};
 use super::honaker::HonakerTree;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::scheduled::ScheduledNoise;
@@ -93,10 +93,6 @@ fn lower(rounds: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
 
 fn toeplitz(coefficients: &[f64], rounds: usize) -> Vec<Vec<f64>> {
     lower(rounds, |t, s| coefficients.get(t - s).copied().unwrap_or(0.0))
-}
-
-pub(super) fn keys() -> [StreamKey; 2] {
-    [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
 }
 
 #[test]

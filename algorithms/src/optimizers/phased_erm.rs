@@ -57,7 +57,7 @@ use super::scene::Scene;
 use super::settings::SettingsError;
 use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Mechanism, Sampling};
+use crate::privacy::Sampling;
 use crate::resque::geometry::{narrow, project};
 use crate::resque::localization;
 use crate::state::StateVisitor;
@@ -185,12 +185,8 @@ fn prepare(run: &Run<'_>, own: &PhasedErmParameters, private: Private) -> Result
         Private::Results => 1,
         Private::Gradients => chunks(1.0).iter().map(Chunk::participations).max().unwrap_or(1),
     };
-    let noise = PlannedNoise::independent(move |noise_multiplier, sampling| Mechanism::Gaussian {
-        noise_multiplier,
-        sampling,
-        participations,
-    });
-    let noise = noise.in_excess(if private == Private::Results { EXCESS } else { 1.0 });
+    let noise =
+        PlannedNoise::gaussian(participations).in_excess(if private == Private::Results { EXCESS } else { 1.0 });
     let noise = run.calibration(loss.adjacency, loss.clip_norm)?.calibrate(noise, Sampling::FixedOrder)?;
     let privacy = noise.noise_multiplier() * (problem.parameters() as f64).sqrt() / problem.rows() as f64;
     let first = own
@@ -346,7 +342,7 @@ mod tests {
     use crate::optimizers::settings::Settings;
     use crate::optimizers::tests::{mean_loss, run};
     use crate::oracle::Engine;
-    use crate::privacy::{Adjacency, Budget};
+    use crate::privacy::{Adjacency, Budget, Mechanism};
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
     use crate::resque::geometry::distance;
@@ -384,12 +380,7 @@ mod tests {
     /// x_i of a chunk and a centre, with noise of this deviation on a sum of gradients.
     fn result(private: Private, problem: &Problem, chunk: Chunk, (centre, deviation): (f64, f64)) -> Vec<f64> {
         let rounds = chunk.rounds;
-        let noise = PlannedNoise::independent(|noise_multiplier, sampling| Mechanism::Gaussian {
-            noise_multiplier,
-            sampling,
-            participations: 1,
-        });
-        let noise = noise.unaccounted(StreamKey::Simulation(1), deviation);
+        let noise = PlannedNoise::gaussian(1).unaccounted(StreamKey::Simulation(1), deviation);
         let mut optimizer = PhasedErm::new(vec![chunk], loss(), (private, noise, 10.0), problem.parameters());
         for state in [&mut optimizer.iterate, &mut optimizer.descended, &mut optimizer.released] {
             state.fill(centre);

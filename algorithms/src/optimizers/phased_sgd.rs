@@ -30,7 +30,7 @@ use super::settings::SettingsError;
 use super::sgd::project_onto_ball;
 use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Adjacency, Mechanism, Sampling};
+use crate::privacy::{Adjacency, Sampling};
 use crate::resque::localization;
 use crate::state::StateVisitor;
 
@@ -110,12 +110,8 @@ fn prepare(run: &Run<'_>, own: &PhasedParameters) -> Result<Prepared, PrepareErr
     let problem = run.problem;
     let SmoothLoss { smoothness, clip_norm, clip, adjacency } = SmoothLoss::new(run)?;
     let factor = adjacency.row_change_factor();
-    let noise = PlannedNoise::independent(|noise_multiplier, sampling| Mechanism::Gaussian {
-        noise_multiplier,
-        sampling,
-        participations: 1,
-    });
-    let noise = run.calibration(adjacency, clip_norm)?.for_means(noise, Sampling::FixedOrder)?;
+    let calibration = run.calibration(adjacency, clip_norm)?;
+    let noise = calibration.for_means(PlannedNoise::gaussian(1), Sampling::FixedOrder)?;
     let batch = run.common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
     // Iterates inside a phase are not released: they must not be able to diverge.
     let radius = plan::bounded_radius(problem, own.radius)?;
@@ -326,12 +322,7 @@ mod tests {
     /// The optimiser itself instead of the boxed trait object.
     fn prepare_direct(problem: &Problem) -> PhasedSgd {
         let rule = Rule { clip: Clip::l2(1.0), batch: 10, rate: 8.0 / (0.25 * 5.0), radius: 10.0 };
-        let noise = PlannedNoise::independent(|noise_multiplier, sampling| Mechanism::Gaussian {
-            noise_multiplier,
-            sampling,
-            participations: 1,
-        });
-        let noise = noise.unaccounted(StreamKey::Simulation(5), 1.0);
+        let noise = PlannedNoise::gaussian(1).unaccounted(StreamKey::Simulation(5), 1.0);
         PhasedSgd::new(rule, noise, (problem.rows(), problem.parameters()))
     }
 

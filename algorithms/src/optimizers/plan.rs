@@ -7,7 +7,7 @@ use super::parameters::Range;
 use super::settings::{SamplingKind, SettingsError};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseKind, NoisePlan, PlannedNoise, PrivateNoise};
-use crate::privacy::{Adjacency, Mechanism, Sampling};
+use crate::privacy::{Adjacency, Sampling};
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 
@@ -177,14 +177,11 @@ impl BatchPlan {
     /// Fresh Gaussian noise for every round: subsampled where the sampler amplifies, else one Gaussian mechanism.
     pub(super) fn independent_noise(&self, run: &Run<'_>, clip_norm: f32) -> Result<PrivateNoise, PrepareError> {
         independent_noise_only(run)?;
-        let (steps, participations) = (self.rounds, self.participations());
-        let planned = PlannedNoise::independent(move |noise_multiplier, sampling| {
-            if sampling.amplifies() {
-                Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps }
-            } else {
-                Mechanism::Gaussian { noise_multiplier, sampling, participations }
-            }
-        });
+        let planned = if self.sampling.amplifies() {
+            PlannedNoise::subsampled_gaussian(self.rounds)
+        } else {
+            PlannedNoise::gaussian(self.participations())
+        };
         self.calibrate(run, clip_norm, planned)
     }
 }

@@ -308,12 +308,7 @@ fn practical(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Pr
     sampling.check(adjacency)?;
     let epochs = run.common.epochs.unwrap_or(10.0);
     let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
-    let steps = per_chunk as usize * inner;
-    let noise = PlannedNoise::independent(move |noise_multiplier, sampling| Mechanism::SubsampledGaussian {
-        noise_multiplier,
-        sampling,
-        steps,
-    });
+    let noise = PlannedNoise::subsampled_gaussian(per_chunk as usize * inner);
     let noise = run.calibration(adjacency, clip_norm)?.calibrate(noise, sampling)?;
     if localized && noise.budget().0 <= 0.0 {
         let expected = "a smaller one, whose ε is above 0 and sets the regulariser,";
