@@ -9,10 +9,10 @@ use super::scene::{Row, Scene};
 fn prepare(
     run: &Run<'_>,
     method: Method,
-    own: &MethodParameters,
+    own: MethodParameters,
     more: (Stages, Division),
 ) -> Result<Prepared, PrepareError> {
-    AcceleratedPlan::of(run, method, own, &more)?.prepared(run.problem, run.key())
+    AcceleratedPlan::of(run, method, &own, &more)?.prepared(run.problem, run.key())
 }
 
 /// The constructor of a method, with the type of the parameters that it reads beside [`MethodParameters`].
@@ -21,17 +21,17 @@ macro_rules! reads {
         &Reads(|run, own| prepare(run, $method, own, Default::default()))
     };
     ($method:expr, Stages) => {
-        &Reads(|run, (own, stages): &(MethodParameters, Stages)| {
-            prepare(run, $method, own, (*stages, Division::default()))
+        &Reads(|run, (own, stages): (MethodParameters, Stages)| {
+            prepare(run, $method, own, (stages, Division::default()))
         })
     };
     ($method:expr, Division) => {
-        &Reads(|run, (own, division): &(MethodParameters, Division)| {
-            prepare(run, $method, own, (Stages::default(), *division))
+        &Reads(|run, (own, division): (MethodParameters, Division)| {
+            prepare(run, $method, own, (Stages::default(), division))
         })
     };
     ($method:expr, Stages, Division) => {
-        &Reads(|run, (own, more): &(MethodParameters, (Stages, Division))| prepare(run, $method, own, *more))
+        &Reads(|run, (own, more): (MethodParameters, (Stages, Division))| prepare(run, $method, own, more))
     };
 }
 

@@ -50,7 +50,7 @@ pub(super) static ACCELERATED_DP_SRG: Algorithm = Algorithm {
     release: true,
     common: &[BATCHES, PRIVACY, NOISE],
     scenes: &[Scene::SINGLE_PASS],
-    constructor: &Reads(|run, (own, growing): &((Steps, Accelerated), Growing)| prepare(run, own, Some(growing))),
+    constructor: &Reads(|run, (own, growing): ((Steps, Accelerated), Growing)| prepare(run, own, Some(growing))),
 };
 
 pub(super) static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
@@ -62,7 +62,7 @@ pub(super) static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
     release: true,
     common: &[BATCHES, PRIVACY, NOISE],
     scenes: &[Scene::SINGLE_PASS],
-    constructor: &Reads(|run, own: &(Steps, Accelerated)| prepare(run, own, None)),
+    constructor: &Reads(|run, own: (Steps, Accelerated)| prepare(run, own, None)),
 };
 
 parameters! {
@@ -315,8 +315,8 @@ fn left_assumptions(run: &Variant<'_>, steps: &Steps, beta: f64) -> Vec<Assumpti
 
 fn prepare(
     run: &Run<'_>,
-    (steps, own): &(Steps, Accelerated),
-    growing: Option<&Growing>,
+    (steps, own): (Steps, Accelerated),
+    growing: Option<Growing>,
 ) -> Result<Prepared, PrepareError> {
     let (problem, rows, recursive) = (run.problem, run.problem.rows(), growing.is_some());
     let constrained = own.regime == Regime::Constrained;
@@ -325,11 +325,11 @@ fn prepare(
         if constrained { rows.isqrt() } else { rows.div_ceil((4.0 * (rows as f64).powf(0.25)).ceil() as usize) };
     let plan = single_pass(run, batch.max(1))?;
     let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(problem));
-    let proven = proven(steps, own)?;
-    let zeta = zeta(own)?;
+    let proven = proven(&steps, &own)?;
+    let zeta = zeta(&own)?;
     let clip_norm = proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive));
     let clip_norm = plan::clip_norm(run, clip_norm)?;
-    let Growing { growth, coupling } = growing.copied().unwrap_or_default();
+    let Growing { growth, coupling } = growing.unwrap_or_default();
     let default = if recursive { NoiseKind::Tree } else { NoiseKind::Independent };
     let workload = if growth > 0.0 {
         // g_t = e^{−λ}·g_{t−1} + D_t is what the steps add up.
@@ -342,9 +342,9 @@ fn prepare(
     let (beta, warnings) = if let Some(proven) = proven {
         (proven.beta(&variant, noise.standard_deviation())?, Vec::new())
     } else {
-        let practical = || practical_beta(&variant, steps, &noise);
+        let practical = || practical_beta(&variant, &steps, &noise);
         let beta = steps.beta.unwrap_or_else(practical);
-        (beta, left_assumptions(&variant, steps, beta))
+        (beta, left_assumptions(&variant, &steps, beta))
     };
     let dimension = problem.parameters();
     let iteration = AcceleratedSrg {

@@ -175,7 +175,7 @@ pub(crate) trait Constructor: Sync {
 }
 
 /// A constructor with the type of the parameters that it reads.
-pub(super) struct Reads<P>(pub(super) fn(&Run<'_>, &P) -> Result<Prepared, PrepareError>);
+pub(super) struct Reads<P>(pub(super) fn(&Run<'_>, P) -> Result<Prepared, PrepareError>);
 
 impl<P: Parameters> Constructor for Reads<P> {
     fn parameters(&self) -> Vec<&'static [Parameter]> {
@@ -187,7 +187,7 @@ impl<P: Parameters> Constructor for Reads<P> {
     }
 
     fn prepare(&self, run: &Run<'_>) -> Result<Prepared, PrepareError> {
-        (self.0)(run, &P::read(run.settings)?)
+        (self.0)(run, P::read(run.settings)?)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) static CUTTING_PLANE: Algorithm = Algorithm {
     constructor: &Reads(prepare),
 };
 
-fn prepare(run: &Run<'_>, own: &Cuts) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: Cuts) -> Result<Prepared, PrepareError> {
     let dimension = run.problem.parameters();
     if dimension > MOST_DIMENSIONS {
         let expected = "a model of at most 1024 parameters (rounds cost d³ operations and their number grows with d)";

@@ -46,7 +46,7 @@ const MF: Variant =
 
 macro_rules! entry {
     ($name:ident, $title:literal, $source:literal, $how:literal, $variant:expr) => {
-        entry!($name, $title, $source, $how, $variant, |run, own: &(Iterates, Factorized)| {
+        entry!($name, $title, $source, $how, $variant, |run, own: (Iterates, Factorized)| {
             prepare(run, own, None, $variant)
         });
     };
@@ -112,7 +112,7 @@ entry!(
     "[001 §5]",
     "a factorisation for the Λ_τ-weighted error",
     Variant { id: "dp-mf-plus", epochs: 1.0, ..MF },
-    |run, (own, weighted): &((Iterates, Factorized), Weighted)| {
+    |run, (own, weighted): ((Iterates, Factorized), Weighted)| {
         prepare(run, own, Some(weighted), Variant { epochs: 1.0, ..MF })
     }
 );
@@ -148,8 +148,8 @@ pub(super) fn tenth(run: &Run<'_>) -> usize {
 /// The run; DP-MF⁺ minimises the Λ_τ-`weighted` error.
 fn prepare(
     run: &Run<'_>,
-    (iterates, own): &(Iterates, Factorized),
-    weighted: Option<&Weighted>,
+    (iterates, own): (Iterates, Factorized),
+    weighted: Option<Weighted>,
     variant: Variant,
 ) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(run, tenth(run), variant.epochs)?;

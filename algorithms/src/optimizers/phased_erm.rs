@@ -170,7 +170,7 @@ impl Chunk {
     }
 }
 
-fn prepare(run: &Run<'_>, own: &PhasedErmParameters, private: Private) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: PhasedErmParameters, private: Private) -> Result<Prepared, PrepareError> {
     let problem = run.problem;
     let loss = SmoothLoss::new(run)?;
     let radius = plan::bounded_radius(problem, own.radius)?;

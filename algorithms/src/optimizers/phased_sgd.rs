@@ -106,7 +106,7 @@ impl SmoothLoss {
     }
 }
 
-fn prepare(run: &Run<'_>, own: &PhasedParameters) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: PhasedParameters) -> Result<Prepared, PrepareError> {
     let problem = run.problem;
     let SmoothLoss { smoothness, clip_norm, clip, adjacency } = SmoothLoss::new(run)?;
     let factor = adjacency.row_change_factor();

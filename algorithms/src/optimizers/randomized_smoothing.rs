@@ -32,7 +32,7 @@ pub(super) static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     constructor: &Reads(prepare),
 };
 
-fn prepare(run: &Run<'_>, own: &SmoothingSettings) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: SmoothingSettings) -> Result<Prepared, PrepareError> {
     let (rows, lipschitz) = (run.problem.rows(), projected::lipschitz(run.problem)?);
     let batch = run.common.batch_size.unwrap_or(500.min(rows)).max(1);
     let epochs = run.common.epochs.unwrap_or(5.0);

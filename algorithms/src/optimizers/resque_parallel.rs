@@ -55,7 +55,7 @@ pub(super) static RESQUE_AC_SA: Algorithm = Algorithm {
     constructor: &Reads(|run, own| prepare(run, own, Solver::AcceleratedSa)),
 };
 
-fn prepare(run: &Run<'_>, own: &ParallelSettings, solver: Solver) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: ParallelSettings, solver: Solver) -> Result<Prepared, PrepareError> {
     let lipschitz = projected::lipschitz(run.problem)?;
     let accuracy = own.accuracy.unwrap_or(lipschitz * own.radius / 100.0);
     let rounds = run.common.rounds.unwrap_or(100);

@@ -32,7 +32,7 @@ use super::scene::{RAW_GRADIENT, Scene};
 use super::settings::SettingsError;
 use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase, QueryError, in_real_numbers};
-use crate::privacy::{Adjacency, Budget, Mechanism, Sampling};
+use crate::privacy::{Adjacency, Budget, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::Result;
 use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
@@ -128,11 +128,11 @@ pub(super) static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
 /// useful phase. An eighth of the rows is never read.
 const MOST_CHUNKS: usize = 3;
 
-fn prepare(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
     plan::independent_noise_only(run)?;
     match own.mode {
-        Mode::DpPractical => practical(run, own, localized),
-        _ => by_theorem(run, own, localized),
+        Mode::DpPractical => practical(run, &own, localized),
+        _ => by_theorem(run, &own, localized),
     }
 }
 
@@ -584,7 +584,7 @@ mod tests {
     use super::*;
     use crate::optimizers::settings::Settings;
     use crate::optimizers::tests::{mean_loss, run};
-    use crate::privacy::Claim;
+    use crate::privacy::{Claim, Mechanism};
     use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::resque::ResqueError;

@@ -86,7 +86,7 @@ const POISSON: Scene = Scene {
     ..Scene::FIXED
 };
 
-fn sgd(run: &Run<'_>, own: &Iterates) -> Result<Prepared, PrepareError> {
+fn sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
     let defaults = BatchDefaults { batch_size: 500, epochs: 20.0, sampling: SamplingKind::Reshuffled };
     let plan = BatchPlan::new(run, defaults)?;
     let momentum = run.common.momentum.unwrap_or(0.9);
@@ -161,7 +161,7 @@ fn private_batches(rows: usize) -> BatchDefaults {
     }
 }
 
-fn dp_sgd(run: &Run<'_>, own: &Iterates) -> Result<Prepared, PrepareError> {
+fn dp_sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
     let plan = BatchPlan::new(run, private_batches(run.problem.rows()))?;
     let noise = plan.independent_noise(run, plan::clip_norm(run, 1.0)?)?;
     let momentum = run.common.momentum.unwrap_or(0.9);
@@ -193,7 +193,7 @@ impl Sgd {
     /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate and momentum.
     pub(super) fn prepared(
         run: &Run<'_>,
-        own: &Iterates,
+        own: Iterates,
         plan: &BatchPlan,
         (learning_rate, momentum): (f64, f64),
         noise: Option<PrivateNoise>,

@@ -56,7 +56,7 @@ pub(super) static DP_SRG_MEMF: Algorithm = Algorithm {
     constructor: &Reads(prepare),
 };
 
-fn prepare(run: &Run<'_>, own: &Recursion) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(run, tenth(run), 5.0)?;
     let decay = own.decay;
     let momentum = run.common.momentum.unwrap_or(0.9);

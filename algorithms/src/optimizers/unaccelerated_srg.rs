@@ -45,7 +45,7 @@ pub(super) static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     constructor: &Reads(prepare),
 };
 
-fn prepare(run: &Run<'_>, (steps, weights): &(Steps, Weights)) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, (steps, weights): (Steps, Weights)) -> Result<Prepared, PrepareError> {
     let plan = single_pass(run, tenth(run))?;
     let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(run.problem));
     let clip_norm = plan::clip_norm(run, default_clip_norm(run.problem))?;

@@ -410,7 +410,7 @@ mod tests {
     fn a_metric_that_would_change_nothing_is_refused() {
         for (metric, data) in [("test-accuracy", "planted-logistic"), ("excess-risk", "synthetic-mnist")] {
             let text = SMALL.replace("level = 0.9", &format!("metric = \"{metric}\""));
-            let text = text.replace("rows = 1500, dimension = 5, norm = 3.0, ", "");
+            let text = text.replace("rows = 1500, dimension = 5, norm = 3.0", "");
             let text = testing::headed::<Training>(&text.replace("planted-logistic", data));
             let error = Training::check(&Definition::parse("small", &text).unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(&format!("metric: {data} has")), "{error}");
