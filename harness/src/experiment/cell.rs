@@ -154,6 +154,7 @@ impl Configuration {
     }
 
     /// The cell with the parameters of its problem alone.
+    #[must_use]
     pub fn on_problem(&self) -> Self {
         let mut own = self.clone();
         own.parameters.retain(|name, _| self.of_problem.contains(name));

@@ -415,8 +415,8 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
 
     /// Parameters of a problem for a method.
     fn parameters_of_problem(&self, problem: &Problem, method: &Method) -> Parameters {
-        let inner = [&problem.parameters, &method.problem_parameters].into_iter().cloned().flatten();
-        self.problem_parameters.clone().into_iter().chain(inner).collect()
+        let all = [&self.problem_parameters, &problem.parameters, &method.problem_parameters].into_iter().flatten();
+        all.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Checks that parameters of the rows, and draws of them, change the data set: else one run would be counted as several.
