@@ -102,7 +102,8 @@ def good_files():
     definition = (
         "name = \"tiny\"\nstudy = \"training\"\nabout = \"a test\"\nseed = 1\nrepeats = 1\noptions = { title = \"t\" }\n"
         "[[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\n"
-        "parameters = { rows = 200, dimension = 3, norm = 3.0, epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"
+        "parameters = { rows = 200, dimension = 3, norm = 3.0 }\n"
+        "method-parameters = { epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"
         "[[method]]\nlabel = \"m\"\nalgorithm = \"dp-sgd\"\nparameters = { epochs = 1 }\n"
     )
     lower = [1.0 if row >= column else 0.0 for row in range(4) for column in range(4)]

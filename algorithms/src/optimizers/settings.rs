@@ -5,30 +5,9 @@ use std::fmt::Display;
 
 use rounds_kernels::random::StreamKey;
 
-use super::plan::CalibrationMemory;
 use crate::choices::choices;
 use crate::noise::StrategyMemory;
-
-/// The privacy budget of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Budget {
-    /// No noise and no claim.
-    NonPrivate,
-    /// The smallest noise that satisfies (ε, δ).
-    Target {
-        /// ε > 0.
-        epsilon: f64,
-        /// δ ∈ (0, 1).
-        delta: f64,
-    },
-    /// This noise multiplier, whatever ε it gives at δ.
-    NoiseMultiplier {
-        /// Noise standard deviation over clip norm.
-        noise_multiplier: f64,
-        /// δ ∈ (0, 1) at which ε is reported.
-        delta: f64,
-    },
-}
+use crate::privacy::{Budget, CalibrationMemory};
 
 choices! {
     /// The iterate that is returned. Averages are post-processing of what was released: they cost no privacy.
