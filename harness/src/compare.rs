@@ -22,12 +22,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rounds_models::Difference;
+use rounds_models::build::Build;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::experiment::store::Difference;
 use crate::format::{changed, plural};
-use crate::machine::Build;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{
     Choices, Interval, SampleWarning, as_numbers, deviation, mean, median, normal_quantile, percentile_interval,

@@ -33,7 +33,7 @@ pub(crate) fn from_parameters(
     key: StreamKey,
 ) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
-    settings.strategies = StrategyMemory::filled_from(crate::factorization_cache::source());
+    settings.strategies = StrategyMemory::filled_from(rounds_models::factorization_cache::source());
     let delta = parameters.get("delta").map_or(Ok(1e-5), |value| number("delta", value))?;
     for (name, value) in parameters {
         match name.as_str() {

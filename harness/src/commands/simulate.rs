@@ -10,7 +10,6 @@ use rounds_algorithms::theory::parallel::Method;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
-use crate::files;
 use crate::format::{count, time};
 use crate::grouping::distinct;
 use crate::machine::Topology;
@@ -21,6 +20,7 @@ use crate::report::{Entry, Table};
 use crate::results::{Pooled, pool, read_run};
 use crate::studies::depth_against_work as study;
 use crate::studies::exponents::Study;
+use rounds_models::files;
 
 /// Arguments of `rounds simulate`.
 #[derive(clap::Args)]

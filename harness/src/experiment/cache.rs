@@ -22,7 +22,8 @@ use super::cell::{Cell, Configuration, PROBLEM_PARAMETERS};
 use super::definition;
 use crate::cluster::Cluster;
 use crate::machine::{Environment, Pinning};
-use crate::{data, factorization_cache, settings};
+use crate::settings;
+use rounds_models::{data, factorization_cache};
 
 /// Environment of the runs: ranks, threads, data and values that are made once.
 pub struct Context<'a> {
@@ -137,12 +138,8 @@ impl<'a> Context<'a> {
             generated
         } else {
             let domain = data::built_in(&cell.dataset, self.data_dir.as_deref());
-            let part = self.cluster.load(
-                &cell.dataset,
-                self.data_dir.as_deref(),
-                data::Request::of(domain.as_ref()),
-                &anyhow::Error::from,
-            )?;
+            let part =
+                self.cluster.load(&cell.dataset, self.data_dir.as_deref(), data::Request::of(domain.as_ref()))?;
             (part.train, part.test, None)
         };
         let digest = hexadecimal(&self.cluster.digest(&train));

@@ -19,8 +19,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::cache::PLANTED_LOGISTIC;
 use super::cell::{Cell, Configuration, Parameters};
-use crate::data::{self, schema::line_of};
 use crate::usage::nearest;
+use rounds_models::data::{self, schema::line_of};
 
 include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 

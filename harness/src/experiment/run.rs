@@ -17,12 +17,12 @@ use super::definition::{Definition, Selection, Source};
 use super::store::{self, Binding, Mode, Store, Stored};
 use super::{Context, Execution, Outcome, Presentation, Run, Study};
 use crate::cluster::Cluster;
-use crate::files;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::output::{self, Output};
 use crate::report;
 use crate::statistics::Choices;
 use crate::usage::command_again;
+use rounds_models::files;
 
 /// A call of `rounds run`: what holds for all of its experiments.
 pub struct Session<'a> {

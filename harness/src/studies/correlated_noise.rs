@@ -22,9 +22,9 @@ use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
     Study, Trial,
 };
-use crate::factorization_cache;
 use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
 use crate::statistics::{Estimate, of_mean};
+use rounds_models::factorization_cache;
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
 pub(super) type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
