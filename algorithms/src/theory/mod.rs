@@ -2,6 +2,7 @@
 //! that minimise them. Nothing here sees data, noise or a clock.
 
 pub mod allocation;
+pub mod ball_acceleration;
 pub mod correlated_noise;
 pub mod heavy_ball;
 pub mod multistage;

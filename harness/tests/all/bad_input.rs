@@ -78,8 +78,8 @@ resque-ac-sa --set accuracy=-0.1 | above 0",
     (
         "--data synthetic-logistic --threads 1 --algorithm resque-private-erm --epsilon 0.9 --delta 1e-6",
         "\
---set mode=scaled --set steps-constant=1e6 | n/C_priv
---set mode=faithful | n =
+--set mode=scaled --set steps-constant=1e6 | more than the n =
+--set mode=faithful | scaled, dp-practical
 --set radius=-3 | above 0",
     ),
 ];
