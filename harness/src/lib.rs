@@ -7,7 +7,6 @@
 extern crate self as rounds;
 
 pub mod builds;
-mod calibration;
 mod checkpoint;
 pub mod cluster;
 pub mod commands;
@@ -26,7 +25,6 @@ pub mod machine;
 mod measure;
 mod model_file;
 pub mod output;
-mod prediction;
 pub mod report;
 pub mod results;
 mod settings;

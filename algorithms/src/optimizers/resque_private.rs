@@ -2,7 +2,7 @@
 //! two modes (specification 7.4).
 //!
 //! * `scaled`: [`crate::resque::private_erm`] with the user's constants; no privacy claim. Those of the proof are feasible from
-//!   the n of [`crate::theory::ball_acceleration`] on, 10²⁴ for MNIST.
+//!   the n of [`crate::theory::ball_acceleration`] on, 2.8·10²³ for MNIST at ε = 0.9.
 //! * `dp-practical`: ball acceleration whose ball solver takes S clipped, noised mini-batch steps:
 //!
 //! ```text
@@ -49,7 +49,7 @@ const SHIFTS: Purpose = Purpose(0x5250_5348);
 parameters! {
     /// Parameters of every mode.
     struct PrivateSettings {
-        /// Guarantee: accounted steps, or the theorem's algorithm with own constants and no claim (those of its proof need 10²⁴ rows)
+        /// Guarantee: accounted steps, or the theorem's algorithm with own constants and no claim (those of its proof need more than 10²³ rows)
         mode: Mode = Mode::DpPractical,
         /// Radius R of the domain around 0
         radius: f64 [Range::POSITIVE] = 10.0,

@@ -7,6 +7,7 @@ pub mod correlated_noise;
 pub mod heavy_ball;
 pub mod multistage;
 pub mod parallel;
+pub mod parallel_time;
 mod quadratic;
 pub mod recursive;
 
