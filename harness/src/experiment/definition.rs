@@ -16,8 +16,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::cache::PLANTED_LOGISTIC;
-use super::cell::{Cell, Configuration, Parameters};
+use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
 use crate::data::{self, schema::line_of};
 use crate::usage::nearest;
 

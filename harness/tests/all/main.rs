@@ -1,5 +1,5 @@
-//! The harness through its public interface: one binary, so that it is linked once. The tests of MPI and those that count
-//! allocations are binaries of their own.
+//! The harness through its public interface: one binary, so that it is linked once. The tests of MPI, whose binary
+//! ranks start anew, and those that measure the memory of their process are binaries of their own.
 
 mod bad_input;
 mod cell;
