@@ -201,7 +201,7 @@ fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules, see
 
 const RULES: fn() -> Rules = || Rules { resamples: 4_000, ..Rules::default() };
 
-/// Prints the table of results/history.md with --nocapture.
+/// Prints the rows of the table in results/history.md.
 #[test]
 #[ignore = "long; make test-all"]
 fn equal_code_shows_no_change_on_any_machine() {
