@@ -73,18 +73,6 @@ pub enum SettingsError {
         /// The reason, and the alternative.
         reason: &'static str,
     },
-    /// A theorem whose preconditions do not hold.
-    #[error(
-        "mode faithful: algorithm '{algorithm}' cannot keep its proof: {reason}; feasible from {examples} on. Use mode=dp-practical for a guarantee, or mode=scaled without one"
-    )]
-    Infeasible {
-        /// The algorithm.
-        algorithm: &'static str,
-        /// The precondition.
-        reason: String,
-        /// The least number of examples.
-        examples: String,
-    },
 }
 
 impl SettingsError {

@@ -18,7 +18,7 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use super::cell::{Cell, Configuration, PROBLEM_PARAMETERS};
+use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, PROBLEM_PARAMETERS};
 use super::definition;
 use crate::cluster::Cluster;
 use crate::machine::{Environment, Pinning};
@@ -211,9 +211,6 @@ pub fn check(cells: &[Cell]) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-/// Generated rows with a known population.
-pub const PLANTED_LOGISTIC: &str = "planted-logistic";
 
 /// The settings that the parameters of a cell stand for, with the default factorisations.
 ///

@@ -162,6 +162,9 @@ impl Configuration {
     }
 }
 
+/// Generated rows with a known population.
+pub const PLANTED_LOGISTIC: &str = "planted-logistic";
+
 /// A value without quotes.
 pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

@@ -17,8 +17,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use super::cache::PLANTED_LOGISTIC;
-use super::cell::{Cell, Configuration, Parameters};
+use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
 use crate::usage::nearest;
 use rounds_models::data::{self, schema::line_of};
 

@@ -4,6 +4,7 @@
 mod convergence;
 mod correlated_noise;
 pub(crate) mod depth_against_work;
+pub(crate) mod depth_cell;
 pub(crate) mod exponents;
 mod formulas;
 mod logistic;

@@ -21,7 +21,8 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::experiment::cache::{Loaded, Memo, PLANTED_LOGISTIC, check};
+use crate::experiment::cache::{Loaded, Memo, check};
+use crate::experiment::cell::PLANTED_LOGISTIC;
 use crate::experiment::definition::Problem;
 use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Measured, Outcome, Presentation, Results,
