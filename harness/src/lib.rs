@@ -7,7 +7,6 @@
 extern crate self as rounds;
 
 pub mod builds;
-mod calibration;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
@@ -19,7 +18,6 @@ pub mod launcher;
 pub mod machine;
 mod measure;
 pub mod output;
-mod prediction;
 pub mod report;
 pub mod results;
 mod settings;

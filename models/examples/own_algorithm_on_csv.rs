@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         iterate: vec![0.0; problem.parameters()],
         sum: vec![0.0; problem.parameters()],
     };
-    let own = Prepared::new(sign, 500, None, PrivacyStatement::none("no noise is added"));
+    let own = Prepared::new(sign, 500);
     let sgd = catalog::find("sgd")?.prepare(&problem, &Settings::new(Budget::NonPrivate, key.clone()))?;
     let (epsilon, delta) = (3.0, 1e-5);
     let dp_sgd = catalog::find("dp-sgd")?.prepare(&problem, &Settings::new(Budget::Target { epsilon, delta }, key))?;

@@ -84,9 +84,10 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
         let study = S::new(Definition::parse(&source.name, &source.text)?)?;
         let cells = match S::KIND.execution {
             // A run has one thread, however many run at once.
-            Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() })?,
-            Execution::Interleaved | Execution::InOrder => study.cells(selection)?,
+            Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),
+            Execution::Interleaved | Execution::InOrder => study.cells(selection),
         };
+        let cells = cells.map_err(|error| source.placed(error))?;
         planned.without_files.extend(study.definition().without_files(selection));
         planned.studies.push((study, cells));
     }

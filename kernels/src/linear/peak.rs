@@ -32,7 +32,7 @@ macro_rules! repeat {
 /// Instructions that this processor does not have, or no steps.
 pub fn integer_peak_loop(instructions: Instructions, steps: usize) -> Option<f64> {
     assert!(instructions.are_available() && steps > 0, "{instructions:?} on this processor");
-    let products = match instructions {
+    let products: usize = match instructions {
         Instructions::Scalar => return None,
         #[cfg(target_arch = "x86_64")]
         Instructions::Avx2 => {

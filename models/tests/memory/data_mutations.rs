@@ -3,24 +3,13 @@
 //! file's size does not justify.
 
 use std::path::Path;
-use std::sync::Mutex;
 
-use files::{MNIST, digits, gzip, idx, npy, npz, xz};
-
-use peak_alloc::PeakAlloc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rounds_models::data::load;
 
-#[expect(dead_code, reason = "a part of the builders is for other test binaries")]
-#[path = "all/files.rs"]
-mod files;
-
-#[global_allocator]
-static ALLOCATED: PeakAlloc = PeakAlloc;
-
-/// One test at a time, since the peak is that of the whole process.
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::files::{self, MNIST, digits, gzip, idx, npy, npz, xz};
+use crate::{ALLOCATED, alone};
 
 /// Fixed cost of a reader: buffers of decoders, blocks of text, stacks of threads, messages.
 const FIXED: usize = 4 << 20;
@@ -126,7 +115,7 @@ fn cases(good: usize) -> impl Strategy<Value = Case> {
 
 /// Feeds 10,000 damaged versions of the `good` files to a reader: `place` writes one into a folder and says what to load.
 fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (mut loaded, mut refused) = (0, 0);
     let mut check = |case: &Case| {

@@ -1,17 +1,14 @@
-//! What loading takes beside the rows that come out: a set that fits in memory once is to be loadable. One test, since the
-//! system tells the peak of the process.
+//! What loading takes beside the rows that come out: a set that fits in memory once is to be loadable.
 
 use std::fs;
 use std::path::Path;
 
-use files::{digits, idx, npy, write, write_mnist};
 use rounds_algorithms::problem::Features;
 use rounds_algorithms::problem::synthetic::{synthetic_logistic, synthetic_mnist};
 use rounds_models::data::load;
 
-#[expect(dead_code, reason = "a part of the builders is for other test binaries")]
-#[path = "all/files.rs"]
-mod files;
+use crate::alone;
+use crate::files::{digits, idx, npy, write, write_mnist};
 
 /// Memory above which the allocator always asks the system, and gives back to it; in MiB.
 const ROWS: usize = 40;
@@ -80,6 +77,7 @@ fn text(rows: usize, line: impl Fn(usize, &mut String)) -> String {
 
 #[test]
 fn rows_are_held_once_while_they_are_read() {
+    let _alone = alone();
     if peak(|| ()).is_none() {
         eprintln!("skipped: the system does not tell the peak of a process's memory");
         return;
