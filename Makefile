@@ -6,19 +6,24 @@ CARGO ?= cargo
 PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
+# And those that build and run the kernels' tests for 64-bit Arm.
+ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
-.PHONY: run test test-all verify-exact bad-input bench peers report readme reproduce lint mpi parquet deps deps-mpi
+.PHONY: run test test-all verify-exact bad-input bench peers report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
+  deps deps-mpi deps-aarch64
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
+# In the release profile, whose crates `make run` has built.
 test: deps
-	$(CARGO) test --workspace
+	$(CARGO) test --release --workspace
 
-# The tests, with 10,000 pairs of neighbouring files, and those that take long: audits of all algorithms, tails of samplers.
+# The tests in the checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files, and those that take long:
+# audits of all algorithms, tails of samplers.
 test-all: export ROUNDS_PAIRS ?= 10000
-test-all: test
-	$(CARGO) test --workspace -- --ignored --skip exact_noise_in_full
+test-all: deps
+	$(CARGO) test --workspace -- --include-ignored --skip exact_noise_in_full
 
 # The exact samplers against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some ten minutes.
 # The output is committed as results/exact-noise.txt.
@@ -39,6 +44,40 @@ mpi: deps-mpi
 parquet: deps
 	$(CARGO) test --workspace --features rounds/parquet --test all tables
 	$(CARGO) clippy --workspace --all-targets --features rounds/parquet -- --deny warnings
+
+# A package for every x86-64 processor with AVX2: a build for x86-64-v3, one for x86-64-v4, and the front that starts the better
+# one. Its tests compare models over instruction sets and builds.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+PACKAGE := rounds-$(VERSION)-x86_64-linux
+DIST := target/dist
+
+dist: deps
+	rm -rf $(DIST)/$(PACKAGE) && mkdir -p $(DIST)/$(PACKAGE)/libexec
+	for level in v3 v4; do \
+	  RUSTFLAGS="-C target-cpu=x86-64-$$level" $(CARGO) build --release --quiet --package rounds --target-dir $(DIST)/$$level && \
+	  cp $(DIST)/$$level/release/rounds $(DIST)/$(PACKAGE)/libexec/rounds-$$level || exit 1; \
+	done
+	RUSTFLAGS="-C target-cpu=x86-64" $(CARGO) build --release --quiet --package rounds-front --target-dir $(DIST)/front
+	cp $(DIST)/front/release/rounds-front $(DIST)/$(PACKAGE)/rounds
+	cp README.md LICENSE-MIT LICENSE-APACHE $(DIST)/$(PACKAGE)
+	ROUNDS_DIST=$(abspath $(DIST)/$(PACKAGE)) $(CARGO) test --quiet --package rounds-front
+	tar --create --gzip --owner 0 --group 0 --sort name --file $(DIST)/$(PACKAGE).tar.gz --directory $(DIST) $(PACKAGE)
+	ls -l $(DIST)/$(PACKAGE).tar.gz
+
+# The suite of instruction sets on each set that this processor has, three times in turn.
+instruction-sets: dist
+	python3 bench/instruction_sets.py $(DIST)/$(PACKAGE)/rounds $(ARGS)
+
+comma := ,
+
+# The kernels built for 64-bit Arm and tested under emulation; the other crates checked.
+ARM := aarch64-unknown-linux-gnu
+aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
+aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
+aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS := -C target-cpu=generic
+aarch64: deps-aarch64
+	$(CARGO) test --package rounds-kernels --target $(ARM)
+	$(CARGO) check --package rounds-models --target $(ARM)
 
 bench: deps
 	$(CARGO) bench --package rounds-bench $(ARGS)
@@ -71,29 +110,29 @@ lint: deps
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-# Says what it installs; where it may not, says what to install.
+# Installs the Debian packages $(1) with apt if it may, and says so; else prints the lines $(2).
+define install
+if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
+  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+  echo "installing $(1) with apt-get"; \
+  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(1) >/dev/null; \
+else \
+  printf '%s\n' $(2) "Debian, Ubuntu: sudo apt-get install $(1)"; \
+  exit 1; \
+fi
+endef
+
 deps:
-	@if pkg-config --exists 'hwloc >= 2.8' libudev 2>/dev/null; then exit 0; fi; \
-	if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
-	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  echo "installing $(PACKAGES) with apt-get"; \
-	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(PACKAGES) >/dev/null; \
-	else \
-	  echo "rounds needs hwloc (2.8 or later) and libudev with their headers, and pkg-config."; \
-	  echo "Debian, Ubuntu: sudo apt-get install $(PACKAGES)"; \
-	  echo "Fedora: sudo dnf install pkgconf hwloc-devel systemd-devel"; \
-	  exit 1; \
-	fi
+	@pkg-config --exists 'hwloc >= 2.8' libudev 2>/dev/null || { $(call install,$(PACKAGES),\
+	  "rounds needs hwloc (2.8 or later) and libudev with their headers$(comma) and pkg-config." \
+	  "Fedora: sudo dnf install pkgconf hwloc-devel systemd-devel"); }
 
 deps-mpi: deps
-	@if command -v mpicc >/dev/null && command -v mpirun >/dev/null && command -v clang >/dev/null; then exit 0; fi; \
-	if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
-	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  echo "installing $(MPI_PACKAGES) with apt-get"; \
-	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(MPI_PACKAGES) >/dev/null; \
-	else \
-	  echo "--engine mpi needs an MPI (3.1 or later) with mpicc and mpirun, and libclang."; \
-	  echo "Debian, Ubuntu: sudo apt-get install $(MPI_PACKAGES)"; \
-	  echo "Fedora: sudo dnf install openmpi-devel clang-devel clang, then module load mpi"; \
-	  exit 1; \
-	fi
+	@{ command -v mpicc && command -v mpirun && command -v clang; } >/dev/null || { $(call install,$(MPI_PACKAGES),\
+	  "--engine mpi needs an MPI (3.1 or later) with mpicc and mpirun$(comma) and libclang." \
+	  "Fedora: sudo dnf install openmpi-devel clang-devel clang$(comma) then module load mpi"); }
+
+deps-aarch64:
+	@rustup target list --installed | grep -q $(ARM) || rustup target add $(ARM)
+	@{ command -v qemu-aarch64 && command -v aarch64-linux-gnu-gcc; } >/dev/null || { $(call install,$(ARM_PACKAGES),\
+	  "make aarch64 needs qemu-aarch64 and a C compiler for 64-bit Arm."); }

@@ -32,8 +32,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Options of other programs that messages name.
 OF_OTHERS = {"--bind-to", "--cpu-bind", "--mpi", "--governor", "--release"}
 OPTION = re.compile(r"(?:^|(?<=[\s`'\"(\[]))--[a-z][a-z-]*")
-# The quickest prediction.
-SMALL = "--algorithms sgd --dimension 4"
 # The least number of cases of a group: a command, a format, or a kind of option.
 LEAST = 25
 
@@ -102,7 +100,8 @@ def good_files():
     definition = (
         "name = \"tiny\"\nstudy = \"training\"\nabout = \"a test\"\nseed = 1\nrepeats = 1\noptions = { title = \"t\" }\n"
         "[[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\n"
-        "parameters = { rows = 200, dimension = 3, norm = 3.0, epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"
+        "parameters = { rows = 200, dimension = 3, norm = 3.0 }\n"
+        "method-parameters = { epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"
         "[[method]]\nlabel = \"m\"\nalgorithm = \"dp-sgd\"\nparameters = { epochs = 1 }\n"
     )
     lower = [1.0 if row >= column else 0.0 for row in range(4) for column in range(4)]
@@ -177,7 +176,7 @@ def formats(cases, scratch, files):
 
 
 def results(cases, scratch):
-    """Damaged results, for report, compare, run --resume and simulate --from-run."""
+    """Damaged results, for report, compare and run --resume."""
     good = scratch / "results"
     names = ["environment.json", "measurements.jsonl"]
     number = 0
@@ -231,11 +230,11 @@ def commands(cases):
                f"{subsampled} --sampling-rate 0.1 --steps 10 --delta {{}}")
     cases.each("option:input", READABLE + ["table.csv", "x_train.npy", "schema.toml"], "account --statement {}")
     cases.each("option:input", PATHS, "schema {}", "report {}", "compare {} results", "compare results {}", "run {} --list", "run {}.toml --list",
-               "simulate --from-run {} --measured 0={}")
+               "simulate {}")
     cases.each("option:output", PATHS, "schema table.csv --output {}", "report results --out {}", "run tiny.toml --threads 1 --out {}",
                "factorize --rounds 4 --out {}", "manual {}")
     cases.each("", PATHS, "compare --build {} --build {} --out pairs")
-    cases.each("option:input", READABLE, "factorize --rounds 4 --workload lr={}", "simulate --from {} --workers 2 --latency 0.1")
+    cases.each("option:input", READABLE, "factorize --rounds 4 --workload lr={}", "simulate {} --workers 2 --latency 0.1")
     # What fails for another reason leaves its output as it was.
     cases.each("option:output", ["kept.txt", "device", "pipe"], "train --data table.csv --epsilon nan --model {}", "train --data x --epsilon 1 --model {}",
                "factorize --rounds 4 --method x --out {}", "factorize --rounds 0 --out {}", "report missing --out {}", "schema missing --output {}",
@@ -244,18 +243,17 @@ def commands(cases):
     audit = "audit --algorithm dp-gd --threads 1"
     cases.each("option:number", NUMBERS + ["0.5", "-5%", "%", "5%%", "1000000%", "0"], "compare results results --threshold {}",
                "compare results results --machine-noise {}", "factorize --rounds 4 --gap {}", f"{audit} --runs 400 --epsilon {{}}", f"{audit} --runs 400 --delta {{}}")
-    # No whole command line of `simulate`: its measurement takes seconds on a machine that others use.
-    cases.each("option:number", NUMBERS, f"simulate {SMALL} --workers 2 --latency {{}}", f"simulate {SMALL} --workers 2 --accuracy {{}}")
+    cases.each("option:number", NUMBERS, "simulate study.json --latency {}", "simulate study.json --accuracy {}")
     cases.each("option:count", COUNTS, "run tiny.toml --list --repeats {}", "run tiny.toml --list --batch-sizes {}", "factorize --rounds {}",
                "factorize --rounds 4 --epochs {}", "factorize --rounds 4 --lambda-tau {}", "audit --algorithm dp-gd --runs 400 --threads {}",
-               "simulate --workers 2 --latency 0.1 --dimension {}", "compare --build x --build y --pairs {}")
+               "simulate study.json --dimension {}", "compare --build x --build y --pairs {}")
     cases.each("option:count", ["1" if value == "1e9" else value for value in COUNTS], f"{audit} --runs {{}}")
-    cases.each("option:count", [value for value in COUNTS if value != "4294967296000"], f"simulate {SMALL} --latency 0.1 --workers {{}}")
+    cases.each("option:count", [value for value in COUNTS if value != "4294967296000"], "simulate study.json --workers {}")
     cases.each("option:list", [*COUNTS, "4-1", "1-", "-2", "1-2-3", "1..2", "1,0", "a-b", "1-100000", "1,2,", ",", "1- 2", "1–2", "2-٣"],
                "run tiny.toml --list --threads {}", "machine --no-measure --threads {}")
     cases.each("option:name", NAMES, "list {}", "list algorithms {}", "list datasets {}", "completions {}", "run {} --list",
                "run tiny.toml --list --algorithms {}", "audit --algorithm {} --runs 400", "account {}", "factorize --rounds 4 --method {}",
-               "factorize --rounds 4 --workload {}", "simulate --algorithms {}", "machine --no-measure --pin {}")
+               "factorize --rounds 4 --workload {}", "machine --no-measure --pin {}")
     for words in (["bash", "zsh"], ["--shell", "bash"], ["BASH"], ["bash", "--out", "x"], [], ["powershel"], ["bash\0"[:4] + "x"], ["é"], ["-"]):
         cases.add("", "completions", *words)
     for words in ([], ["a", "b"], ["--dir", "x"], ["table.csv"], ["table.csv/man"], ["/proc/man"], ["/dev/null"], ["--json"], ["pipe/man"], ["loop/man"],

@@ -7,7 +7,7 @@ sheet (sheet.md) beside each environment.json of a run.
 
 A place is what lies between `<!-- rounds:NAME -->` and `<!-- /rounds:NAME -->`; NAME is one of those in PLACES. Tables come
 from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json,
-those of ranks from the newest with the tables of `rounds simulate --from-run`, ranks/scaling.md and latency/latency.md.
+those of ranks from the newest with the tables of bench/ranks/tables.py, ranks/scaling.md and latency/latency.md.
 `<!-- rounds:grid NAME -->` is a table of bench/claims.toml, `<!-- rounds:published -->` the published numbers of
 bench/published.toml, both recomputed from raw runs. Between `<!-- checked -->` and `<!-- /checked -->` every number in prose
 needs a source in bench/claims.toml (claims.py).
@@ -264,15 +264,15 @@ def beside(row, name):
     return f"{name}{time(1e6 * row['median_ms'])}" + (f" ({', '.join(ratios)} ×)" if ratios else "")
 
 
-def simulated(below):
-    """The tables that `rounds simulate --from-run` wrote into a folder."""
+def of_ranks(below):
+    """The tables that bench/ranks/tables.py wrote into a folder."""
     return lambda readme: read(os.path.join(newest(below), below)).rstrip().split("\n")
 
 
 PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
           "peers-summary": peers_summary, "accounting": accounting,
           "published": claims.published,
-          "ranks": simulated(os.path.join("ranks", "scaling.md")), "latency": simulated(os.path.join("latency", "latency.md"))}
+          "ranks": of_ranks(os.path.join("ranks", "scaling.md")), "latency": of_ranks(os.path.join("latency", "latency.md"))}
 STUDIES = {"grid": claims.grid, "looseness": studies.looseness}
 
 

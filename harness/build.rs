@@ -64,7 +64,15 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    for path in ["build.rs", "src", "../algorithms/src", "../kernels/src", "../bench/definitions", "../Cargo.lock"] {
+    for path in [
+        "build.rs",
+        "src",
+        "../models/src",
+        "../algorithms/src",
+        "../kernels/src",
+        "../bench/definitions",
+        "../Cargo.lock",
+    ] {
         if Path::new(path).exists() {
             println!("cargo::rerun-if-changed={path}");
         }

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         iterate: vec![0.0; problem.parameters()],
         sum: vec![0.0; problem.parameters()],
     };
-    let prepared = Prepared::new(optimizer, 100, None, PrivacyStatement::none("no noise is added"));
+    let prepared = Prepared::new(optimizer, 100);
     let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
     // An observer runs after every round.
     let mut progress = |executor: &mut Executor<'_>| {

@@ -12,11 +12,13 @@ pub use crate::executor::{Executor, Observer};
 pub use crate::factorization::{
     Factorization, FactorizationRequest, Method, Participation, Workload, WorkloadSpecification,
 };
-pub use crate::noise::{IndependentGaussian, NoiseError, NoiseKind, NoiseMechanism};
+pub use crate::noise::{NoiseError, NoiseKind, NoiseMechanism, PrivateNoise};
 pub use crate::optimizers::{Algorithm, Budget, Optimizer, Prepared, RoundError, Settings, StepError};
 pub use crate::oracle::{Oracle, Phase, evaluate};
 pub use crate::parallel::Engine;
-pub use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyStatement, Sampling, calibrate};
+pub use crate::privacy::{
+    Accountant, Adjacency, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling, calibrate,
+};
 pub use crate::problem::{
     Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem,
     PublicProblem, Relation, Storage,

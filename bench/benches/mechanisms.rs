@@ -10,7 +10,9 @@ use criterion::{
     measurement::WallTime,
 };
 use rounds_algorithms::factorization::WorkloadSpecification;
-use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise, StrategyMemory};
+use rounds_algorithms::noise::{
+    NoiseLevels, NoiseMechanism as _, NoisePlan, PlannedNoise, PrivateNoise, StrategyMemory,
+};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::parallel::Engine;
 use rounds_kernels::gemm::{Shape, multiply_add_f32};
@@ -23,21 +25,20 @@ fn kinds() -> impl Iterator<Item = NoiseKind> {
 }
 
 fn planned(kind: NoiseKind, rounds: usize, dimension: usize, memory: &StrategyMemory) -> PlannedNoise {
-    NoisePlan { kind, rounds, rounds_per_epoch: rounds, workload: WorkloadSpecification::prefix(), dimension }
-        .prepare(memory)
-        .expect("a plan of the bench")
+    let plan = NoisePlan { rounds, rounds_per_epoch: rounds, workload: WorkloadSpecification::prefix(), dimension };
+    kind.prepare(&plan, memory).expect("a plan of the bench")
 }
 
 /// All rounds of a mechanism that is made outside of the time; throughput in coordinates.
 fn runs(
     group: &mut BenchmarkGroup<'_, WallTime>,
     id: BenchmarkId,
-    mut make: impl FnMut() -> Box<dyn NoiseMechanism>,
+    mut make: impl FnMut() -> PrivateNoise,
     (rounds, dimension): (usize, usize),
     unit: Option<f64>,
 ) {
     let mut sum = vec![0.0; dimension];
-    let mut run = |mut mechanism: Box<dyn NoiseMechanism>| {
+    let mut run = |mut mechanism: PrivateNoise| {
         sum.fill(0.0);
         for round in 0..rounds as u64 {
             mechanism.add_increment(round, &mut sum, unit, &Engine::Sequential).expect("rounds in order");
@@ -58,15 +59,13 @@ fn against_dimension(criterion: &mut Criterion) {
     let memory = StrategyMemory::default();
     for kind in kinds() {
         for dimension in [785, 7_850, 78_500] {
-            let make = || planned(kind, 256, dimension, &memory).stream(StreamKey::Simulation(1), 1.0);
+            let make = || planned(kind, 256, dimension, &memory).unaccounted(StreamKey::Simulation(1), 1.0);
             runs(&mut group, BenchmarkId::new(kind.to_string(), dimension), make, (256, dimension), None);
         }
     }
     for dimension in [785, 7_850, 78_500] {
-        let make = || -> Box<dyn NoiseMechanism> {
-            let levels = NoiseLevels::Laplace { scales: vec![1.0; 256] };
-            Box::new(ScheduledNoise::new(StreamKey::Simulation(1), levels))
-        };
+        let levels = || NoiseLevels::Laplace { scales: vec![1.0; 256] };
+        let make = || levels().unaccounted(StreamKey::Simulation(1));
         runs(&mut group, BenchmarkId::new("laplace", dimension), make, (256, dimension), None);
     }
     group.finish();
@@ -83,7 +82,7 @@ fn against_rounds(criterion: &mut Criterion) {
                 continue;
             }
             let memory = StrategyMemory::default();
-            let make = || planned(kind, rounds, DIMENSION, &memory).stream(StreamKey::Simulation(1), 1.0);
+            let make = || planned(kind, rounds, DIMENSION, &memory).unaccounted(StreamKey::Simulation(1), 1.0);
             runs(&mut group, BenchmarkId::new(kind.to_string(), rounds), make, (rounds, DIMENSION), None);
         }
     }
@@ -99,7 +98,7 @@ fn exact(criterion: &mut Criterion) {
     for kind in kinds() {
         for (name, key) in [("simulation", StreamKey::Simulation(1)), ("release", StreamKey::Release([7; 32]))] {
             for (lattice, unit) in [("none", None), ("2^20", Some(2f64.powi(-20))), ("2^31", Some(2f64.powi(-31)))] {
-                let make = || planned(kind, 256, DIMENSION, &memory).stream(key.clone(), 1.0);
+                let make = || planned(kind, 256, DIMENSION, &memory).unaccounted(key.clone(), 1.0);
                 let id = BenchmarkId::new(format!("{kind}/{name}"), lattice);
                 runs(&mut group, id, make, (256, DIMENSION), unit);
             }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a round costs on two ranks with a delay between them: measured, beside what `rounds simulate` predicts.
+# What a round costs on two ranks with a delay between them: measured, beside what bench/ranks/tables.py predicts.
 #
 #   bench/latency/latency.sh ROUNDS OUT [DELAY…]     (root; default delays, in seconds: 0 0.001 0.01 0.1)
 #
@@ -10,6 +10,7 @@
 set -euo pipefail
 
 rounds=$(readlink -f "$1")
+tables=$(readlink -f "$(dirname "$0")/../ranks/tables.py")
 out=$2
 shift 2
 delays=("$@")
@@ -120,7 +121,6 @@ mkdir -p "$out"
 suites=(latency)
 [ -z "${ROUNDS_DATA:-}" ] || suites+=(latency-target latency-ac-sa --data-dir "$ROUNDS_DATA")
 "$rounds" run "${suites[@]}" --threads 1 --repeats 5 --out "$out/alone" >/dev/null
-measured=()
 for delay in "${delays[@]}"; do
   $up "$delay"
   # A yielding wait leaves the relay a core; a sum travels eagerly, in one message.
@@ -130,6 +130,5 @@ for delay in "${delays[@]}"; do
     --mca mpi_yield_when_idle 1 -x PATH \
     "$scratch/own-core" run "${suites[@]}" --engine mpi --threads 1 --repeats "$(repeats "$delay")" --out "$out/$delay" >/dev/null
   down
-  measured+=(--measured "$delay=$out/$delay")
 done
-"$rounds" simulate --from-run "$out/alone" "${measured[@]}" --link "$link" --out "$out"
+"$tables" latency "$out" "$link"

@@ -4,7 +4,7 @@
 #   bench/ranks/ranks.sh ROUNDS OUT [ARGUMENTS of `rounds run ranks`, such as --data-dir DIR]
 #
 # ROUNDS is a `rounds` with the feature mpi. 1, 2 and 4 ranks of one thread each; more ranks than cores share them, and the
-# table says so. OUT gets the measurements and scaling.json.
+# table says so. OUT gets the measurements and scaling.md.
 set -euo pipefail
 
 rounds=$(readlink -f "$1")
@@ -13,10 +13,8 @@ shift 2
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mkdir -p "$out"
 "$rounds" run ranks --threads 1,2 --out "$out/alone" "$@" >/dev/null
-measured=()
 for ranks in 1 2 4; do
   mpirun --quiet -n "$ranks" --oversubscribe --bind-to none -x PATH \
     "$rounds" run ranks --engine mpi --threads 1 --out "$out/$ranks" "$@" >/dev/null
-  measured+=(--measured "0=$out/$ranks")
 done
-"$rounds" simulate --from-run "$out/alone" "${measured[@]}" --link memory --out "$out"
+"$(dirname "$0")/tables.py" scaling "$out"

@@ -12,8 +12,8 @@ use anyhow::{Context as _, ensure};
 use rounds_algorithms::hexadecimal;
 use sha2::{Digest as _, Sha256};
 
-use crate::files;
 use crate::results::{Run, read_run};
+use rounds_models::files;
 
 /// The file that tells what a folder of pairs compares.
 const SUBJECT: &str = "builds.json";

@@ -3,6 +3,7 @@
 //! A command takes the same steps on every rank. A step that may fail on one rank alone ends with [`Cluster::all_ok`], so
 //! that all ranks stop, and rank 0 prints the error with the rank's name. Any other failure aborts all ranks.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -11,14 +12,14 @@ use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::parallel::ranks::{Ranks, gather_messages};
 use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
-use zeroize::Zeroizing;
 
-use crate::data::part::{self, Digests, Part};
-use crate::data::{DataError, Request};
 use crate::launcher;
-use crate::machine::{Build, PinPolicy, Pinning};
+use crate::machine::{PinPolicy, Pinning, build};
 use crate::output;
 use crate::usage::{UsageError, with_causes};
+use rounds_models::data::part::Part;
+use rounds_models::data::{DataError, Request};
+use rounds_models::group::{Group, SharedError};
 
 /// Execution engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -30,35 +31,25 @@ pub enum EngineKind {
     Mpi,
 }
 
-/// An error that all ranks have; rank 0 prints it.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct SharedError {
-    message: String,
-    /// Exit code: 2 for bad usage.
-    code: u8,
-}
-
-impl SharedError {
-    /// Exit code of every rank.
-    pub fn code(&self) -> u8 {
-        self.code
-    }
-
-    fn usage(message: String) -> anyhow::Error {
-        Self { message, code: 2 }.into()
-    }
-}
-
-/// The ranks of a command: one, or those of MPI.
+/// The ranks of a command, one or those of MPI: a [`Group`] whose messages are timed.
 pub struct Cluster {
-    ranks: Option<Arc<TimedRanks>>,
+    group: Group,
+    timed: Option<Arc<TimedRanks>>,
+}
+
+/// The group's own steps.
+impl Deref for Cluster {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        &self.group
+    }
 }
 
 impl Cluster {
     /// This process alone.
     pub fn alone() -> Self {
-        Self { ranks: None }
+        Self { group: Group::alone(), timed: None }
     }
 
     /// The ranks of an execution engine. Under MPI they compare their builds.
@@ -71,7 +62,7 @@ impl Cluster {
             return Ok(Self::alone());
         }
         let cluster = Self::over(start_mpi()?);
-        cluster.finish(cluster.check_same_build(&Build::current().identity(), &Build::current().isa))?;
+        cluster.finish(cluster.check_same_build(&build().identity(), &build().isa))?;
         Ok(cluster)
     }
 
@@ -80,31 +71,22 @@ impl Cluster {
         let remedy = "every rank needs the same executable on the same kind of processor";
         self.check_same("build", identity)
             .and_then(|()| self.check_same("instruction set", isa))
-            .map_err(|error| SharedError::usage(format!("{remedy}: {error}")))
+            .map_err(|error| SharedError { message: format!("{remedy}: {error}"), is_usage: true }.into())
     }
 
     /// The ranks given.
     pub fn over(ranks: Arc<dyn Ranks>) -> Self {
-        Self { ranks: Some(Arc::new(TimedRanks { ranks, counters: Default::default() })) }
+        let timed = Arc::new(TimedRanks { ranks, counters: Default::default() });
+        Self { group: Group::over(timed.clone()), timed: Some(timed) }
     }
 
-    fn ranks(&self) -> Option<&TimedRanks> {
-        self.ranks.as_deref()
-    }
-
-    /// Number of ranks; `None` for [`alone`](Self::alone).
-    pub fn count(&self) -> Option<usize> {
-        self.ranks().map(Ranks::count)
-    }
-
-    /// True on the rank that prints and writes.
-    pub fn is_root(&self) -> bool {
-        self.ranks().is_none_or(|ranks| ranks.rank() == 0)
+    fn timed(&self) -> Option<&TimedRanks> {
+        self.timed.as_deref()
     }
 
     /// Messages of this rank so far.
     pub fn traffic(&self) -> Traffic {
-        self.ranks().map_or_else(Traffic::default, TimedRanks::traffic)
+        self.timed().map_or_else(Traffic::default, TimedRanks::traffic)
     }
 
     /// An engine of `threads` threads: on each of the ranks, which their launcher binds, or of this process and bound.
@@ -112,7 +94,7 @@ impl Cluster {
     /// # Errors
     /// No threads; threads that the system does not start or bind.
     pub fn engine(&self, pinning: &Pinning, threads: usize) -> anyhow::Result<Engine> {
-        let engine = match self.ranks.clone() {
+        let engine = match self.timed.clone() {
             None if pinning.policy() == PinPolicy::None => Engine::with_threads(threads),
             None => return Ok(pinning.engine(threads)?),
             Some(ranks) => Engine::over_ranks(ranks, threads),
@@ -126,86 +108,16 @@ impl Cluster {
     /// # Errors
     /// [`SharedError`], if any rank failed.
     pub fn all_ok<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
-        let Some(ranks) = self.ranks() else { return result };
-        let message = result
-            .as_ref()
-            .err()
-            .map_or_else(Vec::new, |error| [&[code_of(error)], with_causes(error).as_bytes()].concat());
-        let all = gather_messages(ranks, &message);
-        let Some(failed) = all.iter().position(|message| !message.is_empty()) else {
-            return result;
-        };
-        let mut message = String::from_utf8_lossy(&all[failed][1..]).into_owned();
-        if all.iter().any(|message| *message != all[failed]) {
-            message = format!("{}: {message}", self.name(failed));
-        }
-        let code = all[failed][0];
-        Err(SharedError { message, code }.into())
-    }
-
-    /// Runs a step on rank 0 alone; its error is that of all ranks.
-    ///
-    /// # Errors
-    /// [`SharedError`], if the step failed.
-    pub fn root_only(&self, step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-        self.all_ok(if self.is_root() { step() } else { Ok(()) })
-    }
-
-    /// Bytes that rank 0 alone makes, on every rank. No copy is left in this process, but for those that MPI makes.
-    ///
-    /// # Errors
-    /// [`SharedError`], if rank 0 failed.
-    pub fn broadcast_result(
-        &self,
-        make: impl FnOnce() -> anyhow::Result<Zeroizing<Vec<u8>>>,
-    ) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        let made = if self.is_root() { make() } else { Ok(Zeroizing::default()) };
-        let mut bytes = self.all_ok(made)?;
-        Ok(Zeroizing::new(self.broadcast(std::mem::take(&mut *bytes))))
-    }
-
-    /// The rank in words.
-    fn name(&self, rank: usize) -> String {
-        format!("rank {rank} of {}", self.count().unwrap_or(1))
-    }
-
-    /// Checks that all ranks have the same `value`. The error names the first line that differs.
-    ///
-    /// # Errors
-    /// The first rank that differs from rank 0, as [`SharedError`] of bad usage.
-    pub fn check_same(&self, what: &str, value: &str) -> anyhow::Result<()> {
-        let Some([other, root]) = self.ranks().and_then(|ranks| differing(ranks, value.as_bytes())) else {
-            return Ok(());
-        };
-        let texts = [&other, &root].map(|rank| String::from_utf8_lossy(&rank.1));
-        let (other, root) = (&other.0, &root.0);
-        let mut lines = texts.each_ref().map(|text| text.lines());
-        let [differs, expected] = loop {
-            let pair = lines.each_mut().map(Iterator::next);
-            if pair[0] != pair[1] || pair == [None, None] {
-                break pair.map(|line| line.unwrap_or("nothing"));
-            }
-        };
-        Err(SharedError::usage(format!("{other} has another {what} than {root}: {differs} and {expected}")))
-    }
-
-    /// Rank 0's `bytes` on every rank; their number is rank 0's too.
-    pub fn broadcast(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        if let Some(ranks) = self.ranks() {
-            let mut length = (bytes.len() as u64).to_le_bytes();
-            ranks.broadcast(0, &mut length);
-            if ranks.rank() != 0 {
-                bytes = vec![0; u64::from_le_bytes(length) as usize];
-            }
-            ranks.broadcast(0, &mut bytes);
-        }
-        bytes
+        let own = result.as_ref().err();
+        let own = own.map(|error| SharedError { message: with_causes(error), is_usage: code_of(error) == 2 });
+        self.group.agree(own)?;
+        result
     }
 
     /// For each place the largest of all ranks' `values`, of which every rank has as many.
     pub fn largest(&self, values: &[u64]) -> Vec<u64> {
         let mut largest = values.to_vec();
-        if let Some(ranks) = self.ranks() {
+        if let Some(ranks) = self.timed() {
             let own: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             for message in gather_messages(ranks, &own) {
                 for (largest, value) in largest.iter_mut().zip(message.as_chunks::<8>().0) {
@@ -216,28 +128,22 @@ impl Cluster {
         largest
     }
 
-    /// Loads this rank's part of the requested data, and checks that all ranks read the same files. `explain`
-    /// makes the reported error of an error of the data.
+    /// Loads this rank's part of the requested data, and checks that all ranks read the same files.
     ///
     /// # Errors
-    /// Data that a rank cannot read, fewer rows than ranks, ranks that see different data, all as [`SharedError`].
+    /// Data that a rank cannot read, fewer rows than ranks, ranks that see different data; of ranks as [`SharedError`].
     pub fn load(
         &self,
         name_or_path: &str,
         data_dir: Option<&std::path::Path>,
         request: Request<'_>,
-        explain: &dyn Fn(DataError) -> anyhow::Error,
     ) -> anyhow::Result<Part> {
-        let Some(ranks) = self.ranks() else {
-            let whole = crate::data::load_requested(name_or_path, data_dir, request).map_err(explain)?;
-            return Ok(Part { train: whole.train, test: whole.test, digests: Digests::default() });
-        };
-        let found = part::load(name_or_path, data_dir, request, ranks.rank(), ranks.count());
+        let found = self.group.read_part(name_or_path, data_dir, request);
         let part = self.all_ok(found.map_err(|error| match error {
             DataError::MoreRanksThanRows { .. } => UsageError::of(error),
-            error => explain(error),
+            error => error.into(),
         }))?;
-        check_same_rows(ranks, &part.digests)?;
+        self.group.check_same_rows(&part.digests)?;
         Ok(part)
     }
 
@@ -246,20 +152,15 @@ impl Cluster {
     /// # Errors
     /// As [`Problem::new`].
     pub fn problem(&self, part: Dataset, loss: Loss, regularization: f64) -> anyhow::Result<Problem> {
-        let Some(ranks) = self.ranks() else {
+        let Some(ranks) = self.timed() else {
             return Ok(Problem::new(Arc::new(part), loss, true, regularization)?);
         };
         Problem::sharded(part, loss, true, regularization, ranks, |result| self.all_ok(result.map_err(Into::into)))
     }
 
-    /// SHA-256 of the rows of all ranks, of which `part` is this rank's; before [`problem`](Self::problem) takes them.
-    pub fn digest(&self, part: &Dataset) -> [u8; 32] {
-        self.ranks().map_or_else(|| part.digest(), |ranks| part.digest_over(ranks))
-    }
-
     /// The link between the ranks, measured outside of rounds with messages of `values` numbers; for 2, 4, 8, … ranks.
     pub fn link(&self, values: usize) -> Option<Link> {
-        let ranks = self.ranks()?;
+        let ranks = self.timed()?;
         let count = ranks.count();
         if !count.is_power_of_two() || count == 1 {
             return None;
@@ -284,11 +185,11 @@ impl Cluster {
     /// # Errors
     /// The error given, if it is a [`SharedError`].
     pub fn finish<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
-        let (Some(ranks), Err(error)) = (self.ranks(), &result) else {
+        let (Some(ranks), Err(error)) = (self.timed(), &result) else {
             return result;
         };
         if !error.is::<SharedError>() {
-            output::fail(format_args!("{}: {}", self.name(ranks.rank()), with_causes(error)));
+            output::fail(format_args!("{}: {}", self.group.name(ranks.rank()), with_causes(error)));
             abort(code_of(error).into())
         }
         if self.is_root() {
@@ -367,42 +268,14 @@ fn swap_nanoseconds(ranks: &TimedRanks, values: usize, samples: u64) -> u64 {
     times[times.len() / 2]
 }
 
-/// A rank in words, with its host, and its value.
-type RankValue = (String, Vec<u8>);
-
-/// The first rank whose `value` differs from rank 0's, and rank 0.
-fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[RankValue; 2]> {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let message = [host.trim().as_bytes(), b"\0", value].concat();
-    let mut all = gather_messages(ranks, &message).into_iter().enumerate().map(|(rank, message)| {
-        let host = message.split(|&byte| byte == 0).next().unwrap_or_default();
-        let name = format!("rank {rank} (on {})", String::from_utf8_lossy(host));
-        (name, message[host.len() + 1..].to_vec())
-    });
-    let root = all.next()?;
-    all.find(|other| other.1 != root.1).map(|other| [other, root])
-}
-
-/// Checks that all ranks see the same rows. The error names ranks and prints no digest: anybody can compare a digest without
-/// a key with that of guessed rows.
-fn check_same_rows(ranks: &dyn Ranks, digests: &Digests) -> anyhow::Result<()> {
-    let remedy = "ranks see different data: give every rank the same files";
-    let refused = |what: String| SharedError::usage(format!("{remedy}: {what}"));
-    if let Some([other, root]) = differing(ranks, &digests.common) {
-        return Err(refused(format!("{} has other data than {}", other.0, root.0)));
-    }
-    let all = gather_messages(ranks, [digests.own, digests.next].as_flattened());
-    let count = ranks.count();
-    let Some(rank) = (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) else {
-        return Ok(());
-    };
-    let next = (rank + 1) % count;
-    Err(refused(format!("rank {rank} and rank {next} read other rows of rank {next}'s")))
+/// Exit code of every rank: 2 for bad usage.
+pub fn exit_code(error: &SharedError) -> u8 {
+    if error.is_usage { 2 } else { 1 }
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<SharedError>() {
-        Some(error) => error.code,
+        Some(error) => exit_code(error),
         None if error.is::<UsageError>() => 2,
         None => 1,
     }
@@ -541,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_that_failed_is_named_on_all_ranks() {
+    fn the_error_of_a_rank_ends_all_with_its_exit_code() {
         let failed = refusals(3, |rank, cluster| {
             cluster.all_ok(if rank == 2 { Err(anyhow::anyhow!("no such file")) } else { Ok(rank) })
         });
@@ -553,7 +426,8 @@ mod tests {
 
     #[test]
     fn ranks_that_differ_are_refused_by_name() {
-        for (code, text) in refusals(3, |rank, cluster| cluster.check_same("build", if rank == 1 { "b" } else { "a" }))
+        for (code, text) in
+            refusals(3, |rank, cluster| Ok(cluster.check_same("build", if rank == 1 { "b" } else { "a" })?))
         {
             assert!(code == 2 && text.contains("rank 1 (on ") && text.ends_with("b and a"), "{text}");
         }
@@ -571,50 +445,11 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_see_other_rows_are_named_and_no_digest_is_printed() {
-        // Of every rank the digests, and what the error names.
-        let shared = Digests { common: [1; 32], own: [2; 32], next: [2; 32] };
-        let (common, own, next) = ([9; 32], [9; 32], [9; 32]);
-        let others = [
-            (Digests { common, ..shared }, ["rank 1 (on ", "rank 0 (on "]),
-            (Digests { own, ..shared }, ["rank 0 and rank 1", "rank 1's"]),
-            (Digests { next, ..shared }, ["rank 1 and rank 2", "rank 2's"]),
-        ];
-        for (other, named) in others {
-            let check = |rank, cluster: Cluster| {
-                check_same_rows(cluster.ranks().unwrap(), if rank == 1 { &other } else { &shared })
-            };
-            for (code, text) in refusals(3, check) {
-                assert!(code == 2 && text.starts_with("ranks see different data"), "{text}");
-                assert!(named.iter().all(|name| text.contains(name)), "{text}");
-                for byte in ["01", "02", "09"] {
-                    assert!(!text.contains(&byte.repeat(4)), "{text}");
-                }
-            }
-        }
-        let alike = on_ranks(3, |_, cluster| check_same_rows(cluster.ranks().unwrap(), &shared).is_ok());
-        assert_eq!(alike, [true; 3]);
-    }
-
-    #[test]
-    fn steps_of_rank_0_give_their_bytes_or_their_error_to_all() {
-        for length in [0, 1, 100] {
-            let outcomes = on_ranks(3, |rank, cluster| {
-                let own = vec![rank as u8 + 1; length * (rank + 1)];
-                cluster.broadcast_result(|| Ok(Zeroizing::new(own))).unwrap().to_vec()
-            });
-            assert_eq!(outcomes, vec![vec![1; length]; 3]);
-        }
-        let failed = refusals(3, |rank, cluster| cluster.root_only(|| anyhow::bail!("rank {rank} failed")));
-        assert_eq!(failed, vec![(1, "rank 0 of 3: rank 0 failed".to_owned()); 3]);
-    }
-
-    #[test]
     fn messages_and_bytes_are_counted_and_a_link_is_measured() {
         let outcomes = on_ranks(4, |rank, cluster| {
             let link = cluster.link(1_000).unwrap();
             let before = cluster.traffic();
-            let ranks = cluster.ranks().unwrap();
+            let ranks = cluster.timed().unwrap();
             ranks.swap(rank ^ 1, &[1.0; 5], &mut [0.0; 5]);
             let (mut outgoing, mut incoming) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
             ranks.exchange(&outgoing, &mut incoming);
@@ -637,8 +472,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("few.csv");
         std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n").unwrap();
-        let load =
-            |_, cluster: Cluster| cluster.load(file.to_str().unwrap(), None, Request::default(), &anyhow::Error::from);
+        let load = |_, cluster: Cluster| cluster.load(file.to_str().unwrap(), None, Request::default());
         for (code, text) in refusals(3, load) {
             assert!(code == 2 && text.contains("fewer rows than there are ranks, 3"), "{text}");
         }

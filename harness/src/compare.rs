@@ -17,17 +17,17 @@
 //! judged by itself: it counts as a change where it exceeds what the machine may do between two runs (a standard deviation
 //! a run that is assumed, `Rules::machine_noise`, beside what the passes of the runs show of it). As long as it does not,
 //! a configuration has changed only if it has so both in all and against u; once it does, all are judged by their whole
-//! change. Fewer than six configurations have no common change that their own could be told from. `calibration` holds the
-//! promised rates against simulated machines.
+//! change. Fewer than six configurations have no common change that their own could be told from. Tests hold the promised
+//! rates against simulated machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rounds_models::Difference;
+use rounds_models::build::Build;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::experiment::store::Difference;
 use crate::format::{changed, plural};
-use crate::machine::Build;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{
     Choices, Interval, SampleWarning, as_numbers, deviation, mean, median, normal_quantile, percentile_interval,
@@ -498,6 +498,9 @@ fn inverse_trigamma(y: f64) -> f64 {
     }
     f64::sqrt(low * high)
 }
+
+#[cfg(test)]
+mod simulated_tests;
 
 #[cfg(test)]
 mod tests {

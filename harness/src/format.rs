@@ -1,5 +1,7 @@
 //! Text for people: times with units, significant digits, grouped thousands, lines of a width.
 
+pub(crate) use rounds_models::text::three_digits;
+
 /// A time with a suitable unit: `17 µs`, `3.4 ms`.
 pub(crate) fn time(nanoseconds: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
@@ -13,16 +15,6 @@ pub(crate) fn seconds(seconds: f64) -> String {
         return "0".to_owned();
     }
     time(1e9 * seconds)
-}
-
-/// Three significant digits, without trailing zeros after the point.
-pub(crate) fn three_digits(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let decimals = (2 - value.abs().log10().floor() as i32).max(0) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
 /// A whole number with narrow spaces between its thousands, from five digits on.

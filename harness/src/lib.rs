@@ -7,26 +7,17 @@
 extern crate self as rounds;
 
 pub mod builds;
-mod calibration;
-mod checkpoint;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
-pub mod data;
-mod evaluation;
 pub mod experiment;
-mod factorization_cache;
-mod factorization_file;
-mod files;
 mod format;
 mod grouping;
 mod kernel_rates;
 pub mod launcher;
 pub mod machine;
 mod measure;
-mod model_file;
 pub mod output;
-mod prediction;
 pub mod report;
 pub mod results;
 mod settings;

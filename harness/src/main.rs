@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use rounds::cluster::SharedError;
+use rounds::cluster::exit_code;
 use rounds::commands::{
     Output, UsageError, account, audit, compare, completions, evaluate, factorize, list, machine, manual, output,
     predict, report, run, schema, simulate, train, with_causes,
@@ -130,8 +130,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Rank 0 has printed it.
-            if let Some(shared) = error.downcast_ref::<SharedError>() {
-                return ExitCode::from(shared.code());
+            if let Some(shared) = error.downcast_ref() {
+                return ExitCode::from(exit_code(shared));
             }
             output::fail(with_causes(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })

@@ -8,7 +8,7 @@ use rounds_algorithms::optimizers::{Prepared, RoundError};
 use rounds_algorithms::oracle::{Ledger, Oracle, Phase, PhaseObserver};
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem;
-use sha2::{Digest, Sha256};
+use rounds_models::model_file::digest;
 
 use crate::cluster::Traffic;
 use crate::statistics::median;
@@ -180,12 +180,6 @@ pub(crate) fn phase_times(
         samples.drain(..samples.len().saturating_sub(PHASE_ROUNDS));
     }
     Ok(phases)
-}
-
-/// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
-pub(crate) fn digest(parameters: &[f32]) -> String {
-    let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
-    rounds_algorithms::hexadecimal(&Sha256::digest(&bytes))
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde_json::Value;
 
-use crate::experiment::text;
+use crate::experiment::cell::text;
+
+/// The parameters of a budget.
+pub(crate) const BUDGET: [&str; 3] = ["epsilon", "delta", "noise-multiplier"];
 
 /// A parameter of the wrong type.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +33,7 @@ pub(crate) fn from_parameters(
     key: StreamKey,
 ) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
-    settings.strategies = StrategyMemory::filled_from(crate::factorization_cache::source());
+    settings.strategies = StrategyMemory::filled_from(rounds_models::factorization_cache::source());
     let delta = parameters.get("delta").map_or(Ok(1e-5), |value| number("delta", value))?;
     for (name, value) in parameters {
         match name.as_str() {
@@ -98,7 +101,7 @@ mod tests {
             parsed(json!({"epsilon": 2.0, "delta": 1e-6, "clip-norm": 1, "radius": 3.5, "sampling": "poisson"}))
                 .expect("valid");
         assert_eq!(settings.budget, Budget::Target { epsilon: 2.0, delta: 1e-6 });
-        assert_eq!(settings.common().expect("valid").clip_norm, Some(1.0));
+        assert_eq!(settings.parameters["clip-norm"], "1");
         assert_eq!(settings.parameters.get("radius").map(String::as_str), Some("3.5"));
     }
 

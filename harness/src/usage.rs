@@ -3,6 +3,11 @@
 
 use std::path::Path;
 
+use rounds_models::group::SharedError;
+use rounds_models::text;
+pub use rounds_models::text::nearest;
+pub(crate) use rounds_models::text::quoted;
+
 /// A command line that cannot be carried out: what is wrong, and the way out.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -17,10 +22,36 @@ impl UsageError {
 
 /// An error with its causes, `what: why: why that`; a cause that is in the text already is not said again.
 pub fn with_causes(error: &anyhow::Error) -> String {
-    error.chain().skip(1).fold(error.to_string(), |said, cause| {
-        let cause = cause.to_string();
-        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
-    })
+    text::with_causes(error.as_ref())
+}
+
+/// A message of the library, which names arguments in backticks, with flags for them: `--bounds LO,HI`.
+pub fn flags(message: &str) -> String {
+    let mut parts = message.split('`');
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        let name = part.split(' ').next().unwrap_or_default();
+        match parts.next() {
+            Some(after) if text::ARGUMENTS.split(' ').any(|known| known == name) => said.extend(["--", part, after]),
+            Some(after) => said.extend(["`", part, "`", after]),
+            None => said.extend(["`", part]),
+        }
+    }
+    said
+}
+
+/// The reported error of the library's, with flags for its arguments.
+pub fn reported(is_usage: bool, error: impl std::error::Error + 'static) -> anyhow::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(shared) = error.downcast_ref::<SharedError>() {
+            return SharedError { message: flags(&shared.message), ..*shared }.into();
+        }
+        cause = error.source();
+    }
+    let message = flags(&text::with_causes(&error));
+    if is_usage { UsageError::of(message) } else { anyhow::Error::msg(message) }
 }
 
 /// The command line of this process as a shell reads it, with `flags` instead of its own of these names: the whole way to go on.
@@ -50,32 +81,13 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
     words.join(" ")
 }
 
-/// A word as a shell reads it.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-}
-
-/// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
-pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    // Of candidates that are equally far, the one that is more alike: dp-sgd for dpsgd, not dp-gd.
-    let similarity = |candidate: &str| {
-        let apart = strsim::damerau_levenshtein(name, candidate);
-        let alike = strsim::jaro_winkler(name, candidate);
-        if apart <= (name.chars().count() / 3).max(1) { alike - apart as f64 } else { alike - 1e3 }
-    };
-    let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
-    candidates
-        .iter()
-        .copied()
-        .filter(|candidate| near(candidate))
-        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::account::AccountArguments;
+    use crate::commands::train::TrainArguments;
     use anyhow::Context as _;
+    use clap::Args as _;
 
     #[derive(Debug, thiserror::Error)]
     #[error("c.csv: cannot be read: {source}")]
@@ -90,14 +102,25 @@ mod tests {
         let flags = [("--resume", None), ("--out", Some(Path::new("a b")))];
         let expected = "rounds run a --threads 1-2 --resume --out 'a b' -- --out z";
         assert_eq!(again(&line, &flags), expected);
-        assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
-        assert_eq!((quoted("it's").as_str(), quoted("").as_str()), (r"'it'\''s'", "''"));
     }
 
     #[test]
-    fn near_names_are_suggested() {
-        assert_eq!(nearest("dpsgd", &["dp-gd", "dp-sgd", "sgd"]), Some("dp-sgd"));
-        assert_eq!(nearest("nothing-like-it", &["dp-gd"]), None);
+    fn arguments_of_the_library_are_flags_of_the_command() {
+        for (message, said) in [
+            ("`test`: give `bounds LO,HI`, or no `x y`", "--test: give --bounds LO,HI, or no `x y`"),
+            ("`rounds schema 'a'` drafts `label", "`rounds schema 'a'` drafts `label"),
+            ("", ""),
+        ] {
+            assert_eq!(flags(message), said);
+        }
+        let train = TrainArguments::augment_args(clap::Command::new("train"));
+        let account = AccountArguments::augment_args(clap::Command::new("account"));
+        let known =
+            |name: &str| [&train, &account].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)));
+        text::ARGUMENTS.split(' ').for_each(|name| assert!(known(name), "--{name}"));
+        let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };
+        let reported = reported(true, rounds_models::fit::FitError::from(shared));
+        assert_eq!(reported.downcast_ref::<SharedError>().unwrap().message, "rank 1 of 2: --model a: no");
     }
 
     #[test]

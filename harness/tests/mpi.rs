@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use files::{digits, idx, write_mnist};
 
 #[expect(dead_code, reason = "a part of the builders is for other test binaries")]
-#[path = "all/files.rs"]
+#[path = "../../models/tests/all/files.rs"]
 mod files;
 
 const ROUNDS: &str = env!("CARGO_BIN_EXE_rounds");

@@ -1,8 +1,7 @@
 //! Losses of linear models. One file per loss holds all of its facts; this file lists the losses and selects among them.
 //!
-//! **Adding a loss** of one margin: write its file (copy `loss/hinge.rs`), then add its module, its variant of [`Loss`],
-//! its arm in `with_margin_loss!` and its entry in [`Loss::ALL`], all in this file. The command line, the help text, the
-//! kernels and the optimisers' constants follow.
+//! **Adding a loss** of one margin: write its file (copy `loss/hinge.rs`), then add its module and its entry of `losses!`, both in
+//! this file. The command line, the help text, the kernels and the optimisers' constants follow.
 //!
 //! Source: specification section 1, table of losses.
 
@@ -17,22 +16,53 @@ pub(crate) mod squared;
 use crate::features::Norm;
 use wide::f32x16;
 
-/// A loss φ of the margins `u = W·a` of one row. The per-example gradient is `residual ⊗ a`, of rank one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Loss {
-    /// Multinomial logistic (softmax cross-entropy) with K ≥ 2 classes: residual `softmax(u) − e_y`.
-    Softmax,
-    /// Binary logistic, y = ±1: `ln(1 + e^{−yu})`, residual `−y σ(−yu)`.
-    Logistic,
-    /// `(u − y)²/2`, residual `u − y`.
-    Squared,
-    /// Huber with threshold `h > 0`: residual `clamp(u − y, −h, h)`.
-    Huber(f32),
-    /// `max(0, 1 − yu)`, y = ±1: residual `−y·1[yu < 1]`.
-    Hinge,
-    /// `|u − y|`, residual `sign(u − y)`, 0 at 0.
-    Absolute,
+/// Declares the losses of one margin: an entry holds the description, the variant with its parameter and an example of it, and
+/// the module whose type has the variant's name. The list of all losses and the selection among them follow.
+macro_rules! losses {
+    ($dollar:tt $($(#[$about:meta])* $loss:ident $(($parameter:ident: $type:ty = $example:literal))? in $module:ident;)*) => {
+        /// A loss φ of the margins `u = W·a` of one row. The per-example gradient is `residual ⊗ a`, of rank one.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Loss {
+            /// Multinomial logistic (softmax cross-entropy) with K ≥ 2 classes: residual `softmax(u) − e_y`.
+            Softmax,
+            $($(#[$about])* $loss $(($type))?,)*
+        }
+
+        impl Loss {
+            /// Every loss, in the order of the help text, those with a parameter at an example of it.
+            pub const ALL: [Self; ["softmax", $(stringify!($loss)),*].len()] =
+                [Self::Softmax, $(Self::$loss $(($example))?),*];
+        }
+
+        /// `with_margin_loss!(loss, one => a, softmax => b)` is `a` with `one` bound to the [`MarginLoss`] that the loss is, and
+        /// `b` for softmax.
+        macro_rules! with_margin_loss {
+            ($dollar loss:expr, $dollar one:ident => $dollar body:expr, softmax => $dollar softmax:expr $dollar(,)?) => {
+                match $dollar loss {
+                    $crate::loss::Loss::Softmax => $dollar softmax,
+                    $($crate::loss::Loss::$loss $(($parameter))? => {
+                        let $dollar one = $crate::loss::$module::$loss $(($parameter))?;
+                        $dollar body
+                    })*
+                }
+            };
+        }
+    };
 }
+
+losses! { $
+    /// Binary logistic, y = ±1: `ln(1 + e^{−yu})`, residual `−y σ(−yu)`.
+    Logistic in logistic;
+    /// `(u − y)²/2`, residual `u − y`.
+    Squared in squared;
+    /// Huber with threshold `h > 0`: residual `clamp(u − y, −h, h)`.
+    Huber(h: f32 = 1.0) in huber;
+    /// `max(0, 1 − yu)`, y = ±1: residual `−y·1[yu < 1]`.
+    Hinge in hinge;
+    /// `|u − y|`, residual `sign(u − y)`, 0 at 0.
+    Absolute in absolute;
+}
+pub(crate) use with_margin_loss;
 
 /// The target that one row's margins are compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,43 +121,7 @@ pub(crate) trait MarginLoss: Copy {
     fn convolved(self, u: f64, y: f64, s: f64) -> (f64, f64);
 }
 
-/// `with_margin_loss!(loss, one => a, softmax => b)` is `a` with `one` bound to the [`MarginLoss`] that the loss is, and
-/// `b` for softmax.
-macro_rules! with_margin_loss {
-    ($loss:expr, $one:ident => $body:expr, softmax => $softmax:expr $(,)?) => {{
-        use $crate::loss::{self, Loss};
-        match $loss {
-            Loss::Softmax => $softmax,
-            Loss::Logistic => {
-                let $one = loss::logistic::Logistic;
-                $body
-            }
-            Loss::Squared => {
-                let $one = loss::squared::Squared;
-                $body
-            }
-            Loss::Huber(h) => {
-                let $one = loss::huber::Huber(h);
-                $body
-            }
-            Loss::Hinge => {
-                let $one = loss::hinge::Hinge;
-                $body
-            }
-            Loss::Absolute => {
-                let $one = loss::absolute::Absolute;
-                $body
-            }
-        }
-    }};
-}
-pub(crate) use with_margin_loss;
-
 impl Loss {
-    /// Every loss, in the order of the help text; Huber with h = 1.
-    pub const ALL: [Self; 6] =
-        [Self::Softmax, Self::Logistic, Self::Squared, Self::Huber(1.0), Self::Hinge, Self::Absolute];
-
     /// The names that the command line takes: "softmax, logistic, …".
     pub fn names() -> String {
         let names = Self::ALL.map(|loss| match loss {

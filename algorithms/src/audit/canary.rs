@@ -301,7 +301,7 @@ mod tests {
                 for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
                     let key = StreamKey::Simulation(0);
                     let settings = scene.run(sabotage, Noise::Multiplier(1.0), 1e-5, key, (algorithm, rows));
-                    let clip_norm = settings.common().unwrap().clip_norm.unwrap() as f32;
+                    let clip_norm = settings.parameters["clip-norm"].parse::<f64>().unwrap() as f32;
                     let (sum, clipped) = gradient_sum(&present, clip_norm);
                     assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {rows}");
                     let along = rows.coordinates(&sum).next().unwrap();

@@ -3,8 +3,9 @@
 
 use rounds_kernels::random::StreamKey;
 
+use super::addressed::Addressed;
 use super::plan::{NoisePlan, PlannedNoise};
-use super::{Addressed, NoiseMechanism};
+use super::stream::NoiseMechanism;
 use crate::privacy::Mechanism;
 
 /// The registry's entry. The sensitivity is the norm of S's worst participation, at most

@@ -3,8 +3,8 @@
 //!
 //! W = σζ for the real C⁻¹ of the stored C, whose sensitivity the account takes.
 
-use super::NOISE;
 use super::recursion::{Machine, Recursion, impulse_gains};
+use super::stream::NOISE;
 
 /// Rows of `C⁻¹Z` for a banded lower triangular C, one pass over the last b − 1 vectors a round.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 //! ```
 //! yields ζ = C⁻¹Z with m buffers: O(m·p) a round. W = σζ for the real C⁻¹ of the stored ω and θ.
 
-use super::NOISE;
 use super::recursion::{Machine, Recursion, impulse_gains};
+use super::stream::NOISE;
 
 /// Rows of `C⁻¹Z` from m buffers.
 #[derive(Debug)]

@@ -4,14 +4,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rounds_kernels::random::exact::{Exact, LinearForm, decide, fill_rounded_laplace};
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
+use super::independent::IndependentGaussian;
 use super::lattice::EXCESS;
 use super::recursion::{Planned, Recursion, Recursive};
+use super::scheduled::ScheduledNoise;
+use super::stream::TREE_LEVELS;
 use super::*;
+use crate::parallel::Engine;
+use crate::state::StateVisitor;
 
 const ROUNDS: usize = 13;
 /// Rounds of a tree.
@@ -22,6 +28,10 @@ const COMPARED: [usize; 6] = [0, 1, 777, BLOCK_COORDINATES - 1, BLOCK_COORDINATE
 /// σ/γ; the last leaves a part of the coordinates to the slow path.
 const SCALES: [f64; 4] = [0.7, 1.3e6, 3.1e9, 1.7e12];
 const UNIT: f64 = 0.375;
+
+pub(super) fn keys() -> [StreamKey; 2] {
+    [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
+}
 
 /// The matrix of a mechanism.
 pub(super) enum Matrix {
@@ -116,10 +126,6 @@ pub(super) type Stream = Box<dyn Fn(StreamKey, f64) -> Box<dyn NoiseMechanism>>;
 fn recursive<R: Recursion>(recursion: R) -> Stream {
     let planned = Arc::new(Planned::new(recursion, ROUNDS as u64));
     Box::new(move |key, sigma| Box::new(Recursive::new(key, sigma, Arc::clone(&planned), DIMENSION)))
-}
-
-pub(super) fn keys() -> [StreamKey; 2] {
-    [StreamKey::Simulation(5), StreamKey::Release([9; 32])]
 }
 
 /// Every mechanism with its matrix. Coefficients of C are such that its entries are f64 themselves.

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use rounds_kernels::random::StreamKey;
 
-use super::NoiseMechanism;
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
 use super::recursion::{Planned, Recursive};
+use super::stream::NoiseMechanism;
 use crate::factorization::{
     FactorizationError, FactorizationKey, FactorizationRequest, FactorizationSource, Method, Strategy, Workload,
 };

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use rounds_kernels::random::Purpose;
 
-use super::TREE_LEVELS;
 use super::plan::{NoisePlan, PlannedNoise};
 use super::recursion::{Machine, Planned, Recursion, Recursive};
+use super::stream::TREE_LEVELS;
 use crate::factorization::estimate_variance;
 
 /// The registry's entry: one tree an epoch.

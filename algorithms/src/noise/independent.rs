@@ -4,22 +4,42 @@ use rounds_kernels::random::StreamKey;
 
 use super::plan::{NoisePlan, PlannedNoise};
 use super::scheduled::Level;
-use super::{NoiseMechanism, Progress, Result};
+use super::stream::{NoiseMechanism, Progress, Result};
 use crate::parallel::Engine;
-use crate::privacy::Mechanism;
+use crate::privacy::{Mechanism, Sampling};
 use crate::state::StateVisitor;
 
 /// The registry's entry: one Gaussian mechanism an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
-    let participations = plan.epochs();
-    PlannedNoise::new(
-        move |noise_multiplier, sampling| Mechanism::Gaussian { noise_multiplier, sampling, participations },
-        |key, sigma| Box::new(IndependentGaussian::new(key, sigma)),
-    )
+    PlannedNoise::gaussian(plan.epochs())
+}
+
+impl PlannedNoise {
+    /// A fresh Gaussian a round; an example takes part in `participations` of them, at most.
+    pub(crate) fn gaussian(participations: usize) -> Self {
+        Self::independent(move |noise_multiplier, sampling| Mechanism::Gaussian {
+            noise_multiplier,
+            sampling,
+            participations,
+        })
+    }
+
+    /// A fresh Gaussian in each of `steps` rounds on batches drawn at random.
+    pub(crate) fn subsampled_gaussian(steps: usize) -> Self {
+        Self::independent(move |noise_multiplier, sampling| Mechanism::SubsampledGaussian {
+            noise_multiplier,
+            sampling,
+            steps,
+        })
+    }
+
+    fn independent(release: impl Fn(f64, Sampling) -> Mechanism + 'static) -> Self {
+        Self::new(release, |key, sigma| Box::new(IndependentGaussian::new(key, sigma)))
+    }
 }
 
 /// `N(0, σ²I)` for each round, from the stream (key, noise, round). Stateless but for the round that is next.
-pub struct IndependentGaussian {
+pub(super) struct IndependentGaussian {
     key: StreamKey,
     standard_deviation: f64,
     progress: Progress,
@@ -27,18 +47,7 @@ pub struct IndependentGaussian {
 
 impl IndependentGaussian {
     /// Noise of standard deviation σ a coordinate.
-    ///
-    /// ```
-    /// use rounds_algorithms::prelude::*;
-    ///
-    /// let noise = || IndependentGaussian::new(StreamKey::Simulation(1), 2.0);
-    /// let (mut once, mut again) = ([0.0; 4], [0.0; 4]);
-    /// noise().add_increment(0, &mut once, None, &Engine::Sequential)?;
-    /// noise().add_increment(0, &mut again, None, &Engine::Sequential)?;
-    /// assert_eq!(once, again);
-    /// # Ok::<(), NoiseError>(())
-    /// ```
-    pub fn new(key: StreamKey, standard_deviation: f64) -> Self {
+    pub(super) fn new(key: StreamKey, standard_deviation: f64) -> Self {
         Self { key, standard_deviation, progress: Progress::new(u64::MAX) }
     }
 }

@@ -3,7 +3,7 @@
 use rounds_kernels::random::BLOCK_COORDINATES;
 use rounds_kernels::random::exact::round_enclosed;
 
-use super::{NoiseError, Result};
+use super::stream::{NoiseError, Result};
 use crate::parallel::Engine;
 
 /// Greatest `Σ|coefficients|·σ/γ` of a sum of few normals, 2⁴⁹: noise below 2⁵³.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rounds_kernels::random::exact::fill_enclosed_normals;
-use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian};
 
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
@@ -12,10 +12,13 @@ use super::dense::Dense;
 use super::exact_laws::{Matrix, cases, keys};
 use super::honaker::HonakerTree;
 use super::recursion::{Planned, Recursion, Recursive};
+use super::scheduled::ScheduledNoise;
+use super::stream::TREE_LEVELS;
 use super::*;
 use crate::factorization::{
     FactorizationRequest, Method, Strategy, TreeVariant, Workload, WorkloadSpecification, nodes,
 };
+use crate::parallel::Engine;
 
 const ROUNDS: usize = 13;
 /// More than one block of coordinates, and no multiple of any lane count.
@@ -145,19 +148,13 @@ fn banded_noise_solves_its_recursion() {
 fn streams_of_factorisations_apply_the_inverse_of_c() {
     let (rounds, key) = (24, StreamKey::Release([7; 32]));
     for kind in ["optimal", "banded=4", "blt=3", "toeplitz", "honaker-full"] {
-        let plan = NoisePlan {
-            kind: kind.parse().unwrap(),
-            rounds,
-            rounds_per_epoch: 8,
-            workload: WorkloadSpecification::prefix(),
-            dimension: 5,
-        };
+        let plan = NoisePlan { rounds, rounds_per_epoch: 8, workload: WorkloadSpecification::prefix(), dimension: 5 };
         let method: Method = kind.parse().unwrap();
         let workload = Workload::new(rounds, WorkloadSpecification::prefix()).unwrap();
         let request =
             FactorizationRequest { gap: 1e-4, ..FactorizationRequest::new(workload, plan.participation(), method) };
         let strategy = request.factorize().unwrap().strategy().matrix();
-        let planned = plan.prepare(&StrategyMemory::default()).unwrap();
+        let planned = kind.parse::<NoiseKind>().unwrap().prepare(&plan, &StrategyMemory::default()).unwrap();
         let found = increments(&mut *planned.stream(key.clone(), 1.0), rounds, 5, &Engine::Sequential);
         for t in 0..rounds {
             for (j, z) in draw_kept(&key, NOISE, t as u64, 5).into_iter().enumerate() {
@@ -245,15 +242,10 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
 fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
     for kind in NoiseKind::ALL {
         let kind = if matches!(kind, NoiseKind::Banded(_)) { NoiseKind::Banded(2) } else { *kind };
-        let plan = NoisePlan {
-            kind,
-            rounds: 24,
-            rounds_per_epoch: 24,
-            workload: WorkloadSpecification::prefix(),
-            dimension: 3,
-        };
+        let plan =
+            NoisePlan { rounds: 24, rounds_per_epoch: 24, workload: WorkloadSpecification::prefix(), dimension: 3 };
         let key = StreamKey::Simulation(1);
-        let mut stream: Box<dyn NoiseMechanism> = match plan.prepare(&StrategyMemory::default()) {
+        let mut stream: Box<dyn NoiseMechanism> = match kind.prepare(&plan, &StrategyMemory::default()) {
             Ok(planned) => planned.stream(key, 1.0),
             Err(error) => {
                 assert_eq!(kind, NoiseKind::Laplace, "{error}");

@@ -1,17 +1,15 @@
-//! From a noise mechanism's kind to the stream itself, with its sensitivity under the run's participation: the one place
-//! where the two meet, so that they cannot disagree.
+//! A noise mechanism planned for a run: its stream beside its sensitivity under the run's participation, so that they cannot
+//! disagree.
 
 use rounds_kernels::random::StreamKey;
 
-use super::{NoiseKind, NoiseMechanism, StrategyMemory};
+use super::stream::NoiseMechanism;
 use crate::factorization::{FactorizationError, Participation, WorkloadSpecification};
 use crate::privacy::{Mechanism, Sampling};
 
 /// The run that a mechanism is made for.
 #[derive(Clone, Debug)]
 pub struct NoisePlan {
-    /// Noise mechanism.
-    pub kind: NoiseKind,
     /// Rounds T.
     pub rounds: usize,
     /// Rounds of one epoch, b: an example that takes part in round j does so again in j + b, j + 2b, …
@@ -26,6 +24,7 @@ pub struct NoisePlan {
 pub struct PlannedNoise {
     release: Box<dyn Fn(f64, Sampling) -> Mechanism>,
     stream: Box<dyn FnOnce(StreamKey, f64) -> Box<dyn NoiseMechanism>>,
+    excess: f64,
 }
 
 /// A mechanism that cannot be made.
@@ -58,14 +57,6 @@ impl NoisePlan {
         }
     }
 
-    /// C and its sensitivity, computed or out of `memory`.
-    ///
-    /// # Errors
-    /// A workload or participation that the factorisation refuses.
-    pub fn prepare(&self, memory: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
-        self.kind.prepare(self, memory)
-    }
-
     /// The release of prefixes through one tree an epoch.
     pub(super) fn tree_release(&self) -> impl Fn(f64, Sampling) -> Mechanism + 'static {
         let (rounds, trees) = (self.rounds_per_epoch.min(self.rounds), self.epochs());
@@ -80,7 +71,16 @@ impl PlannedNoise {
         release: impl Fn(f64, Sampling) -> Mechanism + 'static,
         stream: impl FnOnce(StreamKey, f64) -> Box<dyn NoiseMechanism> + 'static,
     ) -> Self {
-        Self { release: Box::new(release), stream: Box::new(stream) }
+        Self { release: Box::new(release), stream: Box::new(stream), excess: 1.0 }
+    }
+
+    /// The same mechanism, drawn with noise `excess` ≥ 1 times as large as it states.
+    ///
+    /// # Panics
+    /// An excess below 1.
+    pub(crate) fn in_excess(self, excess: f64) -> Self {
+        assert!(excess >= 1.0, "noise is never less than what is stated");
+        Self { excess, ..self }
     }
 
     /// The mechanism of a run with noise of this multiplier (standard deviation of Z's entries over clip norm).
@@ -88,8 +88,9 @@ impl PlannedNoise {
         (self.release)(noise_multiplier, sampling)
     }
 
-    /// The stream, with Z's entries of this standard deviation. Its vectors are f64 where the key is a release key.
-    pub fn stream(self, key: StreamKey, standard_deviation: f64) -> Box<dyn NoiseMechanism> {
-        (self.stream)(key, standard_deviation)
+    /// The stream, with Z's entries of this standard deviation, or more in excess. Its vectors are f64 where the key is a release
+    /// key.
+    pub(super) fn stream(self, key: StreamKey, standard_deviation: f64) -> Box<dyn NoiseMechanism> {
+        (self.stream)(key, self.excess * standard_deviation)
     }
 }

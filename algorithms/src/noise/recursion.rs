@@ -32,7 +32,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
 use super::lattice::{MOST_OF_RECURSIONS, add_enclosed, in_units};
 use super::scalar::NoiseScalar;
-use super::{NoiseMechanism, Progress, Result};
+use super::stream::{NoiseMechanism, Progress, Result};
 use crate::parallel::{Engine, lock};
 use crate::state::StateVisitor;
 

@@ -1,12 +1,16 @@
 //! Independent noise whose level follows a schedule, one level a round: how a privacy budget is divided unevenly among
 //! rounds [003 (4.5)].
 
+use std::iter::repeat_n;
+
+use rounds_kernels::linear::Clip;
 use rounds_kernels::random::exact::{fill_rounded_gaussian, fill_rounded_laplace};
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, add_laplace_blocks};
 
 use super::lattice::{MOST_OF_SUMS, add_rounded, in_units};
-use super::{NOISE, NoiseMechanism, PARALLEL_CHUNK, Progress, Result};
+use super::stream::{NOISE, NoiseMechanism, PARALLEL_CHUNK, Progress, Result};
 use crate::parallel::Engine;
+use crate::privacy::{Mechanism, PrivacyStatement};
 use crate::state::StateVisitor;
 
 /// The law and the level of every round's noise, on the *sum* that is released, a coordinate. Scale and standard
@@ -26,6 +30,26 @@ pub enum NoiseLevels {
 }
 
 impl NoiseLevels {
+    /// The levels of fresh noise that `mechanism` states, round by round, on sums of terms clipped to `clip_norm`.
+    ///
+    /// # Panics
+    /// A mechanism of correlated noise.
+    pub(super) fn of(mechanism: &Mechanism, clip_norm: f64) -> Self {
+        let (mut scales, mut standard_deviations) = (Vec::new(), Vec::new());
+        for step in mechanism.steps() {
+            match *step {
+                Mechanism::Laplace { scale, steps, .. } => scales.extend(repeat_n(scale, steps)),
+                Mechanism::Gaussian { noise_multiplier, participations: steps, .. }
+                | Mechanism::SubsampledGaussian { noise_multiplier, steps, .. } => {
+                    standard_deviations.extend(repeat_n(noise_multiplier * clip_norm, steps));
+                }
+                _ => panic!("{step} is no fresh noise"),
+            }
+        }
+        assert!(scales.is_empty() || standard_deviations.is_empty(), "one law in all rounds");
+        if standard_deviations.is_empty() { Self::Laplace { scales } } else { Self::Gaussian { standard_deviations } }
+    }
+
     /// Rounds that there is noise for.
     pub fn rounds(&self) -> usize {
         match self {
@@ -43,8 +67,7 @@ impl NoiseLevels {
     }
 
     /// The same noise, `factor` times as large.
-    #[must_use]
-    pub fn scaled(&self, factor: f64) -> Self {
+    fn scaled(&self, factor: f64) -> Self {
         let scale = |levels: &[f64]| levels.iter().map(|level| level * factor).collect();
         match self {
             Self::Laplace { scales } => Self::Laplace { scales: scale(scales) },
@@ -92,8 +115,52 @@ impl Level {
     }
 }
 
+/// Fresh noise for every round as a run states it, without the key that it is drawn from.
+#[derive(Clone, Debug)]
+pub struct NoiseSchedule {
+    pub(super) levels: NoiseLevels,
+    pub(super) clip: Clip,
+    pub(super) mechanism: Mechanism,
+    pub(super) statement: PrivacyStatement,
+}
+
+impl NoiseSchedule {
+    /// The law and the level of every round.
+    pub fn levels(&self) -> &NoiseLevels {
+        &self.levels
+    }
+
+    /// The clipping of the terms of the sums.
+    pub fn clip(&self) -> Clip {
+        self.clip
+    }
+
+    /// The released mechanism.
+    pub fn mechanism(&self) -> &Mechanism {
+        &self.mechanism
+    }
+
+    /// The guarantee.
+    pub fn statement(&self) -> &PrivacyStatement {
+        &self.statement
+    }
+
+    /// Noise `factor` times as large, for studies of what other noise does; its guarantee is withdrawn. The mechanism describes
+    /// the noise that is then drawn.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            levels: self.levels.scaled(factor),
+            // Noise times a factor and sensitivity divided by it are the same mechanism.
+            mechanism: self.mechanism.with_inflated_sensitivity(1.0 / factor),
+            statement: self.statement.revoked(format!("the noise was multiplied by {factor}")),
+            ..self
+        }
+    }
+}
+
 /// Fresh noise of the scheduled level for each round, from the stream (key, noise, round).
-pub struct ScheduledNoise {
+pub(super) struct ScheduledNoise {
     key: StreamKey,
     levels: NoiseLevels,
     progress: Progress,
@@ -101,7 +168,7 @@ pub struct ScheduledNoise {
 
 impl ScheduledNoise {
     /// Noise of these levels.
-    pub fn new(key: StreamKey, levels: NoiseLevels) -> Self {
+    pub(super) fn new(key: StreamKey, levels: NoiseLevels) -> Self {
         let progress = Progress::new(levels.rounds() as u64);
         Self { key, levels, progress }
     }

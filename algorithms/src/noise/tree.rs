@@ -6,8 +6,9 @@
 
 use rounds_kernels::random::StreamKey;
 
+use super::addressed::Addressed;
 use super::plan::{NoisePlan, PlannedNoise};
-use super::{Addressed, NoiseMechanism};
+use super::stream::NoiseMechanism;
 
 /// The registry's entry: one tree an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {

@@ -2,13 +2,37 @@
 //! are in [`super::accelerated_plan`].
 
 use super::accelerated_plan::{AcceleratedPlan, Division, Method, MethodParameters, Stages};
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::parameters::{Common, LAPLACE_NOISE, PRIVACY, Parameter};
 use super::scene::{Row, Scene};
-use super::{Algorithm, PrepareError, Prepared, Settings};
-use crate::problem::PublicProblem;
 
-fn prepare(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    AcceleratedPlan::new(method, problem, settings)?.prepared(problem, &settings.key)
+fn prepare(
+    run: &Run<'_>,
+    method: Method,
+    own: MethodParameters,
+    more: (Stages, Division),
+) -> Result<Prepared, PrepareError> {
+    AcceleratedPlan::of(run, method, &own, &more)?.prepared(run.problem, run.key())
+}
+
+/// The constructor of a method, with the type of the parameters that it reads beside [`MethodParameters`].
+macro_rules! reads {
+    ($method:expr) => {
+        &Reads(|run, own| prepare(run, $method, own, Default::default()))
+    };
+    ($method:expr, Stages) => {
+        &Reads(|run, (own, stages): (MethodParameters, Stages)| {
+            prepare(run, $method, own, (stages, Division::default()))
+        })
+    };
+    ($method:expr, Division) => {
+        &Reads(|run, (own, division): (MethodParameters, Division)| {
+            prepare(run, $method, own, (Stages::default(), division))
+        })
+    };
+    ($method:expr, Stages, Division) => {
+        &Reads(|run, (own, more): (MethodParameters, (Stages, Division))| prepare(run, $method, own, more))
+    };
 }
 
 /// The parameters that every method reads.
@@ -36,7 +60,7 @@ const BASE: Algorithm = Algorithm {
     promise: "ε-DP by Laplace noise on L1-clipped gradients, every iterate public; linear rate 1 − μα",
     private: true,
     release: true,
-    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL],
+    common: &[EVERY, LAPLACE_NOISE, PRIVACY],
     scenes: &[
         ALL_ROWS,
         Scene {
@@ -45,10 +69,11 @@ const BASE: Algorithm = Algorithm {
             rows_with_second: 8,
             batch_size: Some(4),
             others: Row::Opposite,
+            power: 0.05,
             ..ALL_ROWS
         },
     ],
-    constructor: |problem, settings| prepare(Method::GradientDescent, problem, settings),
+    constructor: reads!(Method::GradientDescent),
 };
 
 /// `x⁺ = x − α·g̃(x)` with Laplace noise of one scale for all rounds [003 (2.4), (3.4)–(3.5)].
@@ -61,9 +86,9 @@ pub(super) static DP_HB: Algorithm = Algorithm {
     name: "DP heavy ball",
     source: "[003 (3.1), Prop. 3.1]",
     promise: "ε-DP by Laplace noise on L1-clipped gradients, every iterate public; exact error on quadratics",
-    groups: &[EVERY, LAPLACE_NOISE, &[Common::momentum()], PRIVACY, MethodParameters::ALL],
+    common: &[EVERY, LAPLACE_NOISE, &[Common::momentum()], PRIVACY],
     scenes: &[ALL_ROWS],
-    constructor: |problem, settings| prepare(Method::HeavyBall, problem, settings),
+    constructor: reads!(Method::HeavyBall),
     ..BASE
 };
 
@@ -74,7 +99,7 @@ pub(super) static DP_NAG: Algorithm = Algorithm {
     source: "[003 (4.1), Theorem 4.1]",
     promise: "ε-DP, every iterate public; E_T ≤ 2(1 − √(μα))^T·E_0 + noise",
     scenes: &[ALL_ROWS],
-    constructor: |problem, settings| prepare(Method::Nesterov { optimized: false }, problem, settings),
+    constructor: reads!(Method::Nesterov { optimized: false }),
     ..BASE
 };
 
@@ -85,12 +110,11 @@ pub(super) static DP_NAG_OPT: Algorithm = Algorithm {
     name: "DP Nesterov, optimised budget",
     source: "[003 §4.1, (4.5), (4.6)]",
     promise: "as dp-nag, with the rounds and the division of the budget that minimise its bound",
-    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL, Division::ALL],
     scenes: &[Scene {
         parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("initial-gap", "fixed")],
         ..ALL_ROWS
     }],
-    constructor: |problem, settings| prepare(Method::Nesterov { optimized: true }, problem, settings),
+    constructor: reads!(Method::Nesterov { optimized: true }, Division),
     ..BASE
 };
 
@@ -101,12 +125,11 @@ pub(super) static DP_MASG: Algorithm = Algorithm {
     name: "DP multistage Nesterov",
     source: "[003 §4.2, (4.7)]",
     promise: "ε-DP, every iterate public; bound (4.8) with 2·E_0",
-    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL, Stages::ALL],
     scenes: &[Scene {
         parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("first-stage", "1")],
         ..ALL_ROWS
     }],
-    constructor: |problem, settings| prepare(Method::Multistage { optimized: false }, problem, settings),
+    constructor: reads!(Method::Multistage { optimized: false }, Stages),
     ..BASE
 };
 
@@ -116,7 +139,6 @@ pub(super) static DP_MASG_OPT: Algorithm = Algorithm {
     name: "DP multistage Nesterov, optimised budget",
     source: "[003 §4.2, (4.5)–(4.8)]",
     promise: "as dp-masg, with the rounds and the division of the budget that minimise its bound",
-    groups: &[EVERY, LAPLACE_NOISE, PRIVACY, MethodParameters::ALL, Stages::ALL, Division::ALL],
     scenes: &[Scene {
         parameters: &[
             ("rounds", "2"),
@@ -127,6 +149,6 @@ pub(super) static DP_MASG_OPT: Algorithm = Algorithm {
         ],
         ..ALL_ROWS
     }],
-    constructor: |problem, settings| prepare(Method::Multistage { optimized: true }, problem, settings),
+    constructor: reads!(Method::Multistage { optimized: true }, Stages, Division),
     ..BASE
 };

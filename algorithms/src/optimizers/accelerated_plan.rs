@@ -10,15 +10,16 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 
-use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
-use super::parameters::{Common, ParameterValue, Range, parameters};
+use super::algorithm::{PrepareError, Prepared, Run};
+use super::momentum::{Acceleration, NoisyMomentum, Step};
+use super::noisy_sums::{Descent, NoisySums};
+use super::parameters::{ParameterValue, Parameters as _, Range, parameters};
 use super::plan;
-use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
+use super::settings::{SamplingKind, Settings, SettingsError};
 use crate::choices::{Choice, choices};
-use crate::noise::NoiseLevels;
+use crate::noise::{Calibration, NoiseKind, NoiseSchedule, PrivateNoise};
 use crate::privacy::{
-    self, Accountant, Adjacency, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun, Sampling,
-    gaussian, zcdp,
+    self, Accountant, Adjacency, Budget, Mechanism, PrivacyError, PrivacyStatement, Sampling, gaussian, zcdp,
 };
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -212,12 +213,8 @@ pub struct AcceleratedPlan {
     pub sampling: Sampling,
     /// Clipping of the gradients.
     pub clip: Clip,
-    /// The noise on the sum of every round.
-    pub noise: Option<NoiseLevels>,
-    /// The released mechanism.
-    pub mechanism: Option<Mechanism>,
-    /// The guarantee.
-    pub statement: PrivacyStatement,
+    /// The noise on the sum of every round, and what it guarantees.
+    pub noise: Option<NoiseSchedule>,
     /// Every coordinate of x_0.
     pub start: f32,
 }
@@ -228,92 +225,77 @@ impl AcceleratedPlan {
     /// # Errors
     /// Settings out of range, constants that no theorem covers, a budget that some round would get nothing of.
     pub fn new(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Self, PrepareError> {
-        let id = method.id();
-        let (rows, common) = (problem.rows(), settings.common()?);
         let own = MethodParameters::read(settings)?;
-        let batch = plan::batch_size(&common, rows, rows)?;
+        let more = (Stages::read(settings)?, Division::read(settings)?);
+        Self::of(&Run::of(method.id(), problem, settings)?, method, &own, &more)
+    }
+
+    /// The plan of `method` for a run.
+    pub(super) fn of(
+        run: &Run<'_>,
+        method: Method,
+        own: &MethodParameters,
+        (stages, division): &(Stages, Division),
+    ) -> Result<Self, PrepareError> {
+        let (problem, common, rows) = (run.problem, &run.common, run.problem.rows());
+        let batch = plan::batch_size(run, rows)?;
         let sampling = method.sampling(common.sampling, batch, rows)?;
-        let adjacency = plan::adjacency(problem, &common)?;
-        let constants = Constants::new(method, problem, &common, &own)?;
+        let adjacency = plan::adjacency(run)?;
+        let constants = Constants::new(method, run, own)?;
         let by_epochs = common.epochs.map(|epochs| plan::rounds_of(epochs, rows, batch));
         let rounds = common.rounds.or(by_epochs.transpose()?).unwrap_or(100);
         let gaussian = method.is_gaussian(common.noise)?;
         let norm = if gaussian { Norm::L2 } else { Norm::L1 };
-        let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, norm)?;
-        let budget = BudgetOf {
-            problem,
-            settings,
-            accountant: common.accountant,
-            division: Division::read(settings)?,
-            sampling,
-            adjacency,
-            batch,
-            clip_norm: f64::from(clip_norm),
-            sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency),
+        let clip_norm = clip_norm(problem, run.budget(), common.clip_norm, norm)?;
+        let budget = match run.budget() {
+            Budget::NonPrivate => None,
+            _ => Some(BudgetOf {
+                calibration: run.calibration(adjacency, clip_norm)?,
+                id: run.id,
+                division: *division,
+                sampling,
+                batch,
+                sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency),
+            }),
         };
-        let schedule = constants.schedule(method, settings, rounds)?;
-        let rounds = match (&schedule, method.optimized(), settings.budget) {
-            (Some(schedule), true, Budget::Target { .. } | Budget::NoiseMultiplier { .. }) => {
-                budget.best_rounds(schedule, gaussian)?
-            }
+        let schedule = constants.schedule(method, stages, rounds)?;
+        let rounds = match (&schedule, &budget) {
+            (Some(schedule), Some(budget)) if method.optimized() => budget.best_rounds(schedule, gaussian)?,
             _ => rounds,
         };
         let schedule = schedule.map(|schedule| schedule.truncated(rounds));
         let steps = constants.steps(method, schedule.as_ref(), rounds);
         let weights = if method.optimized() { schedule.as_ref().map(Schedule::log_weights) } else { None };
-        let (noise, mechanism, statement) = if settings.budget == Budget::NonPrivate {
-            (None, None, PrivacyStatement::none("no noise is added"))
-        } else {
-            let (accountant, delta, noise, mechanism) = if gaussian {
-                budget.gaussian(weights.as_deref(), rounds, id)?
-            } else {
-                budget.laplace(weights.as_deref(), rounds, id)?
-            };
-            // Computed before the statement, which fails closed: here the reason is an error.
-            accountant.epsilon(&mechanism, adjacency, delta)?;
-            let run = PrivateRun {
-                mechanism: &mechanism,
-                accountant,
-                adjacency,
-                delta,
-                clip_norm: budget.clip_norm,
-                norm,
-                problem,
-                noise_source: plan::noise_source(settings),
-                arithmetic: plan::arithmetic(settings, problem),
-            };
-            let statement = PrivacyStatement::new(&run);
-            (Some(noise), Some(mechanism), statement)
+        let noise = match budget {
+            None => None,
+            Some(budget) => {
+                let (accountant, delta, mechanism) = if gaussian {
+                    budget.gaussian(weights.as_deref(), rounds)?
+                } else {
+                    budget.laplace(weights.as_deref(), rounds)?
+                };
+                Some(budget.calibration.schedule(mechanism, accountant, delta, norm)?)
+            }
         };
-        let clip = if noise.is_some() { Clip::Bounded { norm, clip_norm } } else { Clip::Unbounded };
+        let clip = noise.as_ref().map_or(Clip::Unbounded, NoiseSchedule::clip);
         let acceleration = match method {
             Method::GradientDescent | Method::HeavyBall => Acceleration::HeavyBall,
             Method::Nesterov { .. } | Method::Multistage { .. } => Acceleration::Nesterov,
         };
         let curvature = constants.curvature;
-        Ok(Self {
-            acceleration,
-            steps,
-            curvature,
-            batch,
-            sampling,
-            clip,
-            noise,
-            mechanism,
-            statement,
-            start: own.start as f32,
-        })
+        Ok(Self { acceleration, steps, curvature, batch, sampling, clip, noise, start: own.start as f32 })
     }
 
-    /// The plan with noise `factor` times as large, for studies of what other noise does; its guarantee is withdrawn.
-    /// The mechanism describes the noise that is then drawn.
+    /// The plan with noise `factor` times as large; see [`NoiseSchedule::scaled`].
     #[must_use]
-    pub fn with_noise_scaled(mut self, factor: f64) -> Self {
-        self.noise = self.noise.map(|noise| noise.scaled(factor));
-        self.statement = self.statement.revoked(format!("the noise was multiplied by {factor}"));
-        // Noise times a factor and sensitivity divided by it are the same mechanism.
-        self.mechanism = self.mechanism.map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
-        self
+    pub fn with_noise_scaled(self, factor: f64) -> Self {
+        Self { noise: self.noise.map(|noise| noise.scaled(factor)), ..self }
+    }
+
+    /// The guarantee.
+    pub fn statement(&self) -> PrivacyStatement {
+        let none = || PrivacyStatement::none("no noise is added");
+        self.noise.as_ref().map_or_else(none, |noise| noise.statement().clone())
     }
 
     /// ε of the mechanism under replace-one, by its default accountant at δ = 0: what Laplace noise truly gives.
@@ -321,20 +303,24 @@ impl AcceleratedPlan {
     /// # Errors
     /// No noise, or Gaussian noise, which gives no pure guarantee.
     pub fn pure_epsilon(&self) -> Result<f64, PrivacyError> {
-        let mechanism = self.mechanism.as_ref().ok_or(PrivacyError::EmptyComposition)?;
-        privacy::laplace::pure_epsilon(mechanism, Adjacency::ReplaceOne)
+        let noise = self.noise.as_ref().ok_or(PrivacyError::EmptyComposition)?;
+        privacy::laplace::pure_epsilon(noise.mechanism(), Adjacency::ReplaceOne)
     }
 
-    /// The iteration on `problem`, with noise from `key`.
-    pub fn iteration(&self, problem: &PublicProblem, key: StreamKey) -> NoisyMomentum {
+    /// The iteration on `problem`.
+    pub fn iteration(&self, problem: &PublicProblem) -> NoisyMomentum {
         NoisyMomentum::new(
             self.acceleration,
             self.steps.clone(),
             vec![self.start; problem.parameters()],
             self.batch as f64,
             problem.regularization(),
-            self.noise.clone().map(|noise| (noise, key)),
         )
+    }
+
+    /// The noise of a run, drawn from `key`.
+    pub fn noise(&self, key: &StreamKey) -> Option<PrivateNoise> {
+        self.noise.as_ref().map(|noise| noise.with_key(key))
     }
 
     /// The run on `problem`, with noise and batches from `key`; it claims nothing if the plan was made for a key of the other kind.
@@ -343,15 +329,9 @@ impl AcceleratedPlan {
     /// Batches that the data cannot give.
     pub fn prepared(&self, problem: &PublicProblem, key: &StreamKey) -> Result<Prepared, PrepareError> {
         let sampler = Sampler::new(self.sampling, problem.rows(), self.batch, key.clone())?;
-        let method = MomentumMethod::new(self.iteration(problem, key.clone()), sampler, self.clip);
-        let stated = self.statement.noise_source == Some(NoiseSource::Chacha20);
-        let statement = if stated == matches!(key, StreamKey::Release(_)) {
-            self.statement.clone()
-        } else {
-            self.statement.clone().revoked("the plan was made for a key of another kind")
-        };
-        let rounds = self.steps.len() as u64;
-        let prepared = Prepared::new(method, rounds, self.mechanism.clone(), statement).with("batch-size", self.batch);
+        let sums = NoisySums::of(sampler, self.noise(key), problem.parameters());
+        let optimizer = Descent::new(sums, self.iteration(problem));
+        let prepared = Prepared::new(optimizer, self.steps.len() as u64).with("batch-size", self.batch);
         Ok(match self.steps.first() {
             Some(first) => prepared.with("learning-rate", first.step_size).with("momentum", first.momentum),
             None => prepared,
@@ -368,12 +348,8 @@ struct Constants {
 }
 
 impl Constants {
-    fn new(
-        method: Method,
-        problem: &PublicProblem,
-        common: &Common,
-        own: &MethodParameters,
-    ) -> Result<Self, PrepareError> {
+    fn new(method: Method, run: &Run<'_>, own: &MethodParameters) -> Result<Self, PrepareError> {
+        let (problem, common) = (run.problem, &run.common);
         let smoothness = match own.smoothness {
             Some(NumberOr::Number(smoothness)) => smoothness,
             Some(NumberOr::Word(Measured::Estimate)) => {
@@ -400,23 +376,20 @@ impl Constants {
     }
 
     /// The step sizes of the methods whose bound is known by stage.
-    fn schedule(&self, method: Method, settings: &Settings, rounds: usize) -> Result<Option<Schedule>, PrepareError> {
+    fn schedule(&self, method: Method, stages: &Stages, rounds: usize) -> Result<Option<Schedule>, PrepareError> {
         let Some(curvature) = self.curvature else {
             return Ok(None);
         };
         Ok(match method {
             Method::GradientDescent | Method::HeavyBall => None,
             Method::Nesterov { .. } => Some(Schedule::constant(curvature, self.step_size, rounds)?),
-            Method::Multistage { .. } => {
-                let stages = Stages::read(settings)?;
-                Some(Schedule::multistage(
-                    curvature,
-                    self.step_size * self.smoothness,
-                    stages.stage_exponent as u32,
-                    stages.first_stage,
-                    rounds,
-                )?)
-            }
+            Method::Multistage { .. } => Some(Schedule::multistage(
+                curvature,
+                self.step_size * self.smoothness,
+                stages.stage_exponent as u32,
+                stages.first_stage,
+                rounds,
+            )?),
         })
     }
 
@@ -483,20 +456,17 @@ fn clip_norm(problem: &PublicProblem, budget: Budget, given: Option<f64>, norm: 
 
 /// The budget and what it is spent on.
 struct BudgetOf<'a> {
-    problem: &'a PublicProblem,
-    settings: &'a Settings,
-    accountant: Option<Accountant>,
+    calibration: Calibration<'a>,
+    id: &'static str,
     division: Division,
     sampling: Sampling,
-    adjacency: Adjacency,
     batch: usize,
-    clip_norm: f64,
     /// Of the sum.
     sensitivity: f64,
 }
 
-/// Accountant, δ, noise and mechanism.
-type Spent = (Accountant, f64, NoiseLevels, Mechanism);
+/// Accountant, δ and mechanism.
+type Spent = (Accountant, f64, Mechanism);
 
 impl BudgetOf<'_> {
     /// T′ ≤ T of the smallest bound [003 Remark 4.1]; all of T with `initial-gap=fixed`.
@@ -507,24 +477,23 @@ impl BudgetOf<'_> {
         };
         // Per example: the sum over m rows changes by the sensitivity, the mean over n by sensitivity/n
         // [003 Remark 4.2 for m < n].
-        let per_mean = self.sensitivity / self.problem.rows() as f64;
-        let dimension = self.problem.parameters() as f64;
+        let per_mean = self.sensitivity / self.calibration.problem.rows() as f64;
+        let dimension = self.calibration.problem.parameters() as f64;
         let noise = if gaussian {
-            let rho = match self.settings.budget {
-                Budget::Target { epsilon, delta } if self.accountant == Some(Accountant::Zcdp) => {
+            let rho = match self.calibration.budget {
+                Budget::Target { epsilon, delta } if self.calibration.accountant == Some(Accountant::Zcdp) => {
                     zcdp::rho(epsilon, delta)?
                 }
                 Budget::Target { epsilon, delta } => gaussian::mu(epsilon, delta)?.powi(2) / 2.0,
                 Budget::NoiseMultiplier { noise_multiplier, .. } => {
-                    let per_round = self.sensitivity
-                        / (self.clip_norm * Range::POSITIVE.check("noise-multiplier", noise_multiplier)?);
+                    let per_round = self.sensitivity / (f64::from(self.calibration.clip_norm) * noise_multiplier);
                     schedule.rounds() as f64 * per_round * per_round / 2.0
                 }
                 Budget::NonPrivate => return Ok(schedule.rounds()),
             };
             dimension * per_mean * per_mean / (4.0 * rho)
         } else {
-            let Budget::Target { epsilon, .. } = self.settings.budget else {
+            let Budget::Target { epsilon, .. } = self.calibration.budget else {
                 return Ok(schedule.rounds());
             };
             dimension * (per_mean / Range::POSITIVE.check("epsilon", epsilon)?).powi(2)
@@ -536,16 +505,16 @@ impl BudgetOf<'_> {
         Ok(schedule.best_rounds(gap, noise, if gaussian { 2 } else { 3 }).0)
     }
 
-    fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
-        let Budget::Target { epsilon, delta } = self.settings.budget else {
+    fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize) -> Result<Spent, PrepareError> {
+        let Budget::Target { epsilon, delta } = self.calibration.budget else {
             let reason = "sets Laplace scales from a budget; give an ε, or take noise=independent";
-            return Err(SettingsError::unsupported("noise-multiplier", "any", id, reason).into());
+            return Err(SettingsError::unsupported("noise-multiplier", "any", self.id, reason).into());
         };
         let shares = |total: f64| -> Result<Vec<f64>, PrepareError> {
             Ok(match log_weights {
                 None => allocation::uniform(total, rounds)?,
                 Some(weights) if self.division.allocation == Shares::Exact => {
-                    allocation::laplace_subsampled(weights, total, self.batch, self.problem.rows())?
+                    allocation::laplace_subsampled(weights, total, self.batch, self.calibration.problem.rows())?
                 }
                 Some(weights) => allocation::laplace(weights, total)?,
             })
@@ -562,29 +531,27 @@ impl BudgetOf<'_> {
             }
             Mechanism::Laplace { scale: scales[0], l1_sensitivity, sampling: self.sampling, steps: scales.len() }
         };
-        let accountant = self.accountant.unwrap_or(Accountant::Pure);
+        let accountant = self.calibration.accountant.unwrap_or(Accountant::Pure);
         if accountant == Accountant::Pure {
             // A hair less than ε, so that the accountant's own rounding cannot lift the sum above it.
             let scales = scales(Range::POSITIVE.check("epsilon", epsilon)? * (1.0 - 1e-12))?;
-            let mechanism = mechanism(&scales);
-            return Ok((accountant, 0.0, NoiseLevels::Laplace { scales }, mechanism));
+            return Ok((accountant, 0.0, mechanism(&scales)));
         }
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
         let family = |factor: f64| mechanism(&times(factor));
-        let factor = self.settings.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, family)?;
-        let scales = times(factor.next_up());
-        let mechanism = mechanism(&scales);
-        Ok((accountant, delta, NoiseLevels::Laplace { scales }, mechanism))
+        let Calibration { memory, adjacency, .. } = self.calibration;
+        let factor = memory.calibrate(accountant, adjacency, epsilon, delta, family)?;
+        Ok((accountant, delta, family(factor.next_up())))
     }
 
-    fn gaussian(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
+    fn gaussian(&self, log_weights: Option<&[f64]>, rounds: usize) -> Result<Spent, PrepareError> {
         let shape = match log_weights {
             None => vec![1.0; rounds],
             Some(_) if self.sampling != Sampling::FullBatch => {
                 let reason = "divides a Gaussian budget for full batches only; leave batch-size out, take \
                               noise=laplace, or the variant without -opt";
-                return Err(SettingsError::unsupported("batch-size", self.batch, id, reason).into());
+                return Err(SettingsError::unsupported("batch-size", self.batch, self.id, reason).into());
             }
             // ρ_t·T/ρ = 1 for equal shares; σ_t ∝ ρ_t^{−1/2}.
             Some(weights) => {
@@ -605,20 +572,15 @@ impl BudgetOf<'_> {
                 Mechanism::Composition(shape.iter().map(step).collect())
             }
         };
-        let accountant = self.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-        let (noise_multiplier, delta) = match self.settings.budget {
+        let accountant = self.calibration.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+        let (noise_multiplier, delta) = match self.calibration.budget {
             Budget::Target { epsilon, delta } => {
-                let least =
-                    self.settings.calibrations.calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
-                (least.next_up(), delta)
+                let Calibration { memory, adjacency, .. } = self.calibration;
+                (memory.calibrate(accountant, adjacency, epsilon, delta, mechanism)?.next_up(), delta)
             }
-            Budget::NoiseMultiplier { noise_multiplier, delta } => {
-                (Range::POSITIVE.check("noise-multiplier", noise_multiplier)?, delta)
-            }
-            Budget::NonPrivate => (0.0, 0.0),
+            Budget::NoiseMultiplier { noise_multiplier, delta } => (noise_multiplier, delta),
+            Budget::NonPrivate => return Err(PrivacyError::EmptyComposition.into()),
         };
-        let standard_deviations = shape.iter().map(|factor| noise_multiplier * factor * self.clip_norm).collect();
-        let levels = NoiseLevels::Gaussian { standard_deviations };
-        Ok((accountant, delta, levels, mechanism(noise_multiplier)))
+        Ok((accountant, delta, mechanism(noise_multiplier)))
     }
 }

@@ -25,20 +25,19 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Point;
 use rounds_kernels::loss::TargetKind;
 
-use super::matrix_factorization::{calibrated, whole_epochs};
-use super::noisy_sums::NoisySums;
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::matrix_factorization::whole_epochs;
+use super::noisy_sums::{Iteration, NoisySums, Release};
+use super::optimizer::AssumptionWarning;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
-use super::plan::{self, BatchPlan, CalibratedNoise};
+use super::plan::{self, BatchPlan};
 use super::scene::Scene;
+use super::settings::SettingsError;
 use super::sgd::project_onto_ball;
-use super::{
-    Algorithm, AssumptionWarning, NoiseKind, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError,
-};
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
-use crate::oracle::Oracle;
+use crate::noise::{NoiseKind, PrivateNoise};
 use crate::problem::PublicProblem;
-use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 use crate::theory;
 
@@ -49,9 +48,9 @@ pub(super) static ACCELERATED_DP_SRG: Algorithm = Algorithm {
     promise: "(ε, δ)-DP in one pass of few, large rounds: n^{1/4} unconstrained, √n constrained",
     private: true,
     release: true,
-    groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Accelerated::ALL, Growing::ALL],
+    common: &[BATCHES, PRIVACY, NOISE],
     scenes: &[Scene::SINGLE_PASS],
-    constructor: |problem, settings| prepare(problem, settings, true),
+    constructor: &Reads(|run, (own, growing): ((Steps, Accelerated), Growing)| prepare(run, own, Some(growing))),
 };
 
 pub(super) static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
@@ -61,9 +60,9 @@ pub(super) static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
     promise: "(ε, δ)-DP in one pass, accelerated, with a fresh mini-batch gradient a round",
     private: true,
     release: true,
-    groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Accelerated::ALL],
+    common: &[BATCHES, PRIVACY, NOISE],
     scenes: &[Scene::SINGLE_PASS],
-    constructor: |problem, settings| prepare(problem, settings, false),
+    constructor: &Reads(|run, own: (Steps, Accelerated)| prepare(run, own, None)),
 };
 
 parameters! {
@@ -136,10 +135,9 @@ choices! {
 
 /// The numbers that the constants of a run depend on.
 struct Variant<'a> {
-    id: &'static str,
+    run: &'a Run<'a>,
     recursive: bool,
     constrained: bool,
-    problem: &'a PublicProblem,
     plan: &'a BatchPlan,
     smoothness: f64,
     zeta: f64,
@@ -185,11 +183,11 @@ pub(super) const PRACTICAL_DISTANCE: f64 = 5.0;
 
 /// `V = S²·T/(2B) + d·σ²·(⌊log₂T⌋ + 1)/2`, the mean over the rounds of E‖η_t·(g_t − ∇F(x_t))‖²: differences spread by about S,
 /// and a prefix of the tree holds half of its levels. σ is the noise of a node on a mean of B.
-pub(super) fn recursion_variance(plan: &BatchPlan, noise: &CalibratedNoise, dimension: usize) -> f64 {
+pub(super) fn recursion_variance(plan: &BatchPlan, noise: &PrivateNoise, dimension: usize) -> f64 {
     let (batch, rounds) = (plan.batch_size as f64, plan.rounds as f64);
-    let node = noise.standard_deviation / batch;
+    let node = noise.standard_deviation() / batch;
     let levels = rounds.log2().floor() + 1.0;
-    f64::from(noise.clip_norm).powi(2) * rounds / (2.0 * batch) + dimension as f64 * node * node * 0.5 * levels
+    noise.clip_norm().powi(2) * rounds / (2.0 * batch) + dimension as f64 * node * node * 0.5 * levels
 }
 
 /// β of `constants = practical`: what minimises Bound A (specification 4.1) at the noise of the run, which is public.
@@ -203,13 +201,13 @@ pub(super) fn recursion_variance(plan: &BatchPlan, noise: &CalibratedNoise, dime
 ///
 /// R is the radius, or 5. The third is a third of what the bound asks for: on MNIST at ε = 0.1 and 1, for B from 250 to
 /// 2,000, the best β of a grid lies within a factor of 2 of these.
-fn practical_beta(run: &Variant<'_>, steps: &Steps, noise: &CalibratedNoise) -> f64 {
+fn practical_beta(run: &Variant<'_>, steps: &Steps, noise: &PrivateNoise) -> f64 {
     let (batch, rounds) = (run.plan.batch_size as f64, run.plan.rounds as f64);
-    let clip_norm = f64::from(noise.clip_norm);
+    let clip_norm = noise.clip_norm();
     let distance = steps.radius.unwrap_or(PRACTICAL_DISTANCE);
-    let dimension = run.problem.parameters();
+    let dimension = run.run.problem.parameters();
     if !run.recursive {
-        let node = noise.standard_deviation / batch;
+        let node = noise.standard_deviation() / batch;
         let variance = clip_norm.powi(2) / batch + dimension as f64 * node * node;
         let asked = theory::recursive::best_beta(0.0, run.plan.rounds, variance, distance);
         return run.smoothness + (2.0 * run.zeta).sqrt() * asked / 3.0;
@@ -220,7 +218,7 @@ fn practical_beta(run: &Variant<'_>, steps: &Steps, noise: &CalibratedNoise) -> 
         return run.zeta * squares.sqrt() / distance;
     }
     if run.constrained {
-        let rows = run.problem.rows() as f64;
+        let rows = run.run.problem.rows() as f64;
         return run.smoothness * (rows.powf(1.5) / (batch * batch)).max(rows / batch);
     }
     run.smoothness + (0.5 * run.zeta * rounds * variance).sqrt() / distance
@@ -263,15 +261,15 @@ impl Proven {
 
     /// β: of a recursion `(16·c_M + 8)·L·n^{3/2}/(R·B²)`, c_M = MR/L, of [004 Theorem 5.12].
     fn beta(&self, run: &Variant<'_>, noise_deviation: f64) -> Result<f64, SettingsError> {
-        let (rows, batch) = (run.problem.rows() as f64, run.plan.batch_size as f64);
+        let (rows, batch) = (run.run.problem.rows() as f64, run.plan.batch_size as f64);
         if !run.recursive {
             // Bound A at its least: V = L²/B + d·σ², σ the noise of a mean.
             let deviation = noise_deviation / batch;
-            let variance = self.lipschitz.powi(2) / batch + run.problem.parameters() as f64 * deviation * deviation;
+            let variance = self.lipschitz.powi(2) / batch + run.run.problem.parameters() as f64 * deviation * deviation;
             let best = theory::recursive::best_beta(self.smoothness, run.plan.rounds, variance, self.radius);
             return Ok(best);
         }
-        let refuse = |reason| SettingsError::unsupported("constants", "theory", run.id, reason);
+        let refuse = |reason| SettingsError::unsupported("constants", "theory", run.run.id, reason);
         if run.coupling == Coupling::Average {
             return Err(refuse("has constants for coupling=accelerated alone"));
         }
@@ -299,7 +297,7 @@ impl Proven {
 fn left_assumptions(run: &Variant<'_>, steps: &Steps, beta: f64) -> Vec<AssumptionWarning> {
     let &Variant { plan, zeta, .. } = run;
     let mut warnings = Vec::new();
-    let smoothness = steps.smoothness.unwrap_or_else(|| proven_smoothness(run.problem));
+    let smoothness = steps.smoothness.unwrap_or_else(|| proven_smoothness(run.run.problem));
     let needed = 2.0 * smoothness * plan.rounds as f64;
     warnings.extend(steps.radius.is_none().then_some(AssumptionWarning::NoProjection));
     if run.recursive && beta < needed {
@@ -308,34 +306,30 @@ fn left_assumptions(run: &Variant<'_>, steps: &Steps, beta: f64) -> Vec<Assumpti
     if zeta > 0.5 {
         warnings.push(AssumptionWarning::LargeZeta { zeta });
     }
-    let root = (run.problem.rows() as f64).sqrt();
+    let root = (run.run.problem.rows() as f64).sqrt();
     if run.recursive && run.constrained && plan.batch_size as f64 > root {
         warnings.push(AssumptionWarning::LargeBatch { batch_size: plan.batch_size, root });
     }
     warnings
 }
 
-fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Result<Prepared, PrepareError> {
-    let id = if recursive { ACCELERATED_DP_SRG.id } else { ACCELERATED_INDEPENDENT.id };
-    let rows = problem.rows();
-    let (common, steps, own) = (settings.common()?, Steps::read(settings)?, Accelerated::read(settings)?);
+fn prepare(
+    run: &Run<'_>,
+    (steps, own): (Steps, Accelerated),
+    growing: Option<Growing>,
+) -> Result<Prepared, PrepareError> {
+    let (problem, rows, recursive) = (run.problem, run.problem.rows(), growing.is_some());
     let constrained = own.regime == Regime::Constrained;
-    let mut defaulted = settings.clone();
-    if common.batch_size.is_none() {
-        // The constrained regime is proven for B ≤ √n: rounded down.
-        let batch =
-            if constrained { rows.isqrt() } else { rows.div_ceil((4.0 * (rows as f64).powf(0.25)).ceil() as usize) };
-        defaulted.set("batch-size", batch.max(1));
-    }
-    let plan = single_pass(&defaulted, problem, id)?;
+    // The constrained regime is proven for B ≤ √n: rounded down.
+    let batch =
+        if constrained { rows.isqrt() } else { rows.div_ceil((4.0 * (rows as f64).powf(0.25)).ceil() as usize) };
+    let plan = single_pass(run, batch.max(1))?;
     let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(problem));
     let proven = proven(&steps, &own)?;
     let zeta = zeta(&own)?;
-    let clip_norm = plan::clip_norm(
-        settings,
-        proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)),
-    )?;
-    let Growing { growth, coupling } = Growing::read(settings)?;
+    let clip_norm = proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive));
+    let clip_norm = plan::clip_norm(run, clip_norm)?;
+    let Growing { growth, coupling } = growing.unwrap_or_default();
     let default = if recursive { NoiseKind::Tree } else { NoiseKind::Independent };
     let workload = if growth > 0.0 {
         // g_t = e^{−λ}·g_{t−1} + D_t is what the steps add up.
@@ -343,50 +337,40 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     } else {
         WorkloadSpecification::prefix()
     };
-    let (noise, stream) = calibrated(problem, settings, &plan, (default, workload), clip_norm)?;
-    let run = Variant { id, recursive, constrained, problem, plan: &plan, smoothness, zeta, coupling };
+    let noise = plan.correlated_noise(run, (default, workload), clip_norm)?;
+    let variant = Variant { run, recursive, constrained, plan: &plan, smoothness, zeta, coupling };
     let (beta, warnings) = if let Some(proven) = proven {
-        (proven.beta(&run, noise.standard_deviation)?, Vec::new())
+        (proven.beta(&variant, noise.standard_deviation())?, Vec::new())
     } else {
-        let practical = || practical_beta(&run, &steps, &noise);
+        let practical = || practical_beta(&variant, &steps, &noise);
         let beta = steps.beta.unwrap_or_else(practical);
-        (beta, left_assumptions(&run, &steps, beta))
+        (beta, left_assumptions(&variant, &steps, beta))
     };
-    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, stream)))?;
     let dimension = problem.parameters();
-    let optimizer = AcceleratedSrg {
+    let iteration = AcceleratedSrg {
         recursive,
         beta,
         zeta,
         growth,
         coupling,
         radius: steps.radius,
-        sums,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         aggregate: vec![0.0; dimension],
         mirror: vec![0.0; dimension],
         recursion: vec![0.0; if recursive { dimension } else { 0 }],
     };
-    let differences = recursive && !(growth > 0.0 && optimizer.decay() == 0.0);
-    let prepared = Prepared {
-        queries: plan.difference_queries(&optimizer.sums.sampler, differences),
-        warnings,
-        ..Prepared::new(optimizer, plan.rounds as u64, Some(noise.mechanism), noise.statement)
-    };
-    Ok(plan.told(prepared).with("beta", beta).with("zeta", zeta))
+    let differences = recursive && !(growth > 0.0 && iteration.decay() == 0.0);
+    let prepared = NoisySums::new(run, &plan, Some(noise))?.prepared(&plan, iteration, differences);
+    Ok(Prepared { warnings, ..prepared }.with("beta", beta).with("zeta", zeta))
 }
 
 /// A plan of one pass over disjoint batches.
-pub(super) fn single_pass(
-    settings: &Settings,
-    problem: &PublicProblem,
-    algorithm: &'static str,
-) -> Result<BatchPlan, PrepareError> {
-    let plan = whole_epochs(settings, problem, 1.0, algorithm)?;
+pub(super) fn single_pass(run: &Run<'_>, batch_size: usize) -> Result<BatchPlan, PrepareError> {
+    let plan = whole_epochs(run, batch_size, 1.0)?;
     if plan.rounds > plan.rounds_per_epoch {
         let reason = "reads every example once; take epochs 1, or dp-srg-memf for several epochs";
-        return Err(SettingsError::unsupported("epochs", plan.participations(), algorithm, reason).into());
+        return Err(SettingsError::unsupported("epochs", plan.participations(), run.id, reason).into());
     }
     Ok(plan)
 }
@@ -399,7 +383,6 @@ struct AcceleratedSrg {
     growth: f64,
     coupling: Coupling,
     radius: Option<f64>,
-    sums: NoisySums,
     /// x_t.
     iterate: Vec<f32>,
     /// x_{t−1}.
@@ -430,28 +413,37 @@ impl AcceleratedSrg {
     }
 }
 
-impl Optimizer for AcceleratedSrg {
-    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
+impl AcceleratedSrg {
+    /// Coefficients of the two gradients, the recursion's factor, and the weight that the sum is divided by.
+    fn weights(&self, round: u64) -> (f64, f64, f64, f64) {
         let decay = self.decay();
-        // Coefficients of the two gradients, the recursion's factor, and the weight that the sum is divided by.
-        let (current, before, carried, weight) = match (self.recursive, self.growth > 0.0) {
+        match (self.recursive, self.growth > 0.0) {
             (false, _) => (1.0, 0.0, 0.0, 1.0),
             (true, false) => (round as f64 + 1.0, round as f64, 1.0, round as f64 + 1.0),
             (true, true) if round == 0 => (1.0, 0.0, 0.0, 1.0),
             (true, true) => (1.0, decay, decay, 1.0),
-        };
+        }
+    }
+}
+
+impl Iteration for AcceleratedSrg {
+    fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
+        let (current, before, ..) = self.weights(round);
         let point = |coefficient: f64, parameters| Point { coefficient: coefficient as f32, parameters };
         let plain = before == 0.0 && current == 1.0;
-        let previous = (!plain).then(|| point(before, &self.previous));
-        self.sums.release(round, oracle, point(current, &self.iterate), previous)?;
+        (point(current, &self.iterate), (!plain).then(|| point(before, &self.previous)))
+    }
+
+    fn update(&mut self, release: &Release<'_>) {
+        let round = release.round;
+        let (.., carried, weight) = self.weights(round);
+        let mut sums = release.sum;
         if self.recursive {
-            for (total, sum) in self.recursion.iter_mut().zip(&mut self.sums.sum) {
-                *total = carried * *total + *sum;
-                *sum = *total;
-            }
+            self.recursion.iter_mut().zip(sums).for_each(|(total, sum)| *total = carried * *total + sum);
+            sums = &self.recursion;
         }
-        let per_row = (1.0 / (weight * self.sums.sampler.batch_size() as f64)) as f32;
-        let regularization = oracle.problem().regularization() as f32;
+        let per_row = (1.0 / (weight * release.batch_size)) as f32;
+        let regularization = release.regularization as f32;
         let step = match self.coupling {
             Coupling::Accelerated => (1.0 / self.beta) as f32,
             Coupling::Average => 0.0,
@@ -459,25 +451,18 @@ impl Optimizer for AcceleratedSrg {
         let eta = if self.growth > 0.0 { 1.0 } else { round as f64 + 1.0 };
         let mirror_step = (self.zeta * eta / self.beta) as f32;
         let state = self.iterate.iter().zip(&mut self.previous).zip(&mut self.aggregate).zip(&mut self.mirror);
-        for ((((&x, previous), y), z), &sum) in state.zip(&self.sums.sum) {
+        for ((((&x, previous), y), z), &sum) in state.zip(sums) {
             let gradient = sum as f32 * per_row + regularization * x;
             *z -= mirror_step * gradient;
             *y = x - step * gradient;
             *previous = x;
         }
-        if let Some(radius) = self.radius {
-            project_onto_ball(&mut self.mirror, radius);
-            project_onto_ball(&mut self.aggregate, radius);
-        }
+        project_onto_ball(&mut self.mirror, self.radius);
+        project_onto_ball(&mut self.aggregate, self.radius);
         let mixing = self.mixing(round + 1) as f32;
         for ((x, &y), &z) in self.iterate.iter_mut().zip(&self.aggregate).zip(&self.mirror) {
             *x = mixing.mul_add(z - y, y);
         }
-        Ok(())
-    }
-
-    fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sums.sampler)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -490,6 +475,5 @@ impl Optimizer for AcceleratedSrg {
         visitor.f32s("aggregate", &mut self.aggregate);
         visitor.f32s("mirror", &mut self.mirror);
         visitor.f64s("recursion", &mut self.recursion);
-        self.sums.visit_state(visitor);
     }
 }

@@ -3,10 +3,11 @@
 //! The result is the centre after the last cut: choosing the best visited centre would need function values, which this
 //! oracle does not answer.
 
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::parameters::{Common, Range, parameters};
+use super::pooled;
 use super::scene::Scene;
-use super::{Algorithm, PrepareError, Prepared, Settings, SettingsError, pooled};
-use crate::problem::PublicProblem;
+use super::settings::SettingsError;
 use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
 use crate::resque::projected::{self, Weights};
 
@@ -29,25 +30,24 @@ pub(super) static CUTTING_PLANE: Algorithm = Algorithm {
     promise: "no privacy; query depth d·ln(LR/ε), for up to 1,024 parameters",
     private: false,
     release: false,
-    groups: &[&[Common::batch_size()], Cuts::ALL],
+    common: &[&[Common::batch_size()]],
     scenes: &[Scene::FIXED],
-    constructor: prepare,
+    constructor: &Reads(prepare),
 };
 
-fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let dimension = problem.parameters();
+fn prepare(run: &Run<'_>, own: Cuts) -> Result<Prepared, PrepareError> {
+    let dimension = run.problem.parameters();
     if dimension > MOST_DIMENSIONS {
         let expected = "a model of at most 1024 parameters (rounds cost d³ operations and their number grows with d)";
         let value = format!("cutting-plane with {dimension} parameters");
         return Err(SettingsError::out_of_range("algorithm", value, expected).into());
     }
-    let lipschitz = projected::lipschitz(problem)?;
-    let own = Cuts::read(settings)?;
+    let lipschitz = projected::lipschitz(run.problem)?;
     let accuracy = own.accuracy.unwrap_or(lipschitz * own.radius / 1_000.0);
-    let batch = settings.common()?.batch_size.unwrap_or(problem.rows());
-    let run = CuttingPlane::for_accuracy(own.centre, dimension, lipschitz, own.radius, accuracy, batch)?;
-    let rounds = run.rounds();
-    pooled::prepared(problem, settings, run, Weights::Conditional, lipschitz, rounds)
+    let batch = run.common.batch_size.unwrap_or(run.problem.rows());
+    let cuts = CuttingPlane::for_accuracy(own.centre, dimension, lipschitz, own.radius, accuracy, batch)?;
+    let rounds = cuts.rounds();
+    pooled::prepared(run, cuts, (Weights::Conditional, lipschitz), rounds)
 }
 
 #[cfg(test)]

@@ -19,16 +19,16 @@
 //! (2C for replace-one). The sensitivity of C_s is taken for exactly that pattern, hence the run is one Gaussian
 //! mechanism with μ = sens(C_s)·C/σ, also when the points x_t depend on what was released ([001 §2.1]).
 
-use super::parameters::{BATCHES, NOISE, PRIVACY, Parameter, Range, STEPS, parameters};
-use super::plan::{self, BatchDefaults, BatchPlan, CalibratedNoise};
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
+use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::Scene;
+use super::settings::{SamplingKind, SettingsError};
 use super::sgd::{Iterates, Sgd};
-use super::{Algorithm, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
-use crate::noise::{NoiseMechanism, NoisePlan};
+use crate::noise::NoiseKind;
 use crate::privacy::Sampling;
-use crate::problem::PublicProblem;
 
 /// A variant with its defaults.
 #[derive(Clone, Copy)]
@@ -37,23 +37,20 @@ struct Variant {
     noise: NoiseKind,
     /// True if the factorisation is made for the momentum of the run, false for plain prefix sums.
     weighs_momentum: bool,
-    /// True where it minimises the Λ_τ-weighted error.
-    weighs_periods: bool,
     momentum: f64,
     epochs: f64,
 }
 
-const MF: Variant = Variant {
-    id: "dp-mf",
-    noise: NoiseKind::Optimal,
-    weighs_momentum: false,
-    weighs_periods: false,
-    momentum: 0.0,
-    epochs: 5.0,
-};
+const MF: Variant =
+    Variant { id: "dp-mf", noise: NoiseKind::Optimal, weighs_momentum: false, momentum: 0.0, epochs: 5.0 };
 
 macro_rules! entry {
-    ($name:ident, $title:literal, $source:literal, $how:literal, $groups:expr, $variant:expr) => {
+    ($name:ident, $title:literal, $source:literal, $how:literal, $variant:expr) => {
+        entry!($name, $title, $source, $how, $variant, |run, own: (Iterates, Factorized)| {
+            prepare(run, own, None, $variant)
+        });
+    };
+    ($name:ident, $title:literal, $source:literal, $how:literal, $variant:expr, $prepare:expr) => {
         pub(super) static $name: Algorithm = Algorithm {
             id: $variant.id,
             name: $title,
@@ -61,9 +58,9 @@ macro_rules! entry {
             promise: concat!("(ε, δ)-DP without sampling assumptions, by ", $how),
             private: true,
             release: true,
-            groups: $groups,
+            common: &[BATCHES, STEPS, PRIVACY, NOISE],
             scenes: &[Scene::FIXED],
-            constructor: |problem, settings| prepare(problem, settings, $variant),
+            constructor: &Reads($prepare),
         };
     };
 }
@@ -94,15 +91,11 @@ parameters! {
     }
 }
 
-const GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL];
-const PLUS_GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL, Weighted::ALL];
-
 entry!(
     DP_FTRL,
     "DP-FTRL",
     "[000 §2.4], [001 Example 3.3]",
     "tree-aggregated noise",
-    GROUPS,
     Variant { id: "dp-ftrl", noise: NoiseKind::HonakerOnline, momentum: 0.9, ..MF }
 );
 entry!(
@@ -110,99 +103,65 @@ entry!(
     "DP-MEMF",
     "[000 Algorithm 2]",
     "a factorisation for momentum and several epochs",
-    GROUPS,
     Variant { id: "dp-memf", noise: NoiseKind::Blt(3), weighs_momentum: true, momentum: 0.9, ..MF }
 );
-entry!(DP_MF, "DP-MF", "[001 §3]", "a factorisation of prefix sums", GROUPS, MF);
+entry!(DP_MF, "DP-MF", "[001 §3]", "a factorisation of prefix sums", MF);
 entry!(
     DP_MF_PLUS,
     "DP-MF⁺",
     "[001 §5]",
     "a factorisation for the Λ_τ-weighted error",
-    PLUS_GROUPS,
-    Variant { id: "dp-mf-plus", weighs_periods: true, epochs: 1.0, ..MF }
+    Variant { id: "dp-mf-plus", epochs: 1.0, ..MF },
+    |run, (own, weighted): ((Iterates, Factorized), Weighted)| {
+        prepare(run, own, Some(weighted), Variant { epochs: 1.0, ..MF })
+    }
 );
-entry!(
-    PGD,
-    "PGD",
-    "[001 §3]",
-    "a fresh Gaussian a round",
-    GROUPS,
-    Variant { id: "pgd", noise: NoiseKind::Independent, ..MF }
-);
+entry!(PGD, "PGD", "[001 §3]", "a fresh Gaussian a round", Variant { id: "pgd", noise: NoiseKind::Independent, ..MF });
 entry!(
     ANTI_PGD,
     "Anti-PGD",
     "[001 Example 3.2]",
     "anti-correlated noise",
-    GROUPS,
     Variant { id: "anti-pgd", noise: NoiseKind::AntiCorrelated, epochs: 1.0, ..MF }
 );
 
 /// A plan whose rounds are whole epochs: correlated noise is made for a fixed number of participations.
-pub(super) fn whole_epochs(
-    settings: &Settings,
-    problem: &PublicProblem,
-    epochs: f64,
-    algorithm: &'static str,
-) -> Result<BatchPlan, PrepareError> {
-    let defaults = BatchDefaults {
-        batch_size: problem.rows().div_ceil(10).clamp(1, 500),
-        epochs,
-        sampling: SamplingKind::Shuffled,
-    };
-    let mut plan = BatchPlan::new(settings, problem, defaults)?;
+pub(super) fn whole_epochs(run: &Run<'_>, batch_size: usize, epochs: f64) -> Result<BatchPlan, PrepareError> {
+    let mut plan = BatchPlan::new(run, BatchDefaults { batch_size, epochs, sampling: SamplingKind::Shuffled })?;
     if !matches!(plan.sampling, Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch) {
         let reason =
             "correlates its noise across rounds, which needs the same batches every epoch: take fixed or shuffled";
-        return Err(SettingsError::unsupported("sampling", plan.sampling, algorithm, reason).into());
+        return Err(SettingsError::unsupported("sampling", plan.sampling, run.id, reason).into());
     }
-    let common = settings.common()?;
-    if common.rounds.is_none() {
-        let wanted = common.epochs.unwrap_or(epochs);
+    if run.common.rounds.is_none() {
+        let wanted = run.common.epochs.unwrap_or(epochs);
         plan.rounds = (wanted * plan.rounds_per_epoch as f64).round().max(1.0) as usize;
     }
     Ok(plan)
 }
 
-fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Result<Prepared, PrepareError> {
-    let plan = whole_epochs(settings, problem, variant.epochs, variant.id)?;
-    let momentum = settings.common()?.momentum.unwrap_or(variant.momentum);
+/// A tenth of the rows, at most 500.
+pub(super) fn tenth(run: &Run<'_>) -> usize {
+    run.problem.rows().div_ceil(10).clamp(1, 500)
+}
+
+/// The run; DP-MF⁺ minimises the Λ_τ-`weighted` error.
+fn prepare(
+    run: &Run<'_>,
+    (iterates, own): (Iterates, Factorized),
+    weighted: Option<Weighted>,
+    variant: Variant,
+) -> Result<Prepared, PrepareError> {
+    let plan = whole_epochs(run, tenth(run), variant.epochs)?;
+    let momentum = run.common.momentum.unwrap_or(variant.momentum);
     let mut workload = WorkloadSpecification::prefix();
-    let weighs_momentum =
-        Factorized::read(settings)?.workload.map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
+    let weighs_momentum = own.workload.map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
     if weighs_momentum && momentum > 0.0 {
         workload = workload.with_momentum(momentum);
     }
-    if variant.weighs_periods {
-        let tau = Weighted::read(settings)?.tau.unwrap_or(plan.rounds);
-        workload = workload.with_lambda_tau(Some(tau.min(plan.rounds)));
+    if let Some(weighted) = weighted {
+        workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));
     }
-    let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let privacy = calibrated(problem, settings, &plan, (variant.noise, workload), clip_norm)?;
-    Sgd::prepared(problem, settings, &plan, (0.5, variant.momentum), Some(privacy))
-}
-
-/// The noise of the settings, by default of kind `default`, for sums that the run adds up by `workload`, scaled to the budget,
-/// and its stream.
-pub(super) fn calibrated(
-    problem: &PublicProblem,
-    settings: &Settings,
-    plan: &BatchPlan,
-    (default, workload): (NoiseKind, WorkloadSpecification),
-    clip_norm: f32,
-) -> Result<(CalibratedNoise, Box<dyn NoiseMechanism>), PrepareError> {
-    let noise = NoisePlan {
-        kind: settings.common()?.noise.unwrap_or(default),
-        rounds: plan.rounds,
-        rounds_per_epoch: plan.rounds_per_epoch,
-        workload,
-        dimension: problem.parameters(),
-    };
-    let noise = noise.prepare(&settings.strategies)?;
-    let calibrated = plan::calibrate(settings, clip_norm, plan.adjacency, problem, |noise_multiplier| {
-        noise.mechanism(noise_multiplier, plan.sampling)
-    })?;
-    let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);
-    Ok((calibrated, stream))
+    let noise = plan.correlated_noise(run, (variant.noise, workload), plan::clip_norm(run, 1.0)?)?;
+    Sgd::prepared(run, iterates, &plan, (0.5, variant.momentum), Some(noise))
 }

@@ -13,14 +13,9 @@
 //! of the clip; m is public; regulariser, step sizes and momentum do not depend on the data. So a round is one Laplace
 //! (L1 clip) or Gaussian (L2 clip) mechanism and the run their adaptive composition.
 
-use rounds_kernels::linear::{Clip, Point};
-use rounds_kernels::random::StreamKey;
+use rounds_kernels::linear::Point;
 
-use super::{Optimizer, StepError};
-use crate::noise::{NoiseError, NoiseLevels, NoiseMechanism, ScheduledNoise};
-use crate::oracle::{Oracle, Phase, in_real_numbers};
-use crate::parallel::Engine;
-use crate::sampling::Sampler;
+use super::noisy_sums::{Iteration, Release};
 use crate::state::StateVisitor;
 
 /// The place of momentum in a step.
@@ -49,7 +44,6 @@ pub struct NoisyMomentum {
     steps: Vec<Step>,
     divisor: f64,
     regularization: f64,
-    noise: Option<ScheduledNoise>,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     point: Vec<f32>,
@@ -63,11 +57,9 @@ impl NoisyMomentum {
         start: Vec<f32>,
         divisor: f64,
         regularization: f64,
-        noise: Option<(NoiseLevels, StreamKey)>,
     ) -> Self {
-        let noise = noise.map(|(levels, key)| ScheduledNoise::new(key, levels));
         let (previous, point) = (start.clone(), start.clone());
-        Self { acceleration, steps, divisor, regularization, noise, iterate: start, previous, point }
+        Self { acceleration, steps, divisor, regularization, iterate: start, previous, point }
     }
 
     /// x_t.
@@ -76,7 +68,7 @@ impl NoisyMomentum {
     }
 
     /// The point at which `round` (0-based) takes its gradient; `None` after the last one.
-    pub fn query(&mut self, round: u64) -> Option<&[f32]> {
+    pub fn point(&mut self, round: u64) -> Option<&[f32]> {
         let step = self.steps.get(round as usize)?;
         if step.restart {
             self.previous.copy_from_slice(&self.iterate);
@@ -93,28 +85,11 @@ impl NoisyMomentum {
         Some(&self.point)
     }
 
-    /// Adds the round's noise to `sum`, the sum of the clipped gradients at [`query`](Self::query).
-    ///
-    /// # Errors
-    /// Noise that is used up.
-    pub fn add_noise(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
-        match &mut self.noise {
-            Some(noise) => noise.add_increment(round, sum, unit, engine),
-            None => Ok(()),
-        }
-    }
-
-    /// x_{t+1} from the noisy `sum` at [`query`](Self::query).
+    /// x_{t+1} from the noisy `sum` at [`point`](Self::point).
     ///
     /// # Panics
     /// After the last round.
-    pub fn update(&mut self, round: u64, sum: &[f64]) {
+    pub fn descend(&mut self, round: u64, sum: &[f64]) {
         let Step { step_size, momentum, .. } = self.steps[round as usize];
         let (per_row, decay, carried) = (
             1.0 / self.divisor,
@@ -131,56 +106,24 @@ impl NoisyMomentum {
             *before = now;
         }
     }
+}
+
+impl Iteration for NoisyMomentum {
+    fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
+        (Point::at(self.point(round).expect("an executor stops after the last step")), None)
+    }
+
+    fn update(&mut self, release: &Release<'_>) {
+        self.descend(release.round, release.sum);
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        &self.iterate
+    }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
-        if let Some(noise) = &mut self.noise {
-            noise.visit_state(visitor);
-        }
-    }
-}
-
-/// The iteration with its sampler and its oracle calls.
-pub struct MomentumMethod {
-    iteration: NoisyMomentum,
-    sampler: Sampler,
-    clip: Clip,
-    sum: Vec<f64>,
-}
-
-impl MomentumMethod {
-    /// `iteration` on the batches of `sampler`.
-    pub fn new(iteration: NoisyMomentum, sampler: Sampler, clip: Clip) -> Self {
-        let sum = vec![0.0; iteration.iterate().len()];
-        Self { iteration, sampler, clip, sum }
-    }
-}
-
-impl Optimizer for MomentumMethod {
-    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        let batch = self.sampler.draw(round, oracle.problem().rows());
-        oracle.enter(Phase::Gradient);
-        let point = self.iteration.query(round).expect("an executor stops after the last step");
-        let unit = oracle.sum_in_units(&batch, (Point::at(point), None), self.clip, &mut self.sum)?;
-        oracle.enter(Phase::Noise);
-        self.iteration.add_noise(round, &mut self.sum, unit, oracle.engine())?;
-        in_real_numbers(&mut self.sum, unit);
-        oracle.enter(Phase::Update);
-        self.iteration.update(round, &self.sum);
-        Ok(())
-    }
-
-    fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sampler)
-    }
-
-    fn solution(&mut self) -> &[f32] {
-        self.iteration.iterate()
-    }
-
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        self.iteration.visit_state(visitor);
     }
 }
 
@@ -192,13 +135,13 @@ mod tests {
 
     /// Runs an iteration on F(x) = Σ λ_i·x_i²/2 and returns its iterates.
     fn run(acceleration: Acceleration, steps: Vec<Step>) -> Vec<[f64; 4]> {
-        let mut iteration = NoisyMomentum::new(acceleration, steps, vec![1.0, -2.0, 0.5, 3.0], 10.0, 0.0, None);
+        let mut iteration = NoisyMomentum::new(acceleration, steps, vec![1.0, -2.0, 0.5, 3.0], 10.0, 0.0);
         let mut iterates = Vec::new();
         let mut round = 0;
-        while let Some(point) = iteration.query(round) {
+        while let Some(point) = iteration.point(round) {
             let sum: Vec<f64> =
                 point.iter().zip(EIGENVALUES).map(|(&z, eigenvalue)| 10.0 * eigenvalue * f64::from(z)).collect();
-            iteration.update(round, &sum);
+            iteration.descend(round, &sum);
             round += 1;
             iterates.push(std::array::from_fn(|i| f64::from(iteration.iterate()[i])));
         }
@@ -244,9 +187,9 @@ mod tests {
             let first = run(acceleration, constant(0.8, 0.7, 10));
             assert_eq!(whole[..10], first[..]);
             let resumed: Vec<f32> = first[9].iter().map(|&value| value as f32).collect();
-            let mut second = NoisyMomentum::new(acceleration, constant(0.8, 0.7, 1), resumed, 10.0, 0.0, None);
-            let point = second.query(0).unwrap().to_vec();
-            second.update(0, &std::array::from_fn::<_, 4, _>(|i| 10.0 * EIGENVALUES[i] * f64::from(point[i])));
+            let mut second = NoisyMomentum::new(acceleration, constant(0.8, 0.7, 1), resumed, 10.0, 0.0);
+            let point = second.point(0).unwrap().to_vec();
+            second.descend(0, &std::array::from_fn::<_, 4, _>(|i| 10.0 * EIGENVALUES[i] * f64::from(point[i])));
             assert!((0..4).all(|i| f64::from(second.iterate()[i]) == whole[10][i]));
         }
     }

@@ -5,8 +5,7 @@ use std::fmt::Display;
 
 use rounds_kernels::linear::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM};
 
-use super::Algorithm;
-use super::settings::{Settings, SettingsError};
+use super::settings::{SamplingKind, Settings, SettingsError};
 use crate::choices::Choice;
 use crate::noise::NoiseKind;
 use crate::privacy::{Accountant, Adjacency};
@@ -20,8 +19,6 @@ pub struct Parameter {
     pub about: &'static str,
     /// The allowed values.
     pub expected: &'static str,
-    /// True for the text of an allowed value.
-    pub accepts: fn(&str) -> bool,
     /// The default, where it is a constant.
     pub default: fn() -> Option<String>,
 }
@@ -168,23 +165,15 @@ impl<T: ParameterValue> ParameterValue for Option<T> {
 }
 
 impl Settings {
-    /// The parameters that many algorithms share.
-    ///
-    /// # Errors
-    /// A value out of its range.
-    pub fn common(&self) -> Result<Common, SettingsError> {
-        Common::read(self)
-    }
-
     /// The value of one parameter, or its default.
     pub(super) fn read<T: ParameterValue>(
         &self,
         parameter: &Parameter,
         holds: fn(f64) -> bool,
-        default: impl FnOnce() -> T,
+        default: T,
     ) -> Result<T, SettingsError> {
         let Some(text) = self.parameters.get(parameter.name) else {
-            return Ok(default());
+            return Ok(default);
         };
         T::parsed(text)
             .filter(|value| value.number().is_none_or(holds))
@@ -203,18 +192,43 @@ impl Settings {
         self.parameters.insert(parameter.to_owned(), value.to_string());
     }
 
-    /// Sets a parameter that `algorithm` reads and that has no value yet.
-    pub fn offer(&mut self, algorithm: &Algorithm, parameter: &str, value: impl Display) {
-        if algorithm.reads(parameter) && !self.parameters.contains_key(parameter) {
-            self.set(parameter, value);
-        }
-    }
-
     /// The same settings with a parameter as its default.
     #[must_use]
     pub fn without(mut self, parameter: &str) -> Self {
         self.parameters.remove(parameter);
         self
+    }
+}
+
+/// Parameters that are read from the texts of settings.
+pub(crate) trait Parameters: Sized + 'static {
+    /// The descriptions, by groups.
+    fn groups() -> Vec<&'static [Parameter]>;
+
+    /// Reads the values.
+    ///
+    /// # Errors
+    /// The first value out of its range.
+    fn read(settings: &Settings) -> Result<Self, SettingsError>;
+}
+
+impl Parameters for () {
+    fn groups() -> Vec<&'static [Parameter]> {
+        Vec::new()
+    }
+
+    fn read(_: &Settings) -> Result<Self, SettingsError> {
+        Ok(())
+    }
+}
+
+impl<A: Parameters, B: Parameters> Parameters for (A, B) {
+    fn groups() -> Vec<&'static [Parameter]> {
+        [A::groups(), B::groups()].concat()
+    }
+
+    fn read(settings: &Settings) -> Result<Self, SettingsError> {
+        Ok((A::read(settings)?, B::read(settings)?))
     }
 }
 
@@ -262,31 +276,32 @@ macro_rules! parameters {
                         name: TEXT,
                         about: concat!($($about),+),
                         expected: $crate::optimizers::parameters::expected!($type $(, $range)?),
-                        accepts: |text| {
-                            let value = <$type as $crate::optimizers::parameters::ParameterValue>::parsed(text);
-                            let number = $crate::optimizers::parameters::ParameterValue::number;
-                            value.is_some_and(|value| {
-                                number(&value).is_none_or($crate::optimizers::parameters::holds!($($range)?))
-                            })
-                        },
-                        default: || {
-                            let default: $type = $crate::optimizers::parameters::default!($($default)?);
-                            $crate::optimizers::parameters::ParameterValue::text(&default)
-                        },
+                        default: || $crate::optimizers::parameters::ParameterValue::text(&Self::default().$field),
                     }
                 }
             )+
+        }
 
-            /// Reads the fields.
-            ///
-            /// # Errors
-            /// The first value out of its range.
-            $visibility fn read(settings: &$crate::optimizers::Settings) -> Result<Self, $crate::optimizers::SettingsError> {
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $crate::optimizers::parameters::default!($($default)?)),+ }
+            }
+        }
+
+        impl $crate::optimizers::parameters::Parameters for $name {
+            fn groups() -> Vec<&'static [$crate::optimizers::parameters::Parameter]> {
+                vec![Self::ALL]
+            }
+
+            fn read(
+                settings: &$crate::optimizers::settings::Settings,
+            ) -> Result<Self, $crate::optimizers::settings::SettingsError> {
+                let default = Self::default();
                 Ok(Self {
                     $($field: settings.read(
                         &Self::$field(),
                         $crate::optimizers::parameters::holds!($($range)?),
-                        || $crate::optimizers::parameters::default!($($default)?),
+                        default.$field,
                     )?),+
                 })
             }
@@ -336,7 +351,7 @@ parameters! {
         /// Batch size B (expected size for Poisson sampling)
         batch_size: Option<usize> [Range::COUNT],
         /// Sampling scheme of the batches
-        sampling: Option<super::settings::SamplingKind>,
+        sampling: Option<SamplingKind>,
         /// Step size
         learning_rate: Option<f64> [Range::POSITIVE],
         /// Momentum β

@@ -48,19 +48,19 @@
 
 use rounds_kernels::features::Selection;
 
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::optimizer::{Optimizer, StepError};
 use super::parameters::{INDEPENDENT_NOISE, PRIVACY, Range, parameters};
 use super::phased_sgd::SmoothLoss;
+use super::plan;
 use super::scene::Scene;
-use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
-use super::{Parameter, plan};
-use crate::noise::{IndependentGaussian, NoiseMechanism};
+use super::settings::SettingsError;
+use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Mechanism, Sampling};
-use crate::problem::PublicProblem;
+use crate::privacy::Sampling;
 use crate::resque::geometry::{narrow, project};
 use crate::resque::localization;
 use crate::state::StateVisitor;
-use crate::vectors::add_scaled;
 
 parameters! {
     /// Parameters of the phases.
@@ -72,10 +72,11 @@ parameters! {
     }
 }
 
+/// Noise on a result over that of its minimiser's sensitivity: it covers the distance from the minimiser.
+const EXCESS: f64 = 1.01;
+
 /// The least noise on a result, over R.
 const LEAST_NOISE: f64 = 1.0 / (1_u64 << 32) as f64;
-
-const GROUPS: &[&[Parameter]] = &[PRIVACY, INDEPENDENT_NOISE, PhasedErmParameters::ALL];
 
 const SCENE: Scene = Scene {
     name: "phases",
@@ -95,10 +96,10 @@ pub(super) static PHASED_ERM: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by the stability of regularised minimisers, for smooth convex losses",
     private: true,
     release: false,
-    groups: GROUPS,
+    common: &[PRIVACY, INDEPENDENT_NOISE],
     // The default regulariser grows with the clip norm, and would hide a skipped clip.
     scenes: &[Scene { parameters: &[("first-regularization", "1")], ..SCENE }],
-    constructor: |problem, settings| prepare(problem, settings, &PHASED_ERM, Private::Results),
+    constructor: &Reads(|run, own| prepare(run, own, Private::Results)),
 };
 
 pub(super) static LOCALIZED_ACCELERATED: Algorithm = Algorithm {
@@ -108,9 +109,9 @@ pub(super) static LOCALIZED_ACCELERATED: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by noise on large batches, n^{1/4} rounds and n^{9/8} queries, for smooth losses",
     private: true,
     release: false,
-    groups: GROUPS,
+    common: &[PRIVACY, INDEPENDENT_NOISE],
     scenes: &[SCENE],
-    constructor: |problem, settings| prepare(problem, settings, &LOCALIZED_ACCELERATED, Private::Gradients),
+    constructor: &Reads(|run, own| prepare(run, own, Private::Gradients)),
 };
 
 /// The values that noise is added to: results of phases, or gradients.
@@ -169,14 +170,9 @@ impl Chunk {
     }
 }
 
-fn prepare(
-    problem: &PublicProblem,
-    settings: &Settings,
-    entry: &'static Algorithm,
-    private: Private,
-) -> Result<Prepared, PrepareError> {
-    let loss = SmoothLoss::new(problem, settings, entry.id)?;
-    let own = PhasedErmParameters::read(settings)?;
+fn prepare(run: &Run<'_>, own: PhasedErmParameters, private: Private) -> Result<Prepared, PrepareError> {
+    let problem = run.problem;
+    let loss = SmoothLoss::new(run)?;
     let radius = plan::bounded_radius(problem, own.radius)?;
     let clip_norm = f64::from(loss.clip_norm);
     let slope = clip_norm + problem.regularization() * radius;
@@ -189,17 +185,14 @@ fn prepare(
         Private::Results => 1,
         Private::Gradients => chunks(1.0).iter().map(Chunk::participations).max().unwrap_or(1),
     };
-    let noise = plan::calibrate(settings, loss.clip_norm, loss.adjacency, problem, |noise_multiplier| {
-        Mechanism::Gaussian { noise_multiplier, sampling: Sampling::FixedOrder, participations }
-    })?;
-    let privacy = noise.noise_multiplier * (problem.parameters() as f64).sqrt() / problem.rows() as f64;
+    let noise =
+        PlannedNoise::gaussian(participations).in_excess(if private == Private::Results { EXCESS } else { 1.0 });
+    let noise = run.calibration(loss.adjacency, loss.clip_norm)?.calibrate(noise, Sampling::FixedOrder)?;
+    let privacy = noise.noise_multiplier() * (problem.parameters() as f64).sqrt() / problem.rows() as f64;
     let first = own
         .first_regularization
         .unwrap_or_else(|| localization::first_regularization(clip_norm, radius, problem.rows(), privacy));
-    let deviation = match private {
-        Private::Results => 1.01 * noise.standard_deviation,
-        Private::Gradients => noise.standard_deviation,
-    };
+    let deviation = EXCESS * noise.standard_deviation();
     let mut chunks = chunks(first);
     if private == Private::Results && deviation > 0.0 {
         chunks.retain(|chunk| chunk.noise(deviation) >= LEAST_NOISE * radius);
@@ -210,15 +203,13 @@ fn prepare(
     }
     let rounds = chunks.iter().map(|chunk| chunk.rounds).fold(0, u64::saturating_add);
     Range::ROUNDS.check("rounds (of all phases, by first-regularization)", rounds as f64)?;
-    let stream = IndependentGaussian::new(settings.key.clone(), deviation);
-    let optimizer = PhasedErm::new(chunks, loss, (private, stream, radius), problem.parameters());
+    let optimizer = PhasedErm::new(chunks, loss, (private, noise, radius), problem.parameters());
     let queries = |chunk: &Chunk| (0..chunk.rounds).map(|round| chunk.batch(round).len() as u64).sum::<u64>();
     let queries = optimizer.chunks.iter().map(queries).sum();
-    let statement = noise.statement.with_note("disjoint chunks: each phase spends the whole budget, none is composed");
-    Ok(Prepared {
-        queries: Some(queries),
-        ..Prepared::new(optimizer, rounds, Some(noise.mechanism), statement).with("first-regularization", first)
-    })
+    let prepared = Prepared { queries: Some(queries), ..Prepared::new(optimizer, rounds) };
+    Ok(prepared
+        .with_note("disjoint chunks: each phase spends the whole budget, none is composed")
+        .with("first-regularization", first))
 }
 
 /// The iteration above.
@@ -228,7 +219,7 @@ struct PhasedErm {
     private: Private,
     radius: f64,
     /// Of a gradient sum, or of λ_i·n_i·x_i.
-    noise: IndependentGaussian,
+    noise: PrivateNoise,
     phase: u64,
     /// Rounds of this phase that are done.
     position: u64,
@@ -247,7 +238,7 @@ impl PhasedErm {
     fn new(
         chunks: Vec<Chunk>,
         loss: SmoothLoss,
-        (private, noise, radius): (Private, IndependentGaussian, f64),
+        (private, noise, radius): (Private, PrivateNoise, f64),
         dimension: usize,
     ) -> Self {
         Self {
@@ -270,9 +261,8 @@ impl PhasedErm {
     fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), StepError> {
         self.released.copy_from_slice(&self.descended);
         if self.private == Private::Results {
-            self.sum.fill(0.0);
-            self.noise.add_increment(self.phase, &mut self.sum, None, oracle.engine())?;
-            add_scaled(&mut self.released, self.chunks[self.phase as usize].noise(1.0), &self.sum);
+            let share = self.chunks[self.phase as usize].noise(1.0);
+            self.noise.add_share(self.phase, &mut self.released, share, oracle.engine())?;
             project(&mut self.released, self.radius);
         }
         self.iterate.copy_from_slice(&self.released);
@@ -320,6 +310,10 @@ impl Optimizer for PhasedErm {
         Ok(())
     }
 
+    fn noise(&self) -> Option<&PrivateNoise> {
+        Some(&self.noise)
+    }
+
     fn solution(&mut self) -> &[f32] {
         narrow(&mut self.rounded, &self.released);
         &self.rounded
@@ -345,14 +339,14 @@ mod tests {
     use rounds_kernels::random::StreamKey;
 
     use super::*;
-    use crate::optimizers::Budget;
+    use crate::optimizers::settings::Settings;
     use crate::optimizers::tests::{mean_loss, run};
     use crate::parallel::Engine;
-    use crate::privacy::Adjacency;
+    use crate::privacy::{Adjacency, Budget, Mechanism};
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
     use crate::resque::geometry::distance;
-    use crate::vectors::{dot, map2, norm};
+    use crate::vectors::{add_scaled, dot, map2, norm};
 
     /// Logistic rows of norm at most 2, without noise to speak of; one row may be another one.
     fn problem(rows: usize, changed: Option<usize>) -> Problem {
@@ -386,7 +380,7 @@ mod tests {
     /// x_i of a chunk and a centre, with noise of this deviation on a sum of gradients.
     fn result(private: Private, problem: &Problem, chunk: Chunk, (centre, deviation): (f64, f64)) -> Vec<f64> {
         let rounds = chunk.rounds;
-        let noise = IndependentGaussian::new(StreamKey::Simulation(1), deviation);
+        let noise = PlannedNoise::gaussian(1).unaccounted(StreamKey::Simulation(1), deviation);
         let mut optimizer = PhasedErm::new(vec![chunk], loss(), (private, noise, 10.0), problem.parameters());
         for state in [&mut optimizer.iterate, &mut optimizer.descended, &mut optimizer.released] {
             state.fill(centre);
@@ -496,7 +490,7 @@ mod tests {
             let Some(Mechanism::Gaussian { participations, .. }) = prepared.mechanism else {
                 panic!("{:?}", prepared.mechanism)
             };
-            let loss = SmoothLoss::new(&problem, &settings, "test").unwrap();
+            let loss = SmoothLoss::new(&Run::of("test", &problem, &settings).unwrap()).unwrap();
             let mut reads = vec![0; rows];
             for phase in localization::phases(rows, 1.0) {
                 let chunk = Chunk::new(phase, &loss, 1.0, Private::Gradients);

@@ -20,17 +20,17 @@
 use rounds_kernels::features::Selection;
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::TargetKind;
-use rounds_kernels::random::StreamKey;
 
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::optimizer::{Optimizer, StepError};
 use super::parameters::{Common, INDEPENDENT_NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
+use super::settings::SettingsError;
 use super::sgd::project_onto_ball;
-use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
-use crate::noise::{IndependentGaussian, NoiseMechanism};
+use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Adjacency, Mechanism, Sampling};
-use crate::problem::PublicProblem;
+use crate::privacy::{Adjacency, Sampling};
 use crate::resque::localization;
 use crate::state::StateVisitor;
 
@@ -49,7 +49,7 @@ pub(super) static PHASED_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP in one pass by contraction, excess risk LR(1/√n + √d/(nε)), for smooth losses",
     private: true,
     release: false,
-    groups: &[&[Common::batch_size(), Common::learning_rate()], PRIVACY, INDEPENDENT_NOISE, PhasedParameters::ALL],
+    common: &[&[Common::batch_size(), Common::learning_rate()], PRIVACY, INDEPENDENT_NOISE],
     scenes: &[Scene {
         name: "one pass",
         rows: 64,
@@ -60,7 +60,7 @@ pub(super) static PHASED_SGD: Algorithm = Algorithm {
         needs_f32: true,
         ..Scene::FIXED
     }],
-    constructor: prepare,
+    constructor: &Reads(prepare),
 };
 
 /// Terms of a finite sum that are convex, M-smooth and L-Lipschitz by public bounds.
@@ -74,83 +74,65 @@ pub(super) struct SmoothLoss {
 }
 
 impl SmoothLoss {
-    /// The constants of the settings and the problem, for a run of `algorithm` with independent noise.
+    /// The constants of the settings and the problem, for a run with independent noise.
     ///
     /// # Errors
     /// A loss without a curvature, rows without a bound, a clip norm for softmax, a relation or a noise that does not fit.
-    pub(super) fn new(
-        problem: &PublicProblem,
-        settings: &Settings,
-        algorithm: &'static str,
-    ) -> Result<Self, PrepareError> {
-        let loss = problem.model().loss;
-        let common = settings.common()?;
-        plan::independent_noise_only(&common, algorithm)?;
+    pub(super) fn new(run: &Run<'_>) -> Result<Self, PrepareError> {
+        let (problem, algorithm, loss) = (run.problem, run.id, run.problem.model().loss);
+        plan::independent_noise_only(run)?;
         let Some(curvature) = loss.curvature() else {
             let reason = "needs a smooth loss, whose gradient steps do not expand; use huber or logistic";
             return Err(SettingsError::unsupported("loss", loss, algorithm, reason).into());
         };
-        let adjacency = plan::adjacency(problem, &common)?;
+        let adjacency = plan::adjacency(run)?;
         Sampling::FixedOrder.check(adjacency)?;
         let Some(squared) = plan::squared_row(problem) else {
             let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
             return Err(SettingsError::unsupported("clip-features", "none", algorithm, reason).into());
         };
         let has_classes = loss.targets() == TargetKind::Classes;
-        if has_classes && let Some(asked) = common.clip_norm {
+        if has_classes && let Some(asked) = run.common.clip_norm {
             let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
             return Err(SettingsError::unsupported("clip-norm", asked, algorithm, reason).into());
         }
         let (clip_norm, clip) = if has_classes {
             ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
         } else {
-            let clip_norm = plan::clip_norm(settings, 1.0)?;
+            let clip_norm = plan::clip_norm(run, 1.0)?;
             (clip_norm, Clip::l2(clip_norm))
         };
         Ok(Self { smoothness: curvature * squared + problem.regularization(), clip_norm, clip, adjacency })
     }
 }
 
-fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let common = settings.common()?;
-    let SmoothLoss { smoothness, clip_norm, clip, adjacency } = SmoothLoss::new(problem, settings, PHASED_SGD.id)?;
+fn prepare(run: &Run<'_>, own: PhasedParameters) -> Result<Prepared, PrepareError> {
+    let problem = run.problem;
+    let SmoothLoss { smoothness, clip_norm, clip, adjacency } = SmoothLoss::new(run)?;
     let factor = adjacency.row_change_factor();
-    let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| Mechanism::Gaussian {
-        noise_multiplier,
-        sampling: Sampling::FixedOrder,
-        participations: 1,
-    })?;
-    let batch = common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
+    let calibration = run.calibration(adjacency, clip_norm)?;
+    let noise = calibration.for_means(PlannedNoise::gaussian(1), Sampling::FixedOrder)?;
+    let batch = run.common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
     // Iterates inside a phase are not released: they must not be able to diverge.
-    let radius = plan::bounded_radius(problem, PhasedParameters::read(settings)?.radius)?;
+    let radius = plan::bounded_radius(problem, own.radius)?;
     let dimension = problem.parameters() as f64;
     let steps = problem.rows() as f64 / batch as f64;
     // μ of the run; the noise multiplier is f/μ for a Gaussian mechanism.
-    let mu = factor / noise.noise_multiplier;
+    let mu = factor / noise.noise_multiplier();
     let privacy = 16.0 * dimension / ((batch as f64 * mu).powi(2) * steps);
     let balanced = 2.0 * radius / (f64::from(clip_norm) * (steps * (1.0 / 6.0 + privacy)).sqrt());
-    let asked = common.learning_rate.unwrap_or(balanced);
+    let asked = run.common.learning_rate.unwrap_or(balanced);
     // η_1 = η/4 ≤ 2/M.
     let rate = asked.min(8.0 / smoothness);
-    let mut statement =
-        noise.statement.with_note("disjoint chunks: each phase spends the whole budget, none is composed");
-    if settings.is_release() {
-        statement = statement
+    let optimizer = PhasedSgd::new(Rule { clip, batch, rate, radius }, noise, (problem.rows(), problem.parameters()));
+    let rounds = optimizer.rounds();
+    let mut prepared = Prepared::new(optimizer, rounds)
+        .with_note("disjoint chunks: each phase spends the whole budget, none is composed");
+    if run.is_release() {
+        prepared = prepared
             .revoked("the contraction proof holds in exact arithmetic; f32 rounding of its steps is not accounted");
     }
-    let rule = Rule {
-        clip,
-        batch,
-        rate,
-        radius,
-        // std a coordinate = noise multiplier · L · η_i/B.
-        deviation: noise.noise_multiplier * f64::from(clip_norm) / batch as f64,
-    };
-    let optimizer = PhasedSgd::new(rule, problem, settings.key.clone());
-    let rounds = optimizer.rounds();
-    Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement)
-        .with("batch-size", batch)
-        .with("learning-rate", rate))
+    Ok(prepared.with("batch-size", batch).with("learning-rate", rate))
 }
 
 /// The public constants of all phases.
@@ -160,8 +142,6 @@ struct Rule {
     /// η.
     rate: f64,
     radius: f64,
-    /// Standard deviation of a release over η_i, a coordinate.
-    deviation: f64,
 }
 
 struct PhasedSgd {
@@ -170,7 +150,7 @@ struct PhasedSgd {
     phase: u64,
     /// Batches of this phase that are done.
     position: u64,
-    noise: IndependentGaussian,
+    noise: PrivateNoise,
     iterate: Vec<f32>,
     /// x_{i−1}: the last release, and the only thing that may be shown.
     released: Vec<f32>,
@@ -179,15 +159,14 @@ struct PhasedSgd {
 }
 
 impl PhasedSgd {
-    fn new(rule: Rule, problem: &PublicProblem, key: StreamKey) -> Self {
-        let dimension = problem.parameters();
-        let phases = localization::phases(problem.rows(), 0.0);
+    fn new(rule: Rule, noise: PrivateNoise, (rows, dimension): (usize, usize)) -> Self {
+        let phases = localization::phases(rows, 0.0);
         Self {
             rule,
             phases: phases.into_iter().map(|phase| phase.rows).collect(),
             phase: 0,
             position: 0,
-            noise: IndependentGaussian::new(key, 1.0),
+            noise,
             iterate: vec![0.0; dimension],
             released: vec![0.0; dimension],
             iterates: vec![0.0; dimension],
@@ -208,17 +187,13 @@ impl PhasedSgd {
 
     /// Releases the phase's average and starts the next phase there.
     fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), StepError> {
-        let scale = self.rule.deviation * self.step_size();
-        // The stream gives N(0, 1): the average enters divided by the deviation, and leaves multiplied.
-        let share = 1.0 / (self.position as f64 * scale);
-        for sum in &mut self.iterates {
-            *sum *= share;
-        }
-        self.noise.add_increment(self.phase, &mut self.iterates, None, oracle.engine())?;
+        // A changed example moves the average by η_i/B times what it moves a sum.
+        let share = (self.step_size(), self.rule.batch as f64);
+        self.noise.release_mean(self.phase, (&mut self.iterates, self.position), share, oracle.engine())?;
         for (released, value) in self.released.iter_mut().zip(&self.iterates) {
-            *released = (value * scale) as f32;
+            *released = *value as f32;
         }
-        project_onto_ball(&mut self.released, self.rule.radius);
+        project_onto_ball(&mut self.released, Some(self.rule.radius));
         self.iterate.copy_from_slice(&self.released);
         self.iterates.fill(0.0);
         self.phase += 1;
@@ -241,7 +216,7 @@ impl Optimizer for PhasedSgd {
         for (x, &sum) in self.iterate.iter_mut().zip(&self.sum) {
             *x = (f64::from(*x) * (1.0 - step * decay) - per_row * sum) as f32;
         }
-        project_onto_ball(&mut self.iterate, self.rule.radius);
+        project_onto_ball(&mut self.iterate, Some(self.rule.radius));
         self.iterates.iter_mut().zip(&self.iterate).for_each(|(sum, &x)| *sum += f64::from(x));
         self.position += 1;
         if start + self.rule.batch >= rows.end {
@@ -249,6 +224,10 @@ impl Optimizer for PhasedSgd {
             self.release(oracle)?;
         }
         Ok(())
+    }
+
+    fn noise(&self) -> Option<&PrivateNoise> {
+        Some(&self.noise)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -268,13 +247,15 @@ impl Optimizer for PhasedSgd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimizers::Budget;
+    use crate::optimizers::settings::Settings;
     use crate::optimizers::tests::{mean_loss, run};
     use crate::parallel::Engine;
+    use crate::privacy::Budget;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
     use rounds_kernels::features::Norm;
     use rounds_kernels::loss::Loss;
+    use rounds_kernels::random::StreamKey;
     use std::sync::Arc;
 
     fn problem(loss: Loss) -> Problem {
@@ -340,8 +321,9 @@ mod tests {
 
     /// The optimiser itself instead of the boxed trait object.
     fn prepare_direct(problem: &Problem) -> PhasedSgd {
-        let rule = Rule { clip: Clip::l2(1.0), batch: 10, rate: 8.0 / (0.25 * 5.0), radius: 10.0, deviation: 1.0 };
-        PhasedSgd::new(rule, problem, StreamKey::Simulation(5))
+        let rule = Rule { clip: Clip::l2(1.0), batch: 10, rate: 8.0 / (0.25 * 5.0), radius: 10.0 };
+        let noise = PlannedNoise::gaussian(1).unaccounted(StreamKey::Simulation(5), 1.0);
+        PhasedSgd::new(rule, noise, (problem.rows(), problem.parameters()))
     }
 
     #[test]

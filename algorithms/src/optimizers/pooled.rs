@@ -1,9 +1,8 @@
 //! An optimiser from a method of [`crate::resque`] that reads a projected pool, one adaptive round a step.
 
-use super::{Optimizer, PrepareError, Prepared, Settings, StepError};
+use super::algorithm::{PrepareError, Prepared, Run};
+use super::optimizer::{Optimizer, StepError};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::PrivacyStatement;
-use crate::problem::PublicProblem;
 use crate::resque::geometry::narrow;
 use crate::resque::pool::PoolMethod;
 use crate::resque::projected::{ProjectedPool, Weights};
@@ -15,22 +14,19 @@ struct Pooled<M> {
     solution: Vec<f32>,
 }
 
-/// `method` on a pool of `problem` for `rounds` rounds, without a claim.
+/// `method` on a pool of the problem for `rounds` rounds, without a claim.
 pub(super) fn prepared(
-    problem: &PublicProblem,
-    settings: &Settings,
+    run: &Run<'_>,
     method: impl PoolMethod + 'static,
-    weights: Weights,
-    lipschitz: f64,
+    (weights, lipschitz): (Weights, f64),
     rounds: u64,
 ) -> Result<Prepared, PrepareError> {
     let optimizer = Pooled {
         method,
-        pool: ProjectedPool::new(problem, weights, lipschitz, settings.key.clone())?,
-        solution: vec![0.0; problem.parameters()],
+        pool: ProjectedPool::new(run.problem, weights, lipschitz, run.key().clone())?,
+        solution: vec![0.0; run.problem.parameters()],
     };
-    let statement = PrivacyStatement::none("no noise is added to gradients");
-    Ok(Prepared::new(optimizer, rounds, None, statement))
+    Ok(Prepared::new(optimizer, rounds).revoked("no noise is added to gradients"))
 }
 
 impl<M: PoolMethod> Optimizer for Pooled<M> {

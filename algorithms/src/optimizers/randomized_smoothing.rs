@@ -3,10 +3,10 @@
 //! A query of a linear model at x + ξ needs only the K shifts of its margins, so a round of m queries costs what a
 //! mini-batch round of m does. Rows are drawn uniformly with replacement.
 
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::parameters::{Common, Range, parameters};
+use super::pooled;
 use super::scene::Scene;
-use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
-use crate::problem::PublicProblem;
 use crate::resque::projected::{self, Weights};
 use crate::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
 
@@ -27,17 +27,16 @@ pub(super) static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     promise: "no privacy; query depth d^{1/4}LR/ε on non-smooth losses",
     private: false,
     release: false,
-    groups: &[&[Common::epochs(), Common::batch_size()], SmoothingSettings::ALL],
+    common: &[&[Common::epochs(), Common::batch_size()]],
     scenes: &[Scene::FIXED],
-    constructor: prepare,
+    constructor: &Reads(prepare),
 };
 
-fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let lipschitz = projected::lipschitz(problem)?;
-    let (common, own) = (settings.common()?, SmoothingSettings::read(settings)?);
-    let batch = common.batch_size.unwrap_or(500.min(problem.rows())).max(1);
-    let epochs = common.epochs.unwrap_or(5.0);
-    let rounds = (epochs * problem.rows() as f64 / batch as f64).ceil().max(1.0);
+fn prepare(run: &Run<'_>, own: SmoothingSettings) -> Result<Prepared, PrepareError> {
+    let (rows, lipschitz) = (run.problem.rows(), projected::lipschitz(run.problem)?);
+    let batch = run.common.batch_size.unwrap_or(500.min(rows)).max(1);
+    let epochs = run.common.epochs.unwrap_or(5.0);
+    let rounds = (epochs * rows as f64 / batch as f64).ceil().max(1.0);
     let parameters = SmoothingParameters {
         domain_radius: own.radius,
         lipschitz,
@@ -45,6 +44,6 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         rounds: rounds as u64,
         batch,
     };
-    let run = RandomizedSmoothing::new(problem.parameters(), parameters)?;
-    pooled::prepared(problem, settings, run, Weights::Conditional, lipschitz, rounds as u64)
+    let smoothed = RandomizedSmoothing::new(run.problem.parameters(), parameters)?;
+    pooled::prepared(run, smoothed, (Weights::Conditional, lipschitz), rounds as u64)
 }

@@ -4,10 +4,10 @@
 //! round, however many solves read the pool. The rounds are planned in advance; a run that reaches its accuracy earlier
 //! goes on improving.
 
-use super::parameters::{Common, Parameter, Range, parameters};
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::parameters::{Common, Range, parameters};
+use super::pooled;
 use super::scene::Scene;
-use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
-use crate::problem::PublicProblem;
 use crate::resque::parallel::{Outer, PRACTICAL_SAMPLES, ParallelParameters, ParallelResque, Solver};
 use crate::resque::projected::{self, Weights};
 
@@ -29,8 +29,6 @@ parameters! {
     }
 }
 
-const GROUPS: &[&[Parameter]] = &[&[Common::rounds()], ParallelSettings::ALL];
-
 /// Theorem 1.
 pub(super) static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     id: "resque-epoch-sgd",
@@ -39,9 +37,9 @@ pub(super) static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     promise: "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries (projected oracle)",
     private: false,
     release: false,
-    groups: GROUPS,
+    common: &[&[Common::rounds()]],
     scenes: &[Scene::FIXED],
-    constructor: |problem, settings| prepare(problem, settings, Solver::EpochSgd),
+    constructor: &Reads(|run, own| prepare(run, own, Solver::EpochSgd)),
 };
 
 /// Theorem 2.
@@ -52,16 +50,15 @@ pub(super) static RESQUE_AC_SA: Algorithm = Algorithm {
     promise: "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries, computational depth d^{1/4}κ (projected oracle)",
     private: false,
     release: false,
-    groups: GROUPS,
+    common: &[&[Common::rounds()]],
     scenes: &[Scene::FIXED],
-    constructor: |problem, settings| prepare(problem, settings, Solver::AcceleratedSa),
+    constructor: &Reads(|run, own| prepare(run, own, Solver::AcceleratedSa)),
 };
 
-fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Result<Prepared, PrepareError> {
-    let lipschitz = projected::lipschitz(problem)?;
-    let own = ParallelSettings::read(settings)?;
+fn prepare(run: &Run<'_>, own: ParallelSettings, solver: Solver) -> Result<Prepared, PrepareError> {
+    let lipschitz = projected::lipschitz(run.problem)?;
     let accuracy = own.accuracy.unwrap_or(lipschitz * own.radius / 100.0);
-    let rounds = settings.common()?.rounds.unwrap_or(100);
+    let rounds = run.common.rounds.unwrap_or(100);
     let smoothing = own.smoothing.unwrap_or(0.5 * accuracy / lipschitz);
     let parameters = ParallelParameters {
         domain_radius: own.radius,
@@ -72,7 +69,6 @@ fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Resu
         outer: own.outer,
         samples: own.samples,
     };
-    let weights = own.weights;
-    let run = ParallelResque::new(parameters, vec![0.0; problem.parameters()], settings.key.clone())?;
-    pooled::prepared(problem, settings, run, weights, lipschitz, rounds as u64)
+    let resque = ParallelResque::new(parameters, vec![0.0; run.problem.parameters()], run.key().clone())?;
+    pooled::prepared(run, resque, (own.weights, lipschitz), rounds as u64)
 }

@@ -1,8 +1,8 @@
 //! Private ReSQue on a problem: empirical risk [002 Theorem 3] and population risk by localisation [002 Theorem 4], in
-//! three modes (specification 7.4).
+//! two modes (specification 7.4).
 //!
-//! * `faithful`: [`crate::resque::private_erm`] with the proof's constants; refused with the n from which they are feasible.
-//! * `scaled`: the same algorithms with the user's constants; no privacy claim.
+//! * `scaled`: [`crate::resque::private_erm`] with the user's constants; no privacy claim. Those of the proof are feasible from
+//!   the n of [`crate::theory::ball_acceleration`] on, 2.8·10²³ for MNIST at ε = 0.9.
 //! * `dp-practical`: ball acceleration whose ball solver takes S clipped, noised mini-batch steps:
 //!
 //! ```text
@@ -24,23 +24,26 @@ use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting, Shi
 use rounds_kernels::linear::{BLOCK_ROWS, Clip};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::optimizer::{Optimizer, StepError};
 use super::parameters::{Common, INDEPENDENT_NOISE, PRIVACY, Parameter, Range, parameters};
 use super::plan;
 use super::scene::{RAW_GRADIENT, Scene};
-use super::{Algorithm, Budget, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
-use crate::noise::{IndependentGaussian, NoiseMechanism};
+use super::settings::SettingsError;
+use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase, QueryError, in_real_numbers};
-use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
+use crate::privacy::{Adjacency, Budget, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::Result;
-use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
+use crate::resque::acceleration::{BallAcceleration, ProximalOracle};
 use crate::resque::geometry::{add, narrow, norm};
 use crate::resque::localization::{self, Phase as Chunk};
 use crate::resque::pool::PoolMethod as _;
-use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, Setting, combine, first_feasible_examples};
+use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, combine};
 use crate::resque::projected::{self, ProjectedPool, Weights};
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
+use crate::theory::ball_acceleration::{AccelerationParameters, Setting};
 
 /// Streams of the shifts of margins.
 const SHIFTS: Purpose = Purpose(0x5250_5348);
@@ -48,7 +51,7 @@ const SHIFTS: Purpose = Purpose(0x5250_5348);
 parameters! {
     /// Parameters of every mode.
     struct PrivateSettings {
-        /// Guarantee: accounted steps, the user's constants without a claim, or the proof's constants
+        /// Guarantee: accounted steps, or the theorem's algorithm with own constants and no claim (those of its proof need more than 10²³ rows)
         mode: Mode = Mode::DpPractical,
         /// Radius R of the domain around 0
         radius: f64 [Range::POSITIVE] = 10.0,
@@ -70,8 +73,8 @@ parameters! {
 }
 
 /// `rounds` is the number of adaptive rounds of the scaled mode (100 by default); `epochs` sets those of dp-practical.
-const GROUPS: &[&[Parameter]] =
-    &[&[Common::epochs(), Common::rounds(), Common::batch_size()], PRIVACY, INDEPENDENT_NOISE, PrivateSettings::ALL];
+const COMMON: &[&[Parameter]] =
+    &[&[Common::epochs(), Common::rounds(), Common::batch_size()], PRIVACY, INDEPENDENT_NOISE];
 
 /// One release a round and a ball as large as the domain: every other round is a step, whose release is the iterate's move.
 const ALL_ROWS: Scene = Scene {
@@ -91,6 +94,8 @@ const POISSON: Scene = Scene {
     name: "Poisson, one release a round",
     parameters: &[("epochs", "1"), ("radius", "10"), ("inner", "1")],
     epsilon: Some(4.0),
+    // Half of the releases do not show in the iterates.
+    power: 0.05,
     ..ALL_ROWS
 };
 
@@ -102,9 +107,9 @@ pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds",
     private: true,
     release: true,
-    groups: GROUPS,
+    common: COMMON,
     scenes: &[Scene { batch_size: Some(64), ..ALL_ROWS }, Scene { batch_size: Some(48), ..POISSON }],
-    constructor: |problem, settings| prepare(problem, settings, "resque-private-erm", false),
+    constructor: &Reads(|run, own| prepare(run, own, false)),
 };
 
 /// Theorem 4.
@@ -115,44 +120,33 @@ pub(super) static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks",
     private: true,
     release: true,
-    groups: GROUPS,
+    common: COMMON,
     scenes: &[Scene { batch_size: Some(32), ..ALL_ROWS }, Scene { batch_size: Some(24), ..POISSON }],
-    constructor: |problem, settings| prepare(problem, settings, "resque-private-sco", true),
+    constructor: &Reads(|run, own| prepare(run, own, true)),
 };
 
 /// Chunks of a localised practical run, where Proposition 11 takes log n: rows halve, and below an eighth too few are left for a
 /// useful phase. An eighth of the rows is never read.
 const MOST_CHUNKS: usize = 3;
 
-fn prepare(
-    problem: &PublicProblem,
-    settings: &Settings,
-    id: &'static str,
-    localized: bool,
-) -> Result<Prepared, PrepareError> {
-    let own = PrivateSettings::read(settings)?;
-    plan::independent_noise_only(&settings.common()?, id)?;
+fn prepare(run: &Run<'_>, own: PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
+    plan::independent_noise_only(run)?;
     match own.mode {
-        Mode::DpPractical => practical(problem, settings, &own, id, localized),
-        _ => by_theorem(problem, settings, &own, id, localized),
+        Mode::DpPractical => practical(run, &own, localized),
+        Mode::Scaled => by_theorem(run, &own, localized),
     }
 }
 
-/// The theorem's algorithms, with its constants or the user's.
-fn by_theorem(
-    problem: &PublicProblem,
-    settings: &Settings,
-    own: &PrivateSettings,
-    id: &'static str,
-    localized: bool,
-) -> Result<Prepared, PrepareError> {
-    let Budget::Target { epsilon, delta } = settings.budget else {
+/// The theorem's algorithms with the user's constants.
+fn by_theorem(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
+    let (problem, id) = (run.problem, run.id);
+    let Budget::Target { epsilon, delta } = run.budget() else {
         let reason = "needs a target ε in this mode: its noise follows from the theorem, not from a multiplier";
         return Err(SettingsError::unsupported("epsilon", "none", id, reason).into());
     };
     let lipschitz = projected::lipschitz(problem)?;
     let setting = setting(problem, lipschitz, own.radius, (epsilon, delta));
-    let rounds = settings.common()?.rounds.unwrap_or(100) as u64;
+    let rounds = run.common.rounds.unwrap_or(100) as u64;
     let constants = ScaledConstants {
         accuracy: own.accuracy_constant,
         radius_ratio: own.radius_ratio,
@@ -163,33 +157,19 @@ fn by_theorem(
     let mut plans = Vec::new();
     for chunk in &chunks {
         let setting = Setting { examples: chunk.rows.len() as f64, ..setting };
-        plans.push(match own.mode {
-            Mode::Faithful => Plan::faithful(&setting).map_err(|reason| SettingsError::Infeasible {
-                algorithm: id,
-                reason: reason.to_string(),
-                examples: first_feasible_examples(&setting).map_or_else(
-                    || "no n below 1e30".to_owned(),
-                    |examples| format!("n = {:.1e}", examples * if localized { 2.0 } else { 1.0 }),
-                ),
-            })?,
-            _ => Plan::scaled(&setting, &constants)?,
-        });
+        plans.push(Plan::scaled(&setting, &constants)?);
     }
     for (plan, chunk) in plans.iter().zip(&chunks) {
         plan.check_steps(chunk.rows.len() as f64)?;
     }
-    let statement = match own.mode {
-        // A feasible faithful plan still rests on exact arithmetic and on a Lipschitz constant that is read off the data.
-        Mode::Faithful => PrivacyStatement::none("the Lipschitz constant was read off the data: declare a public one"),
-        _ => PrivacyStatement::none("scaled constants: the preconditions of the privacy proof do not hold"),
-    };
-    let pool = ProjectedPool::new(problem, Weights::Full, lipschitz, settings.key.clone())?;
+    let reason = "scaled constants: the preconditions of the privacy proof do not hold";
+    let pool = ProjectedPool::new(problem, Weights::Full, lipschitz, run.key().clone())?;
     let per_chunk = rounds.div_ceil(chunks.len() as u64);
     let rounds = per_chunk * chunks.len() as u64;
-    let mut first = TheoremChunks { per_chunk, chunks, plans, pool, key: settings.key.clone(), localized };
+    let mut first = TheoremChunks { per_chunk, chunks, plans, pool, key: run.key().clone(), localized };
     let solution = vec![0.0; problem.parameters()];
     let optimizer = TheoremResque { run: first.start(0, &solution)?, chunk: 0, chunks: first, solution };
-    Ok(Prepared::new(optimizer, rounds, None, statement))
+    Ok(Prepared::new(optimizer, rounds).revoked(reason))
 }
 
 fn setting(problem: &PublicProblem, lipschitz: f64, domain_radius: f64, (epsilon, delta): (f64, f64)) -> Setting {
@@ -288,15 +268,9 @@ impl Optimizer for TheoremResque {
     }
 }
 
-fn practical(
-    problem: &PublicProblem,
-    settings: &Settings,
-    own: &PrivateSettings,
-    id: &'static str,
-    localized: bool,
-) -> Result<Prepared, PrepareError> {
-    let common = settings.common()?;
-    let clip_norm = plan::clip_norm(settings, 1.0)?;
+fn practical(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
+    let (problem, key) = (run.problem, run.key());
+    let clip_norm = plan::clip_norm(run, 1.0)?;
     let lipschitz = f64::from(clip_norm);
     // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
     let domain_radius = plan::bounded_radius(problem, own.radius)?;
@@ -306,29 +280,28 @@ fn practical(
         let setting = setting(problem, lipschitz, domain_radius, budget);
         chunks(&setting, localized, MOST_CHUNKS)
     };
-    let adjacency = plan::adjacency(problem, &common)?;
+    let adjacency = plan::adjacency(run)?;
     if adjacency != Adjacency::ZeroOut {
         let reason = "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
                       zero-out keeps them";
-        return Err(SettingsError::unsupported("adjacency", adjacency, id, reason).into());
+        return Err(SettingsError::unsupported("adjacency", adjacency, run.id, reason).into());
     }
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     // The budget sets the regularisers of the chunks alone, not their rows.
     let rows = chunks_of((1.0, 0.5))[0].rows.len();
-    let batch = common.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
+    let batch = run.common.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
     let rate = (batch as f64 / rows as f64).min(1.0);
     let sampling = Sampling::Poisson { rate };
     sampling.check(adjacency)?;
-    let epochs = common.epochs.unwrap_or(10.0);
+    let epochs = run.common.epochs.unwrap_or(10.0);
     let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
-    let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| {
-        Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps: per_chunk as usize * inner }
-    })?;
-    if localized && noise.epsilon <= 0.0 {
+    let noise = PlannedNoise::subsampled_gaussian(per_chunk as usize * inner);
+    let noise = run.calibration(adjacency, clip_norm)?.calibrate(noise, sampling)?;
+    if localized && noise.budget().0 <= 0.0 {
         let expected = "a smaller one, whose ε is above 0 and sets the regulariser,";
-        return Err(SettingsError::out_of_range("noise-multiplier", noise.noise_multiplier, expected).into());
+        return Err(SettingsError::out_of_range("noise-multiplier", noise.noise_multiplier(), expected).into());
     }
-    let chunks = chunks_of((noise.epsilon, noise.delta));
+    let chunks = chunks_of(noise.budget());
     let acceleration = AccelerationParameters {
         domain_radius,
         // r = ρ = ε/(2L): the rule for losses of a linear model.
@@ -339,13 +312,9 @@ fn practical(
     let samplers = chunks.iter().map(|chunk| {
         let rows = chunk.rows.len();
         let batch = ((rate * rows as f64).round() as usize).max(1);
-        Sampler::new(sampling, rows, batch, settings.key.clone())
+        Sampler::new(sampling, rows, batch, key.clone())
     });
     let samplers = samplers.collect::<Result<Vec<_>, _>>()?;
-    let mut statement = noise.statement;
-    if localized {
-        statement = statement.with_note("disjoint chunks: each spends the whole budget, none is composed");
-    }
     let rounds = per_chunk * chunks.len() as u64;
     let rule =
         Rule { rate, inner, clip_norm, weight_cap: own.weight_cap, localized, smoothing: acceleration.ball_radius };
@@ -358,15 +327,19 @@ fn practical(
             samplers,
             chunks,
             chunk: 0,
-            noise: IndependentGaussian::new(settings.key.clone(), noise.standard_deviation),
-            key: settings.key.clone(),
+            noise,
+            key: key.clone(),
             releases: 0,
             anchor: start.clone(),
             buffers: Buffers { sum: vec![0.0; start.len()], point: vec![0.0; start.len()], ..Buffers::default() },
         },
         run: BallAcceleration::new(acceleration, start)?,
     };
-    Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
+    let prepared = Prepared::new(optimizer, rounds);
+    if !localized {
+        return Ok(prepared);
+    }
+    Ok(prepared.with_note("disjoint chunks: each spends the whole budget, none is composed"))
 }
 
 /// Ball acceleration over noisy ball solves, chunk after chunk.
@@ -383,7 +356,7 @@ struct NoisyBalls {
     samplers: Vec<Sampler>,
     chunks: Vec<Chunk>,
     chunk: usize,
-    noise: IndependentGaussian,
+    noise: PrivateNoise,
     key: StreamKey,
     /// Releases so far: the address of the next batch and noise.
     releases: u64,
@@ -573,6 +546,10 @@ impl Optimizer for PracticalResque {
         Ok(())
     }
 
+    fn noise(&self) -> Option<&PrivateNoise> {
+        Some(&self.balls.noise)
+    }
+
     fn solution(&mut self) -> &[f32] {
         narrow(&mut self.solution, self.run.iterate());
         &self.solution
@@ -592,8 +569,9 @@ impl Optimizer for PracticalResque {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::optimizers::settings::Settings;
     use crate::optimizers::tests::{mean_loss, run};
-    use crate::privacy::Claim;
+    use crate::privacy::{Claim, Mechanism};
     use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::resque::ResqueError;
@@ -666,14 +644,6 @@ mod tests {
             assert_eq!(prepared.privacy.claim, Claim::None);
             assert!(prepared.privacy.reason.unwrap().contains("scaled"));
         }
-    }
-
-    #[test]
-    fn the_faithful_mode_says_from_when_on_it_is_feasible() {
-        let message =
-            RESQUE_PRIVATE_ERM.prepare(&problem(1_000), &settings(0.9, &[("mode", "faithful")])).err().unwrap();
-        let message = message.to_string();
-        assert!(message.contains("n = ") && message.contains("dp-practical"), "{message}");
     }
 
     #[test]

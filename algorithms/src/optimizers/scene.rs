@@ -40,6 +40,9 @@ pub struct Scene {
     pub second: usize,
     /// Number of rows with that second copy.
     pub rows_with_second: usize,
+    /// The share of the claimed ε that the audit's lower bound reaches, at least, with 4,000 runs: above 0, so that a scene shows
+    /// something.
+    pub power: f64,
     /// True if the scene sets constants (a smoothness, radii) that hold for the squared loss on f32 rows only.
     pub needs_f32: bool,
 }
@@ -59,6 +62,7 @@ impl Scene {
         // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
         second: 8,
         rows_with_second: 16,
+        power: 0.25,
         needs_f32: false,
     };
 

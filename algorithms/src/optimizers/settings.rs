@@ -5,30 +5,9 @@ use std::fmt::Display;
 
 use rounds_kernels::random::StreamKey;
 
-use super::plan::CalibrationMemory;
 use crate::choices::choices;
 use crate::noise::StrategyMemory;
-
-/// The privacy budget of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Budget {
-    /// No noise and no claim.
-    NonPrivate,
-    /// The smallest noise that satisfies (ε, δ).
-    Target {
-        /// ε > 0.
-        epsilon: f64,
-        /// δ ∈ (0, 1).
-        delta: f64,
-    },
-    /// This noise multiplier, whatever ε it gives at δ.
-    NoiseMultiplier {
-        /// Noise standard deviation over clip norm.
-        noise_multiplier: f64,
-        /// δ ∈ (0, 1) at which ε is reported.
-        delta: f64,
-    },
-}
+use crate::privacy::{Budget, CalibrationMemory};
 
 choices! {
     /// The iterate that is returned. Averages are post-processing of what was released: they cost no privacy.
@@ -93,18 +72,6 @@ pub enum SettingsError {
         algorithm: &'static str,
         /// The reason, and the alternative.
         reason: &'static str,
-    },
-    /// A theorem whose preconditions do not hold.
-    #[error(
-        "mode faithful: algorithm '{algorithm}' cannot keep its proof: {reason}; feasible from {examples} on. Use mode=dp-practical for a guarantee, or mode=scaled without one"
-    )]
-    Infeasible {
-        /// The algorithm.
-        algorithm: &'static str,
-        /// The precondition.
-        reason: String,
-        /// The least number of examples.
-        examples: String,
     },
 }
 

@@ -22,16 +22,14 @@
 
 use rounds_kernels::linear::Point;
 
-use super::matrix_factorization::{WorkloadKind, calibrated, whole_epochs};
-use super::noisy_sums::NoisySums;
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::matrix_factorization::{WorkloadKind, tenth, whole_epochs};
+use super::noisy_sums::{Iteration, NoisySums, Release};
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan;
 use super::scene::Scene;
-use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
-use crate::oracle::Oracle;
-use crate::problem::PublicProblem;
-use crate::sampling::Sampler;
+use crate::noise::NoiseKind;
 use crate::state::StateVisitor;
 
 parameters! {
@@ -53,17 +51,16 @@ pub(super) static DP_SRG_MEMF: Algorithm = Algorithm {
     promise: "(ε, δ)-DP without sampling assumptions, by correlated noise on clipped gradient differences",
     private: true,
     release: true,
-    groups: &[BATCHES, STEPS, PRIVACY, NOISE, Recursion::ALL],
+    common: &[BATCHES, STEPS, PRIVACY, NOISE],
     scenes: &[Scene::FIXED],
-    constructor,
+    constructor: &Reads(prepare),
 };
 
-fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let plan = whole_epochs(settings, problem, 5.0, DP_SRG_MEMF.id)?;
-    let (common, own) = (settings.common()?, Recursion::read(settings)?);
+fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
+    let plan = whole_epochs(run, tenth(run), 5.0)?;
     let decay = own.decay;
-    let momentum = common.momentum.unwrap_or(0.9);
-    let learning_rate = common.learning_rate.unwrap_or(0.5);
+    let momentum = run.common.momentum.unwrap_or(0.9);
+    let learning_rate = run.common.learning_rate.unwrap_or(0.5);
     let mut workload = WorkloadSpecification::prefix();
     if own.workload == WorkloadKind::True {
         if momentum > 0.0 {
@@ -73,33 +70,27 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
             workload = workload.with_decay(decay);
         }
     }
-    let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let (noise, stream) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
-    let mut statement = noise.statement;
-    let mut sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, stream)))?;
-    let dimension = problem.parameters();
+    let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
+    let mut sums = NoisySums::new(run, &plan, Some(noise))?;
     if own.paper_line_7 {
-        sums.noise_alone = vec![0.0; dimension];
-        if settings.is_release() {
-            statement =
-                statement.revoked("paper-line-7 doubles noise of integers, which then shows whether a sum is even");
-        }
+        sums = sums.telling_noise();
     }
-    let optimizer = SrgMatrixFactorization {
+    let dimension = run.problem.parameters();
+    let iteration = SrgMatrixFactorization {
         decay: decay as f32,
         momentum: momentum as f32,
         learning_rate: learning_rate as f32,
-        sums,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursive: vec![0.0; dimension],
         velocity: vec![0.0; dimension],
     };
-    let prepared = Prepared {
-        queries: plan.difference_queries(&optimizer.sums.sampler, optimizer.decay != 0.0),
-        ..Prepared::new(optimizer, plan.rounds as u64, Some(noise.mechanism), statement)
-    };
-    Ok(plan.told(prepared).with("learning-rate", learning_rate).with("momentum", momentum))
+    let differences = iteration.decay != 0.0;
+    let mut prepared = sums.prepared(&plan, iteration, differences);
+    if own.paper_line_7 && run.is_release() {
+        prepared = prepared.revoked("paper-line-7 doubles noise of integers, which then shows whether a sum is even");
+    }
+    Ok(prepared.with("learning-rate", learning_rate).with("momentum", momentum))
 }
 
 /// The iteration above.
@@ -107,7 +98,6 @@ struct SrgMatrixFactorization {
     decay: f32,
     momentum: f32,
     learning_rate: f32,
-    sums: NoisySums,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// g_t.
@@ -115,29 +105,34 @@ struct SrgMatrixFactorization {
     velocity: Vec<f32>,
 }
 
-impl Optimizer for SrgMatrixFactorization {
-    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        let decay = if round == 0 { 0.0 } else { self.decay };
+impl SrgMatrixFactorization {
+    /// c_t.
+    fn decay(&self, round: u64) -> f32 {
+        if round == 0 { 0.0 } else { self.decay }
+    }
+}
+
+impl Iteration for SrgMatrixFactorization {
+    fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
+        let decay = self.decay(round);
         let previous = Point { coefficient: decay, parameters: &self.previous };
-        let previous = (decay != 0.0).then_some(previous);
-        self.sums.release(round, oracle, Point::at(&self.iterate), previous)?;
-        let per_row = 1.0 / self.sums.sampler.batch_size() as f32;
-        let regularization = oracle.problem().regularization() as f32;
+        (Point::at(&self.iterate), (decay != 0.0).then_some(previous))
+    }
+
+    fn update(&mut self, release: &Release<'_>) {
+        let decay = self.decay(release.round);
+        let per_row = 1.0 / release.batch_size as f32;
+        let regularization = release.regularization as f32;
         let (momentum, rate) = (self.momentum, self.learning_rate);
         let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursive).zip(&mut self.velocity);
-        let mut added = self.sums.noise_alone.iter();
-        for ((((x, previous), g), v), &sum) in state.zip(&self.sums.sum) {
+        let mut added = release.noise_alone.iter();
+        for ((((x, previous), g), v), &sum) in state.zip(release.sum) {
             *g = decay * *g + sum as f32 * per_row;
             let again = added.next().map_or(0.0, |&noise| noise as f32 * per_row);
             *v = momentum * *v + (*g + again + regularization * *x);
             *previous = *x;
             *x -= rate * *v;
         }
-        Ok(())
-    }
-
-    fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sums.sampler)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -149,6 +144,5 @@ impl Optimizer for SrgMatrixFactorization {
         visitor.f32s("previous", &mut self.previous);
         visitor.f32s("recursive", &mut self.recursive);
         visitor.f32s("velocity", &mut self.velocity);
-        self.sums.visit_state(visitor);
     }
 }

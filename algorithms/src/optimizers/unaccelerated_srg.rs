@@ -13,17 +13,16 @@ use rounds_kernels::linear::Point;
 use super::accelerated_srg::{
     PRACTICAL_DISTANCE, Steps, default_clip_norm, default_smoothness, recursion_variance, single_pass,
 };
-use super::matrix_factorization::calibrated;
-use super::noisy_sums::NoisySums;
+use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::matrix_factorization::tenth;
+use super::noisy_sums::{Iteration, NoisySums, Release};
+use super::optimizer::AssumptionWarning;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
 use super::sgd::project_onto_ball;
-use super::{Algorithm, AssumptionWarning, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
-use crate::oracle::Oracle;
-use crate::problem::PublicProblem;
-use crate::sampling::Sampler;
+use crate::noise::NoiseKind;
 use crate::state::StateVisitor;
 
 parameters! {
@@ -41,41 +40,33 @@ pub(super) static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     promise: "(ε, δ)-DP in one pass, by correlated noise on clipped gradient differences",
     private: true,
     release: true,
-    groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Weights::ALL],
+    common: &[BATCHES, PRIVACY, NOISE],
     scenes: &[Scene::SINGLE_PASS],
-    constructor,
+    constructor: &Reads(prepare),
 };
 
-fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let plan = single_pass(settings, problem, UNACCELERATED_DP_SRG.id)?;
-    let own = Steps::read(settings)?;
-    let smoothness = own.smoothness.unwrap_or_else(|| default_smoothness(problem));
-    let power = Weights::read(settings)?.power;
-    let clip_norm = plan::clip_norm(settings, default_clip_norm(problem))?;
-    let noise = (NoiseKind::Tree, WorkloadSpecification::prefix());
-    let (noise, stream) = calibrated(problem, settings, &plan, noise, clip_norm)?;
+fn prepare(run: &Run<'_>, (steps, weights): (Steps, Weights)) -> Result<Prepared, PrepareError> {
+    let plan = single_pass(run, tenth(run))?;
+    let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(run.problem));
+    let clip_norm = plan::clip_norm(run, default_clip_norm(run.problem))?;
+    let noise = plan.correlated_noise(run, (NoiseKind::Tree, WorkloadSpecification::prefix()), clip_norm)?;
     // The step at which M/10 keeps plain descent stable and √V/R balances its noise: on MNIST and on planted logistic data, for
     // ε = 0.1 and 1 and B from 10 to 2,000, the best β of a grid lies within a factor of 2 of it.
-    let distance = own.radius.unwrap_or(PRACTICAL_DISTANCE);
-    let variance = recursion_variance(&plan, &noise, problem.parameters());
-    let beta = own.beta.unwrap_or(0.1 * smoothness + variance.sqrt() / distance);
-    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, stream)))?;
-    let dimension = problem.parameters();
-    let optimizer = UnacceleratedSrg {
+    let distance = steps.radius.unwrap_or(PRACTICAL_DISTANCE);
+    let dimension = run.problem.parameters();
+    let variance = recursion_variance(&plan, &noise, dimension);
+    let beta = steps.beta.unwrap_or(0.1 * smoothness + variance.sqrt() / distance);
+    let iteration = UnacceleratedSrg {
         beta,
-        power,
-        radius: own.radius,
-        sums,
+        power: weights.power,
+        radius: steps.radius,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursion: vec![0.0; dimension],
     };
-    let prepared = Prepared {
-        queries: plan.difference_queries(&optimizer.sums.sampler, true),
-        warnings: own.radius.is_none().then_some(AssumptionWarning::NoProjection).into_iter().collect(),
-        ..Prepared::new(optimizer, plan.rounds as u64, Some(noise.mechanism), noise.statement)
-    };
-    Ok(plan.told(prepared).with("beta", beta))
+    let mut prepared = NoisySums::new(run, &plan, Some(noise))?.prepared(&plan, iteration, true);
+    prepared.warnings.extend(steps.radius.is_none().then_some(AssumptionWarning::NoProjection));
+    Ok(prepared.with("beta", beta))
 }
 
 /// The iteration above.
@@ -83,37 +74,37 @@ struct UnacceleratedSrg {
     beta: f64,
     power: f64,
     radius: Option<f64>,
-    sums: NoisySums,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// Σ_{s ≤ t} D_s, noise included, times B.
     recursion: Vec<f64>,
 }
 
-impl Optimizer for UnacceleratedSrg {
-    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        // w_t.
-        let weight = (round as f64 + 1.0).powf(self.power);
+impl UnacceleratedSrg {
+    /// w_t.
+    fn weight(&self, round: u64) -> f64 {
+        (round as f64 + 1.0).powf(self.power)
+    }
+}
+
+impl Iteration for UnacceleratedSrg {
+    fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
         let point = |coefficient: f64, parameters| Point { coefficient: coefficient as f32, parameters };
-        let previous = (round > 0).then(|| point((round as f64).powf(self.power), &self.previous));
-        self.sums.release(round, oracle, point(weight, &self.iterate), previous)?;
-        let per_row = 1.0 / (weight * self.sums.sampler.batch_size() as f64);
-        let regularization = oracle.problem().regularization() as f32;
+        let previous = (round > 0).then(|| point(self.weight(round - 1), &self.previous));
+        (point(self.weight(round), &self.iterate), previous)
+    }
+
+    fn update(&mut self, release: &Release<'_>) {
+        let per_row = 1.0 / (self.weight(release.round) * release.batch_size);
+        let regularization = release.regularization as f32;
         let step = (1.0 / self.beta) as f32;
         let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursion);
-        for (((x, previous), total), &sum) in state.zip(&self.sums.sum) {
+        for (((x, previous), total), &sum) in state.zip(release.sum) {
             *total += sum;
             *previous = *x;
             *x -= step * ((*total * per_row) as f32 + regularization * *x);
         }
-        if let Some(radius) = self.radius {
-            project_onto_ball(&mut self.iterate, radius);
-        }
-        Ok(())
-    }
-
-    fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sums.sampler)
+        project_onto_ball(&mut self.iterate, self.radius);
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -124,6 +115,5 @@ impl Optimizer for UnacceleratedSrg {
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
         visitor.f64s("recursion", &mut self.recursion);
-        self.sums.visit_state(visitor);
     }
 }

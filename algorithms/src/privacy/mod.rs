@@ -12,6 +12,7 @@
 
 mod accountant;
 mod adjacency;
+mod calibration;
 mod error;
 pub mod gaussian;
 pub mod gdp;
@@ -27,6 +28,7 @@ pub mod zcdp;
 
 pub use accountant::{Accountant, calibrate};
 pub use adjacency::Adjacency;
+pub use calibration::{Budget, CalibrationMemory};
 pub use error::PrivacyError;
 pub use mechanism::Mechanism;
 #[cfg(test)]

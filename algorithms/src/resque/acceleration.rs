@@ -18,6 +18,7 @@
 use super::geometry::project;
 use super::{ResqueError, Result, positive};
 use crate::state::StateVisitor;
+use crate::theory::ball_acceleration::AccelerationParameters;
 
 /// The oracles of [002 Definitions 3–5]; each call is one round.
 pub(crate) trait ProximalOracle {
@@ -27,19 +28,6 @@ pub(crate) trait ProximalOracle {
     /// Offsets of a ball solution [002 Definition 4] and of a proximal estimate of small bias [002 Definition 5], both
     /// at `centre`.
     fn step(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64], proximal: &mut [f64]) -> Result<()>;
-}
-
-/// Parameters of ball acceleration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct AccelerationParameters {
-    /// R: the optimum lies within R of the start.
-    pub(crate) domain_radius: f64,
-    /// r ≤ R.
-    pub(crate) ball_radius: f64,
-    /// ε.
-    pub(crate) accuracy: f64,
-    /// L.
-    pub(crate) lipschitz: f64,
 }
 
 impl AccelerationParameters {
@@ -53,31 +41,6 @@ impl AccelerationParameters {
             return Err(ResqueError::BallLargerThanDomain { ball: self.ball_radius, domain: self.domain_radius });
         }
         Ok(())
-    }
-
-    /// K = (R/r)^{2/3}.
-    pub(crate) fn balls(&self) -> f64 {
-        (self.domain_radius / self.ball_radius).powf(2.0 / 3.0)
-    }
-
-    /// κ = LR/ε.
-    pub(crate) fn condition(&self) -> f64 {
-        self.lipschitz * self.domain_radius / self.accuracy
-    }
-
-    /// Smallest λ of the line search, εK²/(4R²).
-    pub(crate) fn smallest_regularization(&self) -> f64 {
-        self.accuracy * (self.balls() / self.domain_radius).powi(2) / 4.0
-    }
-
-    /// Largest λ: 2L/r, at which the proximal point moves at most r/2 (the paper's upper end CL/ε has wrong units, E17).
-    pub(crate) fn largest_regularization(&self) -> f64 {
-        2.0 * self.lipschitz / self.ball_radius
-    }
-
-    /// Iterations after which a run is given up: 8K·ln κ, at least 8.
-    pub(crate) fn most_iterations(&self) -> u64 {
-        (8.0 * self.balls() * self.condition().max(std::f64::consts::E).ln()).ceil() as u64
     }
 }
 

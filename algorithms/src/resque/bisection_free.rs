@@ -12,9 +12,10 @@
 //! G and λ it is a heuristic, and results say so.
 
 use super::Result;
-use super::acceleration::{AccelerationParameters, Progress};
+use super::acceleration::Progress;
 use super::geometry::norm;
 use crate::state::StateVisitor;
+use crate::theory::ball_acceleration::AccelerationParameters;
 
 /// The oracle of a step; each call is one round.
 pub(super) trait BallOracle {

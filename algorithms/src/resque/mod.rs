@@ -9,10 +9,10 @@
 //! | pools on a problem | [`projected`] | specification 7.1 |
 //! | functions with known optimum | [`functions`] | |
 //! | ball subproblems in one round | [`ball`], [`epoch_sgd`], [`accelerated_sa`] | [002 Algorithms 1–2] |
-//! | bias reduction, aggregation | [`multilevel`], [`aggregate`] | [002 Algorithm 6, Lemma 11] |
+//! | bias reduction | [`multilevel`] | [002 Algorithm 6] |
 //! | ball acceleration | [`acceleration`], [`bisection_free`] | [002 Propositions 1–2] |
 //! | the whole parallel method | [`parallel`] | [002 Theorems 1–2] |
-//! | private ball solvers | [`private_ball`] | [002 Algorithms 3–7] |
+//! | private ball solvers | [`private_ball`] | [002 Algorithms 3–6] |
 //! | private empirical risk, localisation | [`private_erm`], [`localization`] | [002 Theorems 3–4] |
 //! | baselines | [`subgradient`], [`randomized_smoothing`], [`cutting_plane`] | [002 Table I] |
 //!
@@ -26,7 +26,6 @@ use crate::oracle::QueryError;
 
 mod accelerated_sa;
 pub(crate) mod acceleration;
-mod aggregate;
 mod ball;
 mod bisection_free;
 pub mod black_box;
@@ -111,15 +110,15 @@ pub enum ResqueError {
         /// The limit.
         limit: f64,
     },
-    /// More steps of a private solve than sampling amplifies.
+    /// More steps of a private solve than rows.
     #[error(
-        "T = {steps} steps of a private solve are beyond n/C_priv = {limit}, up to which its proof holds: take smaller \
-         constants of the sample sizes, a larger ε, or more data"
+        "T = {steps} steps of a private solve are more than the n = {limit} rows: take smaller constants of the sample \
+         sizes, a larger ε, or more data"
     )]
     StepsBeyondData {
         /// T.
         steps: f64,
-        /// n/C_priv.
+        /// n.
         limit: f64,
     },
     /// The data or an oracle refused.

@@ -13,7 +13,7 @@
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
 use super::accelerated_sa::AcceleratedSa;
-use super::acceleration::{AccelerationParameters, BallAcceleration, Progress, ProximalOracle};
+use super::acceleration::{BallAcceleration, Progress, ProximalOracle};
 use super::ball::{BallSolver, Subproblem};
 use super::bisection_free::{BallOracle, BisectionFree};
 use super::epoch_sgd::EpochSgd;
@@ -23,6 +23,7 @@ use super::pool::{GradientPool, PoolMethod};
 use super::{Result, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
+use crate::theory::ball_acceleration::AccelerationParameters;
 
 /// Streams of the levels of the multilevel estimate.
 const LEVELS: Purpose = Purpose(0x4c45_5645);

@@ -1,4 +1,4 @@
-//! Private solvers of a ball subproblem: [002 Algorithms 3–7] on pools of single-example reweighted gradients.
+//! Private solvers of a ball subproblem: [002 Algorithms 3–6] on pools of single-example reweighted gradients.
 //!
 //! ```text
 //! T̂ = 2^⌊log2 T⌋, k = log2 T̂, η = (r′/L)·min(1/√T, β/√d);   phase i = 1 … k: T_i = 2^{−i}T̂, η_i = 4^{−i}η
@@ -15,18 +15,17 @@
 //! steps and projections do not expand. So ‖ȳ − ȳ′‖ = O(η_iL·ln(1/δ)) with probability 1 − δ, and the noise (Lη_i/β)
 //! makes a phase a Gaussian mechanism with μ_G = O(β·ln(1/δ)), amplified by the rate T/n at which the example is drawn
 //! at all: (α, 13s²τ_0α, δ)-RDP for α < 3/τ_0 with s = 1.2T/n and τ_0 = 6000β²ln²(2/δ), if ρ/r ≥ 1728·ln²(ln T/δ),
-//! T/n ≤ 1/60 and τ_0 ≤ 1/3. [`super::private_erm::Conditions`] checks these; without them there is no claim.
+//! T/n ≤ 1/60 and τ_0 ≤ 1/3. [`crate::theory::ball_acceleration`] says from which n on these can hold; no run here has them, so none claims.
 //! Projecting x_i is post-processing (the listing omits it, E19). Calls use samples of their own: composition needs
 //! their randomness to be independent.
 
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian};
 
-use super::aggregate::aggregate;
 use super::ball::check_regularization;
 use super::geometry::{add, narrow, project_offset};
 use super::multilevel::Levels;
 use super::pool::GradientPool;
-use super::{ResqueError, Result, not_positive, positive};
+use super::{Result, not_positive, positive};
 
 /// Streams of the noise on phase averages.
 const RELEASE: Purpose = Purpose(0x5250_484e);
@@ -191,17 +190,10 @@ impl PrivateSolver {
         PrivateBudget { beta: budget.beta * f64::powf(2.0, -0.5 * f64::from(level)), steps: budget.steps << level }
     }
 
-    /// j_max = ⌊log2(⌊n/C_priv⌋/T)⌋ of Algorithm 6.
-    ///
-    /// # Errors
-    /// T > n/(2C_priv): not even one level fits.
-    pub(super) fn most_levels(examples: f64, privacy_constant: f64, steps: f64) -> Result<u32> {
-        let (limit, two_steps) = (examples / privacy_constant, 2.0 * steps);
-        if two_steps > limit {
-            let steps = two_steps;
-            return Err(ResqueError::StepsBeyondData { steps, limit });
-        }
-        Ok((limit.floor() / steps).log2().floor() as u32)
+    /// j_max = ⌊log2(n/T)⌋ of Algorithm 6 with C_priv = 1; 0 where not even one level fits.
+    pub(super) fn most_levels(examples: f64, steps: f64) -> u32 {
+        // The cast of a negative logarithm is 0.
+        (examples.floor() / steps).log2().floor() as u32
     }
 
     /// Samples that Algorithm 6 reads at these levels.
@@ -222,27 +214,6 @@ impl PrivateSolver {
         levels
             .combine(estimate, |_, level, solution| self.strongly_convex(call, Self::at_level(budget, level), solution))
     }
-
-    /// Algorithm 7: `runs` independent runs of Algorithm 5 (20·ln(1/ζ) of them for failure probability ζ), aggregated.
-    pub(super) fn high_probability(
-        &mut self,
-        call: &mut Call<'_>,
-        budget: PrivateBudget,
-        runs: usize,
-        solution: &mut [f32],
-    ) -> Result<()> {
-        let mut points = Vec::with_capacity(runs.max(1));
-        for _ in 0..runs.max(1) {
-            self.strongly_convex(call, budget, solution)?;
-            points.push(solution.to_vec());
-        }
-        let steps = budget.steps as f64;
-        let rate = call.pool.dimension() as f64 / (budget.beta * steps).powi(2) + 1.0 / steps;
-        // Δ = 9√(2C_sc)(L/μ)·√rate with C_sc = 32C².
-        let spread = 72.0 * GAP_CONSTANT * call.ball.lipschitz / call.ball.regularization * rate.sqrt();
-        solution.copy_from_slice(&points[aggregate(&points, spread)]);
-        Ok(())
-    }
 }
 
 /// Streams of the levels of Algorithm 6.
@@ -255,6 +226,7 @@ pub(crate) fn levels_of_call(key: &StreamKey, call: u64, repetitions: usize, mos
 mod tests {
     use super::*;
     use crate::parallel::Engine;
+    use crate::resque::ResqueError;
     use crate::resque::ball::Subproblem;
     use crate::resque::ball::tests::Quadratic;
     use crate::resque::black_box::BlackBoxOracle;
@@ -339,13 +311,11 @@ mod tests {
         let expected = [(0.1 - 0.05) / 1.5, 0.0, 0.02 / 1.5];
         let near = |v: &[f32]| v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01);
         assert!(near(&v), "{v:?}");
-        solver.high_probability(&mut call, budget, 5, &mut v).unwrap();
-        assert!(near(&v), "{v:?}");
         let levels = levels_of_call(&StreamKey::Simulation(1), 0, 3, 2);
         let mut estimate = vec![0.0; 3];
         solver.bias_reduced(&mut call, budget, &levels, &mut estimate).unwrap();
         // Every solve read samples of its own.
-        let solves = 6 * PrivateSolver::strongly_convex_samples(budget);
+        let solves = PrivateSolver::strongly_convex_samples(budget);
         assert_eq!(call.next, solves + PrivateSolver::bias_reduced_samples(budget, &levels));
         let near = estimate.iter().zip(expected).all(|(v, e)| (v - e).abs() < 0.03);
         assert!(near, "{estimate:?}");
@@ -365,10 +335,8 @@ mod tests {
 
     #[test]
     fn too_many_steps_and_missing_regularisation_are_refused() {
-        assert_eq!(PrivateSolver::most_levels(60_000.0, 60.0, 100.0).unwrap(), 3);
-        let (steps, limit) = (1_002.0, 1_000.0);
-        let beyond = Err(ResqueError::StepsBeyondData { steps, limit });
-        assert_eq!(PrivateSolver::most_levels(60_000.0, 60.0, 501.0), beyond);
+        let levels = |steps| PrivateSolver::most_levels(1_000.0, steps);
+        assert_eq!([100.0, 501.0, 1_002.0].map(levels), [3, 0, 0]);
         let mut pool = Quadratic::new(vec![0.0], 1.0);
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
         let budget = PrivateBudget { beta: 1.0, steps: 8 };

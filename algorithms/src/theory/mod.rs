@@ -2,10 +2,12 @@
 //! that minimise them. Nothing here sees data, noise or a clock.
 
 pub mod allocation;
+pub mod ball_acceleration;
 pub mod correlated_noise;
 pub mod heavy_ball;
 pub mod multistage;
 pub mod parallel;
+pub mod parallel_time;
 mod quadratic;
 pub mod recursive;
 

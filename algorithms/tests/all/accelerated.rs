@@ -80,16 +80,17 @@ fn every_method_spends_its_budget_and_no_more() {
                     continue;
                 }
                 let plan = plan.unwrap();
-                assert_eq!(plan.statement.claim, Claim::Simulation);
-                assert_eq!(plan.statement.adjacency, Some(Adjacency::ReplaceOne));
-                let epsilon = plan.statement.epsilon.unwrap();
+                assert_eq!(plan.statement().claim, Claim::Simulation);
+                assert_eq!(plan.statement().adjacency, Some(Adjacency::ReplaceOne));
+                let epsilon = plan.statement().epsilon.unwrap();
                 assert!(epsilon <= 0.7 && epsilon > 0.7 * (1.0 - 1e-6), "{} {batch} {noise:?}: {epsilon}", method.id());
                 if noise == NoiseKind::Laplace {
-                    let accounted = (plan.statement.accountant, plan.statement.delta);
+                    let accounted = (plan.statement().accountant, plan.statement().delta);
                     assert_eq!(accounted, (Some(Accountant::Pure), Some(0.0)));
                     // The noise that is drawn spends what is claimed: replace-one moves a sum by 2·C in L1.
-                    let Some(NoiseLevels::Laplace { scales }) = &plan.noise else { panic!("not Laplace") };
-                    let sensitivity = 2.0 * plan.statement.clip_norm.unwrap();
+                    let noise = plan.noise.as_ref().unwrap();
+                    let NoiseLevels::Laplace { scales } = noise.levels() else { panic!("not Laplace") };
+                    let sensitivity = 2.0 * plan.statement().clip_norm.unwrap();
                     let rate = batch as f64 / 1_000.0;
                     let spent: f64 = scales.iter().map(|b| (rate * (sensitivity / b).exp_m1()).ln_1p()).sum();
                     assert!((spent / epsilon - 1.0).abs() < 1e-9, "{spent} {epsilon}");
@@ -161,7 +162,7 @@ fn measured_errors_lie_under_the_repaired_bound() {
             _ => Schedule::constant(curvature, 1.0 / 1.45, 25).unwrap(),
         };
         // E_T ≤ 2·a_{T,0}·E_0 + Σ_t a_{T,t}·(half the trace of the noise on the mean of 1,000 rows, 5 coordinates).
-        let variances = plan.noise.unwrap().variances();
+        let variances = plan.noise.unwrap().levels().variances();
         let weights = schedule.log_weights();
         let noise = weights.iter().zip(variances).map(|(weight, variance)| weight.exp() * 2.5 * variance / 1e6);
         let gap = objective(&problem, &[2.0; 5]) - best;
@@ -179,7 +180,7 @@ fn an_optimised_budget_grows_towards_the_end_of_a_stage() {
         let settings = settings(1.0, &[("rounds", "20"), ("initial-gap", "fixed")]);
         let settings = settings.with("batch-size", batch).with("noise", noise);
         let plan = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &problem, &settings).unwrap();
-        let variances = plan.noise.unwrap().variances();
+        let variances = plan.noise.unwrap().levels().variances();
         assert!(variances.windows(2).all(|pair| pair[1] < pair[0]), "{noise:?} {variances:?}");
     }
 }
@@ -221,7 +222,7 @@ fn a_smoothness_taken_from_the_data_claims_nothing() {
     assert!(AcceleratedPlan::new(Method::HeavyBall, &problem(500, 0.1), &estimate).is_err());
     let problem = problem(500, 0.1).with_second_moment();
     let plan = AcceleratedPlan::new(Method::HeavyBall, &problem, &estimate).unwrap();
-    assert_eq!((plan.statement.claim, plan.statement.epsilon), (Claim::None, None));
+    assert_eq!((plan.statement().claim, plan.statement().epsilon), (Claim::None, None));
     // The estimate is below the public bound 5/4 + λ.
     let smoothness = plan.curvature.unwrap().smoothness();
     assert!(smoothness < 1.35 && smoothness > 0.2, "{smoothness}");
@@ -232,7 +233,7 @@ fn the_noise_of_the_authors_code_spends_root_two_times_the_claim() {
     let problem = problem(500, 0.1);
     let plan = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &problem, &settings(1.0, &[])).unwrap();
     let code = plan.clone().with_noise_scaled(std::f64::consts::FRAC_1_SQRT_2);
-    assert_eq!(code.statement.claim, Claim::None);
+    assert_eq!(code.statement().claim, Claim::None);
     assert!((code.pure_epsilon().unwrap() / plan.pure_epsilon().unwrap() - std::f64::consts::SQRT_2).abs() < 1e-12);
 }
 

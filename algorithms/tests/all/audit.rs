@@ -11,6 +11,8 @@ use rounds_algorithms::privacy::Adjacency;
 
 /// `rounds audit` takes 20,000 and more.
 const RUNS: u64 = 4_000;
+/// Enough to tell noise from half of it.
+const SMOKE_RUNS: u64 = 1_600;
 
 const SABOTAGES: [Sabotage; 3] = [Sabotage::HalvedNoise, Sabotage::SkippedClip, Sabotage::IgnoredParticipation];
 
@@ -59,13 +61,10 @@ fn under(adjacency: Adjacency, settings: &AuditSettings) -> AuditSettings {
     AuditSettings { adjacency: Some(adjacency), ..settings.clone() }
 }
 
-/// Without replacement, zero-out is claimed at replace-one's ε, twice the shift that there is, and the theorem for Gaussian
-/// noise is loose: no bound above 0 is asked for. Half of the releases of private ReSQue do not show in its iterates.
-fn power(scene: &Scene) -> f64 {
-    match scene.name {
-        "without replacement" => 0.0,
-        "without replacement, Laplace" | "Poisson, one release a round" => 0.05,
-        _ => 0.25,
+#[test]
+fn every_scene_has_power() {
+    for (algorithm, scene) in scenes() {
+        assert!(scene.power > 0.0 && scene.power < 1.0, "{}, {}", algorithm.id, scene.name);
     }
 }
 
@@ -73,8 +72,7 @@ fn power(scene: &Scene) -> f64 {
 #[ignore = "long; make test-all"]
 fn no_claim_of_the_catalogue_is_disproved_and_every_bound_has_power() {
     for audited in scenes() {
-        let power = power(audited.1);
-        holds(&audited, &with_runs(RUNS), power);
+        holds(&audited, &with_runs(RUNS), audited.1.power);
     }
 }
 
@@ -87,7 +85,7 @@ fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_
             match report(&audited, &under(adjacency, &with_runs(400))) {
                 Ok(_) => {
                     let settings = under(adjacency, &with_runs(RUNS / 2));
-                    holds(&audited, &settings, power(audited.1).min(0.1));
+                    holds(&audited, &settings, audited.1.power.min(0.1));
                     offered.push(audited.1.name);
                 }
                 Err(AuditError::Prepare { source, .. }) => {
@@ -124,14 +122,23 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
     ];
     for (id, index) in ids {
         let audited = scene(id, index);
-        let power = power(audited.1);
-        holds(&audited, &secure, power);
+        holds(&audited, &secure, audited.1.power);
     }
     // No release is claimed where rounding is not covered.
     assert!(report(&scene("phased-sgd", 0), &secure).unwrap().finding.is_err());
     let broken = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..secure };
     for id in ["dp-memf", "dp-gd"] {
         assert!(finding(&scene(id, 0), &broken).disproves(), "{id}");
+    }
+}
+
+/// The smoke form of the audit: the first scene of every private algorithm of the catalogue, so that a new one is covered.
+#[test]
+fn half_of_the_noise_is_found_out_in_every_algorithm() {
+    let halved = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..with_runs(SMOKE_RUNS) };
+    for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+        let found = finding(&scene(algorithm.id, 0), &halved);
+        assert!(found.disproves(), "{}: {found:?}", algorithm.id);
     }
 }
 
@@ -182,7 +189,7 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
     let audited: Vec<_> = scenes().filter(|(_, scene)| scene.takes(CanaryRows::Bytes)).collect();
     assert!(audited.len() >= 11);
     for audited in audited {
-        holds(&audited, &on_bytes(audited.0.id, None), power(audited.1).min(0.2));
+        holds(&audited, &on_bytes(audited.0.id, None), audited.1.power.min(0.2));
     }
     // Rows that differ in their label alone.
     let replaced = under(Adjacency::ReplaceOne, &on_bytes("dp-memf", None));

@@ -1,7 +1,6 @@
 //! `rounds account`: the ε of a mechanism, or the smallest noise for an ε, by any accountant.
 
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{ArgGroup, Args, Subcommand};
@@ -9,8 +8,7 @@ use comfy_table::Table;
 use rounds_algorithms::privacy::pld::PrivacyLoss;
 use rounds_algorithms::privacy::rdp::RenyiCurve;
 use rounds_algorithms::privacy::{
-    Accountant, Adjacency, Mechanism, PrivacyError, PrivacyStatement, PrivacyWarning, Sampling, calibrate, gdp,
-    laplace, zcdp,
+    Accountant, Adjacency, Mechanism, PrivacyError, PrivacyWarning, Sampling, calibrate, gdp, laplace, zcdp,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -18,7 +16,8 @@ use serde_json::{Map, Value, json};
 use super::{Output, UsageError, output};
 use crate::experiment::text;
 use crate::format::scientific;
-use crate::model_file::Model;
+use crate::usage::reported;
+use rounds_models::statement;
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
@@ -183,66 +182,26 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             output.print(&answer, answer.table())
         }
         (None, Some(path)) => {
-            let (statement, stated) = read_statement(path)?;
-            let epsilon = statement
-                .recomputed_epsilon()
-                .map_err(|error| refused(path, format!("its mechanisms cannot be accounted: {error}")))?;
-            let holds = epsilon <= stated * (1.0 + TOLERANCE);
-            let PrivacyStatement { delta, adjacency, accountant, mechanisms, .. } = &statement;
-            let document = json!({
-                "epsilon": epsilon,
-                "stated_epsilon": stated,
-                "delta": delta,
-                "adjacency": adjacency,
-                "accountant": accountant,
-                "mechanisms": mechanisms,
-                "holds": holds,
-            });
+            let found = statement::recompute(path).map_err(|error| reported(true, error))?;
             let text = output::pairs([
-                ("ε, recomputed", rounded_up(epsilon)),
-                ("ε, stated", rounded_up(stated)),
-                ("δ", scientific(delta.unwrap_or_default())),
-                ("adjacency", adjacency.map_or("", Adjacency::name).to_owned()),
-                ("accountant", accountant.map_or("", Accountant::name).to_owned()),
-                ("mechanisms", mechanisms.len().to_string()),
+                ("ε, recomputed", rounded_up(found.epsilon)),
+                ("ε, stated", rounded_up(found.stated_epsilon)),
+                ("δ", scientific(found.delta.unwrap_or_default())),
+                ("adjacency", found.adjacency.map_or("", Adjacency::name).to_owned()),
+                ("accountant", found.accountant.map_or("", Accountant::name).to_owned()),
+                ("mechanisms", found.mechanisms.len().to_string()),
             ]);
-            output.print(&document, text)?;
+            output.print(&found, text)?;
             anyhow::ensure!(
-                holds,
-                "the mechanisms give ε = {epsilon}, more than the stated {stated}: the statement does not hold"
+                found.holds,
+                "the mechanisms give ε = {}, more than the stated {}: the statement does not hold",
+                found.epsilon,
+                found.stated_epsilon
             );
             Ok(())
         }
         (None, None) => unreachable!("clap requires a mechanism or a statement"),
     }
-}
-
-/// Relative tolerance of a recomputed ε: that of printing and reading decimal numbers.
-const TOLERANCE: f64 = 1e-9;
-
-fn refused(path: &Path, reason: impl Display) -> anyhow::Error {
-    UsageError::of(format!("--statement {}: {reason}", path.display()))
-}
-
-/// The statement in a file, and its ε.
-fn read_statement(path: &Path) -> Result<(PrivacyStatement, f64)> {
-    let bytes = std::fs::read(path).map_err(|error| refused(path, format!("it cannot be read: {error}")))?;
-    let privacy = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(document) => document.get("privacy").unwrap_or(&document).clone(),
-        Err(error) => {
-            let neither = |no_model| refused(path, format!("it is no JSON ({error}), and no model ({no_model})"));
-            serde_json::to_value(Model::parse(path, &bytes).map_err(neither)?.header.privacy)?
-        }
-    };
-    let statement: PrivacyStatement = serde_json::from_value(privacy).map_err(|error| {
-        let remedy = "give a model of `rounds train --model`, or the document of `rounds train --json`";
-        refused(path, format!("it holds no privacy statement ({error}); {remedy}"))
-    })?;
-    let Some(stated) = statement.epsilon else {
-        let reason = statement.reason.as_deref().unwrap_or("no reason is given");
-        return Err(refused(path, format!("it claims nothing: {reason}")));
-    };
-    Ok((statement, stated))
 }
 
 /// The answer to a question: the keys of every mechanism, and those of this one.

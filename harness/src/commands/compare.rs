@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::run::{AFTER_THIS_RUN, stop_on_interrupt};
 use super::{Output, UsageError, output};
 use crate::builds::{Builds, measure_in_turn};
-use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
 use crate::compare::{Change, Comparison, Rules, Verdict, compare};
 use crate::format::{plural, three_digits, time};
-use crate::report::{Column, Entry, Labels, Look, Table};
+use crate::report::{Entry, Labels, Look, Table};
 use crate::results::read_any;
 use crate::statistics::SampleWarning;
 use crate::usage::command_again;
@@ -23,10 +21,10 @@ use crate::usage::command_again;
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
     /// Folders A and B of `rounds run`; with --build suites.
-    #[arg(value_name = "A B", required_unless_present_any = ["calibrate", "build"])]
+    #[arg(value_name = "A B", required_unless_present = "build")]
     pub operands: Vec<PathBuf>,
     /// A program `rounds`, given twice: measures builds A and B in turn on this machine.
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["calibrate", "force"])]
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "force")]
     pub build: Vec<PathBuf>,
     /// Pairs of processes with --build.
     #[arg(long, value_name = "N", default_value_t = 5, requires = "build", value_parser = clap::value_parser!(u32).range(1..))]
@@ -37,12 +35,6 @@ pub struct CompareArguments {
     /// Arguments of `rounds run` with --build: --algorithms, --batch-sizes, --threads, …
     #[arg(last = true, value_name = "ARGUMENTS", requires = "build")]
     pub cells: Vec<String>,
-    /// Compare simulated runs with known changes instead: rates of right verdicts.
-    #[arg(long, conflicts_with = "operands")]
-    pub calibrate: bool,
-    /// Comparisons of each kind and machine with --calibrate.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub comparisons: u32,
     /// Compare runs of different machines, instruction sets, builds or data.
     #[arg(long)]
     pub force: bool,
@@ -82,10 +74,6 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
         force: arguments.force,
         ..default
     };
-    if arguments.calibrate {
-        let rates = simulated_rates(rules, arguments.comparisons as usize);
-        return output.print(&rates, calibration_text(&rates));
-    }
     let (comparison, folder) = if arguments.build.is_empty() {
         (of_folders(arguments, rules)?, None)
     } else {
@@ -152,42 +140,6 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
         comparison.builds = [format!("A: {}", a.display()), format!("B: {}", b.display())];
     }
     Ok((comparison, folder))
-}
-
-/// Repeats of the simulated runs.
-const REPEATS: [usize; 3] = [3, 5, 10];
-
-/// Rates of right and wrong verdicts on every simulated machine.
-fn simulated_rates(rules: Rules, comparisons: usize) -> Vec<Rates> {
-    let rules = Rules { resamples: 10_000, ..rules };
-    let machines = NOISES.into_iter().flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
-    let machines: Vec<(Noise, usize)> = machines.collect();
-    let simulate = |(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131);
-    machines.into_par_iter().map(simulate).collect()
-}
-
-fn calibration_text(rates: &[Rates]) -> String {
-    let columns = "machine|#repeats|#spread|#quiet|#false";
-    let mut table = Table::new("Calibration", columns);
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let rare = |share: f64| Entry::number(share, |share| format!("{:.2} %", 100.0 * share));
-    let found = CHANGES.map(|change| Column::new(&format!("#{:.0} %", 100.0 * change)));
-    table.columns.extend(found.into_iter().chain([Column::new("#beside")]));
-    for own in rates {
-        let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
-        row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
-        row.push(rare(own.false_verdicts));
-        row.extend(own.power.map(|share| Entry::number(share, |share| format!("{:.0} %", 100.0 * share))));
-        row.push(rare(own.false_beside));
-        table.row(row);
-    }
-    let comparisons = rates.first().map_or(0, |own| own.comparisons);
-    let legend = format!(
-        "{comparisons} comparisons of each kind and row, 24 configurations each. spread: of repeats; quiet: comparisons of equal \
-         code without a verdict of change; false: wrong verdicts in these; 2, 5, 10 %: changes of that size that were found; \
-         beside: wrong verdicts beside them"
-    );
-    format!("{}\n{}", table.terminal(), output::wrapped(&legend, 0))
 }
 
 /// A comparison with or without its unchanged configurations.

@@ -13,9 +13,9 @@ use serde_json::json;
 use super::UsageError;
 use super::output::{Output, table};
 use crate::experiment::definition::counts;
-use crate::factorization_cache;
-use crate::factorization_file::{self, FactorizationFile};
-use crate::files;
+use rounds_models::factorization_cache;
+use rounds_models::factorization_file::{self, FactorizationFile};
+use rounds_models::files;
 
 /// Arguments of `rounds factorize`.
 #[derive(clap::Args)]

@@ -6,8 +6,8 @@ use rounds_algorithms::optimizers::Algorithm;
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
-use crate::data;
 use crate::experiment::definition;
+use rounds_models::data;
 
 /// Arguments of `rounds list`.
 #[derive(clap::Args)]

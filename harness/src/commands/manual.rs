@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use super::Output;
-use crate::files;
+use rounds_models::files;
 
 /// Arguments of `rounds manual`.
 #[derive(clap::Args)]

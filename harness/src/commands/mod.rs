@@ -8,6 +8,7 @@ pub mod audit;
 mod black_box;
 pub mod compare;
 pub mod completions;
+mod declaration;
 pub mod evaluate;
 pub mod factorize;
 pub mod list;
@@ -18,9 +19,12 @@ pub mod report;
 pub mod run;
 pub mod schema;
 pub mod simulate;
+mod statement;
+mod terminal;
 
 mod threads;
 pub mod train;
+mod values;
 
 pub use crate::output::{self, Output};
 pub use crate::usage::{UsageError, with_causes};

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde::Serialize;
 
 use super::{Output, UsageError, output};
-use crate::data::LabelUse;
-use crate::evaluation::softmax;
-use crate::files;
-use crate::model_file::Model;
+use rounds_models::data::{DataError, LabelUse};
+use rounds_models::files;
+use rounds_models::model_file::{Model, RowsError};
+use rounds_models::predictions::{Prediction, Predictions};
 
 /// Arguments of `rounds predict`.
 #[derive(clap::Args)]
@@ -38,50 +37,37 @@ pub(super) struct ModelAndData {
     pub(super) data_dir: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Prediction {
-    Class(String),
-    /// The weights are f32, and more digits would be noise.
-    Number(f32),
-}
-
-#[derive(Serialize)]
-struct PredictionTable {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    classes: Option<Vec<String>>,
-    /// Null for a row outside of the model's domain.
-    predictions: Vec<Option<Prediction>>,
-    /// In the order of the classes; null likewise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    probabilities: Option<Vec<Option<Vec<f32>>>>,
-}
-
-impl PredictionTable {
-    /// The table as CSV: the prediction, then the probabilities.
-    fn to_csv(&self) -> csv::Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let names = self.classes.iter().flatten().filter(|_| self.probabilities.is_some());
-        let names = names.map(|name| format!("probability_{name}"));
-        writer.write_record(std::iter::once("prediction".to_owned()).chain(names))?;
-        for (row, prediction) in self.predictions.iter().enumerate() {
-            let prediction = match prediction {
-                Some(Prediction::Class(class)) => class.clone(),
-                Some(Prediction::Number(number)) => format!("{number:?}"),
-                None => String::new(),
-            };
-            let mut fields = vec![prediction];
-            if let (Some(classes), Some(probabilities)) = (&self.classes, &self.probabilities) {
-                match &probabilities[row] {
-                    Some(of) => fields.extend(of.iter().map(|probability| format!("{probability:?}"))),
-                    None => fields.resize(1 + classes.len(), String::new()),
-                }
-            }
-            writer.write_record(fields)?;
-        }
-        let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-        Ok(String::from_utf8(bytes).expect("fields are text"))
+/// The reported error of rows for a model. Columns that are not those of the model are bad usage.
+pub(super) fn rows_error(error: RowsError) -> anyhow::Error {
+    match error {
+        RowsError::Data(DataError::Schema { .. }) => UsageError::of(error),
+        error => error.into(),
     }
+}
+
+/// Predictions as CSV: the prediction, then the probabilities.
+fn to_csv(found: &Predictions) -> csv::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let names = found.classes.iter().flatten().filter(|_| found.probabilities.is_some());
+    let names = names.map(|name| format!("probability_{name}"));
+    writer.write_record(std::iter::once("prediction".to_owned()).chain(names))?;
+    for (row, prediction) in found.predictions.iter().enumerate() {
+        let prediction = match prediction {
+            Some(Prediction::Class(class)) => class.clone(),
+            Some(Prediction::Number(number)) => format!("{number:?}"),
+            None => String::new(),
+        };
+        let mut fields = vec![prediction];
+        if let (Some(classes), Some(probabilities)) = (&found.classes, &found.probabilities) {
+            match &probabilities[row] {
+                Some(of) => fields.extend(of.iter().map(|probability| format!("{probability:?}"))),
+                None => fields.resize(1 + classes.len(), String::new()),
+            }
+        }
+        writer.write_record(fields)?;
+    }
+    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+    Ok(String::from_utf8(bytes).expect("fields are text"))
 }
 
 /// Predicts every row, in the order of the file. A row that the model's domain maps to the null row has no prediction.
@@ -97,7 +83,9 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
             model.header.loss
         )));
     }
-    let predictions = predict(&model, arguments)?;
+    let ModelAndData { data, data_dir, .. } = &arguments.rows;
+    let rows = model.load(data, data_dir.as_deref(), LabelUse::Ignored).map_err(rows_error)?;
+    let predictions = model.predict(&rows.dataset, arguments.probabilities);
     let missing = predictions.predictions.iter().filter(|of| of.is_none()).count();
     if missing > 0 {
         output::warn(format!(
@@ -106,7 +94,7 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
         ));
     }
     let text = match output {
-        Output::Text => predictions.to_csv()?,
+        Output::Text => to_csv(&predictions)?,
         Output::Json => serde_json::to_string_pretty(&predictions)? + "\n",
     };
     let Some(path) = &arguments.output else {
@@ -117,25 +105,4 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
     let count = predictions.predictions.len();
     output.say(format_args!("wrote {count} predictions to {}", path.display()));
     Ok(())
-}
-
-fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<PredictionTable> {
-    let ModelAndData { data, data_dir, .. } = &arguments.rows;
-    let rows = model.load(data, data_dir.as_deref(), LabelUse::Ignored)?.dataset;
-    let outputs = model.outputs(rows.rows());
-    let by_row = outputs.chunks_exact(outputs.len() / rows.len()).enumerate();
-    let by_row = by_row.map(|(row, outputs)| (!rows.is_null(row)).then_some(outputs));
-    let prediction = |outputs: &[f64]| match model.classes() {
-        Some(classes) => Prediction::Class(classes[Model::class(outputs)].clone()),
-        None => Prediction::Number(model.header.data.target.number(outputs[0]) as f32),
-    };
-    let probabilities = |outputs: &[f64]| -> Vec<f32> {
-        let of_classes = softmax(&Model::logits(outputs));
-        of_classes.into_iter().map(|probability| probability as f32).collect()
-    };
-    Ok(PredictionTable {
-        classes: model.classes().map(<[String]>::to_vec),
-        predictions: by_row.clone().map(|outputs| outputs.map(prediction)).collect(),
-        probabilities: arguments.probabilities.then(|| by_row.map(|outputs| outputs.map(probabilities)).collect()),
-    })
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::{Output, output};
 use crate::experiment::store::{self, Stored};
 use crate::experiment::{Results, Sample};
-use crate::files;
 use crate::report::{Studies, report_html};
 use crate::results::{Run, folders, read_run};
 use crate::studies;
+use rounds_models::files;
 
 /// Writes report.html: figures, tables and the machine, in one file that loads nothing from the network.
 #[derive(Debug, Clone, Args)]

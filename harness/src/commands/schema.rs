@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use rounds_models::data::draft;
 use serde_json::json;
 
 use super::Output;
-use crate::data::{ColumnFlags, draft};
+use super::declaration::ColumnArguments;
 
 /// Arguments of `rounds schema`.
 #[derive(clap::Args)]
@@ -16,7 +17,7 @@ pub struct SchemaArguments {
     /// A data file, or a folder in one of the known layouts.
     file: PathBuf,
     #[command(flatten)]
-    columns: ColumnFlags,
+    columns: ColumnArguments,
     /// Output file; `schema.toml` beside the data is found by itself [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -27,7 +28,7 @@ pub struct SchemaArguments {
 /// # Errors
 /// Data that cannot be read, with the line, and an output that cannot be written.
 pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
-    let schema = draft::draft(&arguments.file, &arguments.columns)?;
+    let schema = draft::draft(&arguments.file, &arguments.columns.flags())?;
     if let Some(path) = &arguments.output {
         // Never over a schema that a person has checked.
         let written = File::create_new(path).and_then(|mut file| {

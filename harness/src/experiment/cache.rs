@@ -9,9 +9,9 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Settings;
-use rounds_algorithms::optimizers::plan::CalibrationMemory;
 use rounds_algorithms::oracle;
 use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::privacy::CalibrationMemory;
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist};
 use rounds_algorithms::problem::{Dataset, Problem};
@@ -19,11 +19,12 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use super::cell::{Cell, Configuration, PROBLEM_PARAMETERS};
+use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, PROBLEM_PARAMETERS};
 use super::definition;
 use crate::cluster::Cluster;
 use crate::machine::{Environment, Pinning};
-use crate::{data, factorization_cache, settings};
+use crate::settings;
+use rounds_models::{data, factorization_cache};
 
 /// Environment of the runs: ranks, threads, data and values that are made once.
 pub struct Context<'a> {
@@ -127,22 +128,19 @@ impl<'a> Context<'a> {
     /// Data that are not there or do not fit the cell's parameters.
     pub fn problem(&self, cell: &Configuration, draw: usize, engine: &Engine) -> anyhow::Result<Arc<Loaded>> {
         let nodes = Some(engine.threads_by_node()).filter(|nodes| nodes.len() > 1);
-        let key = format!("{} {} {nodes:?}", data_key(cell, draw), cell.features);
+        let key = format!("{} {} {nodes:?}", data_key(&cell.on_problem(), draw), cell.features);
         self.problems.get(&key, || Ok(Arc::new(self.load(cell, draw, engine)?)))
     }
 
     fn load(&self, cell: &Configuration, draw: usize, engine: &Engine) -> anyhow::Result<Loaded> {
+        let cell = &cell.on_problem();
         let generated = generate(cell, draw)?;
         let (train, test, planted) = if let Some(generated) = generated {
             generated
         } else {
             let domain = data::built_in(&cell.dataset, self.data_dir.as_deref());
-            let part = self.cluster.load(
-                &cell.dataset,
-                self.data_dir.as_deref(),
-                data::Request::of(domain.as_ref()),
-                &anyhow::Error::from,
-            )?;
+            let part =
+                self.cluster.load(&cell.dataset, self.data_dir.as_deref(), data::Request::of(domain.as_ref()))?;
             (part.train, part.test, None)
         };
         let digest = hexadecimal(&self.cluster.digest(&train));
@@ -203,15 +201,17 @@ pub fn check(cells: &[Cell]) -> anyhow::Result<()> {
         definition::known("algorithm", &cell.algorithm, &algorithms)?;
         definition::known("data set", &cell.dataset, &datasets)?;
         let settings = settings_of(cell, 0).with_context(|| cell.key())?;
-        catalog::find(&cell.algorithm)?.check(&settings).with_context(|| cell.key())?;
-        settings::regularization(&cell.parameters).with_context(|| cell.key())?;
-        settings::loss(&cell.parameters).with_context(|| cell.key())?;
+        let algorithm = catalog::find(&cell.algorithm)?;
+        let own: Vec<&str> = algorithm.parameters().map(|own| own.name).chain(settings::BUDGET).collect();
+        definition::known_parameters(&cell.of_algorithm(), &format!("algorithm '{}'", cell.algorithm), &own)?;
+        let problem = cell.on_problem().parameters;
+        definition::known_parameters(&problem, "a problem", PROBLEM_PARAMETERS)?;
+        algorithm.check(&settings).with_context(|| cell.key())?;
+        settings::regularization(&problem).with_context(|| cell.key())?;
+        settings::loss(&problem).with_context(|| cell.key())?;
     }
     Ok(())
 }
-
-/// Generated rows with a known population.
-pub const PLANTED_LOGISTIC: &str = "planted-logistic";
 
 /// The settings that the parameters of a cell stand for, with the default factorisations.
 ///
@@ -299,6 +299,10 @@ mod tests {
         let mut cell = Configuration { dataset: "quadratic".to_owned(), ..Configuration::default() };
         assert!(generate(&cell, 0).unwrap().is_none());
         cell.parameters.insert("smoothness".to_owned(), 20.0.into());
+        // Of the method, it is no parameter of the rows.
+        assert_eq!(data_key(&cell.on_problem(), 0), "quadratic");
+        cell.of_problem.insert("smoothness".to_owned());
+        assert_eq!(data_key(&cell.on_problem(), 0), "quadratic smoothness=20.0");
         let (rows, ..) = generate(&cell, 0).unwrap().unwrap();
         assert_eq!(rows.digest(), Quadratic::random(100, 20.0, 0).dataset().digest());
     }

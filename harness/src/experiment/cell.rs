@@ -1,6 +1,6 @@
 //! A cell: one point of an experiment, namely a method with its parameters on a problem. A sample: one run of a cell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::{Deref, DerefMut};
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 /// The version of a line of `measurements.jsonl` and of `environment.json`.
 pub const SCHEMA: u32 = 1;
 
-/// Parameters by name: those of the algorithm as in `rounds train`, and those of the problem ([`PROBLEM_PARAMETERS`]).
+/// Parameters by name: those of the algorithm as in `rounds train`, and those of the problem.
 pub type Parameters = BTreeMap<String, Value>;
 
-/// Parameters of a problem. All others belong to the algorithm.
+/// The parameters that a problem of the data sets and generators is made by, in the order in which they name its rows.
 pub const PROBLEM_PARAMETERS: &[&str] = &[
     "loss",
     "regularization",
@@ -30,7 +30,7 @@ pub const PROBLEM_PARAMETERS: &[&str] = &[
 ];
 
 /// The identity of a cell. Two samples with equal configuration, repeat and draw are the same measurement.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Configuration {
     /// Name of the definition.
     pub suite: String,
@@ -56,6 +56,16 @@ pub struct Configuration {
     /// Parameters of algorithm and problem.
     #[serde(default)]
     pub parameters: Parameters,
+    /// Names of those that stand in a table of the problem; known of planned cells alone.
+    #[serde(skip)]
+    pub of_problem: BTreeSet<String>,
+}
+
+/// Equal keys: what is stored of a cell does not say where its parameters stood.
+impl PartialEq for Configuration {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
 }
 
 impl Configuration {
@@ -139,10 +149,21 @@ impl Configuration {
     /// The parameters of the algorithm alone.
     pub fn of_algorithm(&self) -> Parameters {
         let mut own = self.parameters.clone();
-        own.retain(|name, _| !PROBLEM_PARAMETERS.contains(&name.as_str()));
+        own.retain(|name, _| !self.of_problem.contains(name));
+        own
+    }
+
+    /// The cell with the parameters of its problem alone.
+    #[must_use]
+    pub fn on_problem(&self) -> Self {
+        let mut own = self.clone();
+        own.parameters.retain(|name, _| self.of_problem.contains(name));
         own
     }
 }
+
+/// Generated rows with a known population.
+pub const PLANTED_LOGISTIC: &str = "planted-logistic";
 
 /// A value without quotes.
 pub fn text(value: &Value) -> String {

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+use toml::de::{DeTable, DeValue};
 
-use super::cache::PLANTED_LOGISTIC;
-use super::cell::{Cell, Configuration, Parameters};
-use crate::data::{self, schema::line_of};
+use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
 use crate::usage::nearest;
+use rounds_models::data::{self, schema::line_of};
 
 include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 
@@ -87,6 +87,17 @@ impl Source {
     pub fn new(name: &str, text: &str) -> Result<Self, DefinitionError> {
         Ok(Self { name: name.into(), text: text.into(), head: from_toml(name, text)? })
     }
+
+    /// The error, with the line of the parameter where it is one about a name.
+    pub(super) fn placed(&self, error: anyhow::Error) -> anyhow::Error {
+        match error.downcast::<UnknownParameter>() {
+            Ok(unknown) => match line_of_parameter(&self.text, &unknown.name) {
+                Some(line) => DefinitionError(format!("{}:{line}: {unknown}", self.name)).into(),
+                None => unknown.into(),
+            },
+            Err(error) => error,
+        }
+    }
 }
 
 /// The table `[options]` of a study that has none.
@@ -122,6 +133,9 @@ pub struct Definition<O> {
     /// Parameters of all methods. A list is swept: every combination is measured.
     #[serde(default)]
     pub parameters: Parameters,
+    /// Parameters of all problems.
+    #[serde(default)]
+    pub problem_parameters: Parameters,
     /// The study's own keys.
     options: Option<O>,
     /// Problems.
@@ -165,9 +179,12 @@ pub struct Problem {
     pub target: Option<f64>,
     /// Number of runs, instead of the definition's.
     pub repeats: Option<usize>,
-    /// Parameters of the problem and of all its methods, over those of the definition.
+    /// Parameters of the problem, over those of the definition.
     #[serde(default)]
     pub parameters: Parameters,
+    /// Parameters of all its methods, over those of the definition.
+    #[serde(default)]
+    pub method_parameters: Parameters,
     /// Its own methods, instead of the definition's.
     #[serde(default, rename = "method")]
     pub methods: Vec<Method>,
@@ -191,9 +208,12 @@ pub struct Method {
     /// Its data sets; none for all.
     #[serde(default)]
     pub datasets: Vec<String>,
-    /// Parameters, over those of the problem.
+    /// Parameters, over those that the problem has for its methods.
     #[serde(default)]
     pub parameters: Parameters,
+    /// Parameters that the problem has for this method alone, over its own.
+    #[serde(default)]
+    pub problem_parameters: Parameters,
     /// The published number.
     pub published: Option<f64>,
     /// Half width of its interval.
@@ -361,9 +381,14 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
                 if !selected || !(named || method.datasets.is_empty() && !problem.by_name) {
                     continue;
                 }
-                for parameters in combinations(&self.parameters_of(problem, &method, &selection.batch_sizes)) {
+                let own = self.parameters_of_problem(problem, &method);
+                let of_problem: BTreeSet<String> = own.keys().cloned().collect();
+                let mut all = self.parameters_of(problem, &method, &selection.batch_sizes);
+                all.extend(own);
+                for parameters in combinations(&all) {
                     for &threads in &threads {
-                        cells.push(self.cell(index, &method, parameters.clone(), threads, selection));
+                        let parameters = (parameters.clone(), of_problem.clone());
+                        cells.push(self.cell(index, &method, parameters, threads, selection));
                     }
                 }
             }
@@ -376,7 +401,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         const OF_PRIVACY: [&str; 7] =
             ["epsilon", "delta", "noise-multiplier", "adjacency", "clip-norm", "accountant", "noise"];
         let mut parameters = self.parameters.clone();
-        parameters.extend(problem.parameters.clone());
+        parameters.extend(problem.method_parameters.clone());
         if catalog::find(&method.algorithm).is_ok_and(|algorithm| !algorithm.private) {
             parameters.retain(|name, _| !OF_PRIVACY.contains(&name.as_str()));
         }
@@ -385,6 +410,12 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             parameters.insert(BATCH_SIZE.to_owned(), batch_sizes.into());
         }
         parameters
+    }
+
+    /// Parameters of a problem for a method.
+    fn parameters_of_problem(&self, problem: &Problem, method: &Method) -> Parameters {
+        let all = [&self.problem_parameters, &problem.parameters, &method.problem_parameters].into_iter().flatten();
+        all.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Checks that parameters of the rows, and draws of them, change the data set: else one run would be counted as several.
@@ -411,7 +442,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         &self,
         index: usize,
         method: &Method,
-        mut parameters: Parameters,
+        (mut parameters, of_problem): (Parameters, BTreeSet<String>),
         threads: usize,
         selection: &Selection,
     ) -> Cell {
@@ -431,6 +462,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
                 threads,
                 ranks: selection.ranks,
                 parameters,
+                of_problem,
             },
             repeats: selection.repeats.or(problem.repeats).unwrap_or(self.repeats),
             draws: self.draws,
@@ -465,8 +497,13 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             for method in &methods {
                 method.datasets.iter().try_for_each(|name| known("[[problem]] with the data set", name, &datasets))?;
                 let parameters = self.parameters_of(problem, method, &[]);
-                self.check_applies(problem, &parameters)?;
-                let mut all = parameters.iter();
+                let own = self.parameters_of_problem(problem, method);
+                self.check_applies(problem, &own)?;
+                if let Some(name) = own.keys().find(|name| parameters.contains_key(*name)) {
+                    let id = &method.algorithm;
+                    return Err(self.invalid(format!("{name} is a parameter of the problem and of {id}; keep one")));
+                }
+                let mut all = parameters.iter().chain(&own);
                 if let Some((name, _)) = all.find(|(_, value)| value.as_array().is_some_and(Vec::is_empty)) {
                     return Err(self.invalid(format!("{}: {name} has no values", method.algorithm)));
                 }
@@ -517,6 +554,50 @@ pub fn needs_files(dataset: &str) -> bool {
 /// An unknown name, with the nearest.
 pub fn known(kind: &str, name: &str, names: &[&str]) -> Result<(), DefinitionError> {
     if names.contains(&name) { Ok(()) } else { Err(unknown_name(kind, name, names)) }
+}
+
+/// A parameter that nothing reads.
+#[derive(Debug, Error)]
+#[error("{owner} has no parameter '{name}'; {way_out}")]
+pub(super) struct UnknownParameter {
+    name: String,
+    owner: String,
+    way_out: String,
+}
+
+/// Checks that the names of `parameters` are those that `owner` reads.
+///
+/// # Errors
+/// An unknown name, with the nearest.
+pub(super) fn known_parameters(parameters: &Parameters, owner: &str, names: &[&str]) -> Result<(), UnknownParameter> {
+    let unknown = parameters.keys().find(|name| !names.contains(&name.as_str()));
+    unknown.map_or(Ok(()), |name| {
+        Err(UnknownParameter { name: name.clone(), owner: owner.to_owned(), way_out: way_out(name, names) })
+    })
+}
+
+/// The line of the first parameter of this name.
+fn line_of_parameter(text: &str, name: &str) -> Option<usize> {
+    fn first(table: &DeTable<'_>, name: &str, in_parameters: bool) -> Option<usize> {
+        let found = table.iter().filter_map(|(key, value)| {
+            if in_parameters && key.get_ref() == name {
+                return Some(key.span().start);
+            }
+            let in_parameters = key.get_ref().ends_with("parameters");
+            match value.get_ref() {
+                DeValue::Table(table) => first(table, name, in_parameters),
+                DeValue::Array(array) => {
+                    let tables = array.iter().filter_map(|value| value.get_ref().as_table());
+                    tables.filter_map(|table| first(table, name, false)).min()
+                }
+                _ => None,
+            }
+        });
+        found.min()
+    }
+    let table = DeTable::parse(text).ok()?;
+    let offset = first(table.get_ref(), name, false)?;
+    Some(text.as_bytes()[..offset].split(|&byte| byte == b'\n').count())
 }
 
 fn values(value: &Value) -> Vec<Value> {
@@ -699,6 +780,11 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
             ("[0.0, 0.9]", "[]", "momentum has no values"),
             ("[0.0, 0.9]", "[0.9, 0.9]", "is defined twice"),
             ("repeats = 2", "options = { x = 1 }", "unknown key 'x'"),
+            (
+                "features = \"u8\"",
+                "parameters = { momentum = 0.5 }",
+                "momentum is a parameter of the problem and of dp-ftrl",
+            ),
         ];
         for (right, wrong, expected) in cases {
             assert!(SMALL.contains(right), "{right}");

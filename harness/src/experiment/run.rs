@@ -17,12 +17,12 @@ use super::definition::{Definition, Selection, Source};
 use super::store::{self, Binding, Mode, Store, Stored};
 use super::{Context, Execution, Outcome, Presentation, Run, Study};
 use crate::cluster::Cluster;
-use crate::files;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::output::{self, Output};
 use crate::report;
 use crate::statistics::Choices;
 use crate::usage::command_again;
+use rounds_models::files;
 
 /// A call of `rounds run`: what holds for all of its experiments.
 pub struct Session<'a> {
@@ -84,9 +84,10 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
         let study = S::new(Definition::parse(&source.name, &source.text)?)?;
         let cells = match S::KIND.execution {
             // A run has one thread, however many run at once.
-            Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() })?,
-            Execution::Interleaved | Execution::InOrder => study.cells(selection)?,
+            Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),
+            Execution::Interleaved | Execution::InOrder => study.cells(selection),
         };
+        let cells = cells.map_err(|error| source.placed(error))?;
         planned.without_files.extend(study.definition().without_files(selection));
         planned.studies.push((study, cells));
     }

@@ -15,8 +15,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text};
-use crate::files;
 use crate::machine::{Environment, PinPolicy, Pinning, measure_rooflines};
+use rounds_models::Difference;
+use rounds_models::files;
 
 const MEASUREMENTS: &str = "measurements.jsonl";
 /// The same, packed for keeping. It is only read.
@@ -60,18 +61,6 @@ pub enum StoreError {
     Append { path: PathBuf, key: String, finished: usize, source: io::Error },
     #[error("{} holds no results: {ENVIRONMENT} is missing; name a folder that `rounds run` wrote", folder.display())]
     NoRun { folder: PathBuf },
-}
-
-/// A condition in which two runs differ.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what} was {recorded}, now it is {now}")]
-pub struct Difference {
-    /// Machine, instruction set, build, pinning, suite or data set, the last two with their name.
-    pub what: String,
-    /// In the earlier run.
-    pub recorded: String,
-    /// In the later one.
-    pub now: String,
 }
 
 /// Conditions under which runs of one folder are comparable. A resumed run must match them.

@@ -5,10 +5,12 @@ use rounds_algorithms::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use rounds_models::build::Build;
+
 use crate::format::{bytes, plural, three_digits};
 use crate::usage::command_again;
 
-use super::{Build, Known, PinPolicy, Pinning, Place, ProcessorState, Roofline, Topology};
+use super::{Known, PinPolicy, Pinning, Place, ProcessorState, Roofline, Topology};
 
 /// The properties of the machine that do not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +100,7 @@ impl Environment {
             definitions: Vec::new(),
             machine: Machine::detect(),
             state,
-            build: Build::current().clone(),
+            build: super::build().clone(),
             pinning: pinning.policy(),
             places: pinning.places(most),
             rooflines: super::measure_rooflines(threads, pinning),

@@ -7,8 +7,6 @@
 
 use std::fs;
 
-/// The vector extension of the kernels.
-pub(crate) use rounds_kernels::instructions::level as vector_extension;
 use thiserror::Error;
 
 /// The processor lacks what the binary was built for.
@@ -145,6 +143,6 @@ mod tests {
     #[test]
     fn the_vector_extension_agrees_with_the_feature_list() {
         let features = instruction_set();
-        assert_eq!(vector_extension().starts_with("avx512"), features.contains(&"avx512f"));
+        assert_eq!(rounds_kernels::instructions::level().starts_with("avx512"), features.contains(&"avx512f"));
     }
 }

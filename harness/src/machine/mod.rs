@@ -12,12 +12,12 @@ mod state;
 mod topology;
 mod watch;
 
-pub(crate) use build::Build;
+pub(crate) use build::build;
 pub(crate) use disturbance::{Disturbance, disturbances, measured_disturbances};
 pub use environment::Environment;
 pub(crate) use environment::Machine;
 pub use instructions::check_processor;
-pub(crate) use instructions::{instruction_set, vector_extension};
+pub(crate) use instructions::instruction_set;
 pub(crate) use known::Known;
 pub use peak::Roofline;
 pub(crate) use peak::{Limit, measure_roofline, measure_rooflines};

@@ -28,7 +28,7 @@ pub(crate) use presentation::{Figure, Panel, slug};
 pub use presentation::{Part, Presentation};
 pub use studies::Studies;
 pub(crate) use summary::summary;
-pub(crate) use table::{Column, Look};
+pub(crate) use table::Look;
 pub use table::{Entry, Table};
 #[cfg(test)]
 pub(crate) use {presentation::Picture, summary::LINES as SUMMARY_LINES, table::EXCERPT_ROWS};

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rounds_algorithms::executor::Executor;
+use rounds_algorithms::noise::NoiseMechanism as _;
 use rounds_algorithms::optimizers::RoundError;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
 use rounds_algorithms::oracle::{Oracle, ReplicatedOracle};
@@ -197,7 +198,7 @@ impl Convergence {
         let drawn = configuration.parameters.remove(DRAWN_NOISE);
         let settings = context.settings(&configuration, self.definition.seed)?;
         let plan = AcceleratedPlan::new(method_of(&configuration.algorithm)?, problem, &settings)?;
-        let claimed = plan.statement.epsilon.context("the plan has no guarantee")?;
+        let claimed = plan.statement().epsilon.context("the plan has no guarantee")?;
         let (plan, epsilon) = match drawn.as_ref().and_then(|drawn| drawn.as_str()) {
             None | Some("correct") => (plan, claimed),
             Some("published-code") => {
@@ -264,24 +265,27 @@ impl Plan<'_> {
     /// All runs on the whole data: a pass over the rows answers all of them.
     fn side_by_side(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
         let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), self.keys.len(), self.method.clip)?;
-        let iterations = self.keys.iter().map(|key| self.method.iteration(self.problem, key.clone()));
-        let mut runs: Vec<_> = iterations.map(|iteration| (iteration.iterate().to_vec(), iteration)).collect();
+        let start = || self.method.iteration(self.problem);
+        let run = |key| (start().iterate().to_vec(), start(), self.method.noise(key));
+        let mut runs: Vec<_> = self.keys.iter().map(run).collect();
         let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
         let active: Vec<usize> = (0..runs.len()).collect();
         for done in 1..=self.method.steps.len() {
             let round = done as u64 - 1;
-            let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run)| run.query(round)).collect();
+            let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run, _)| run.point(round)).collect();
             oracle.gradient_sums(&active, &points, &mut sums)?;
-            for ((visited, run), sum) in runs.iter_mut().zip(&mut sums) {
-                run.add_noise(round, sum, None, &Engine::Sequential)?;
-                run.update(round, sum);
+            for ((visited, run, noise), sum) in runs.iter_mut().zip(&mut sums) {
+                if let Some(noise) = noise {
+                    noise.add_increment(round, sum, None, &Engine::Sequential)?;
+                }
+                run.descend(round, sum);
                 if self.iterations.binary_search(&done).is_ok() {
                     visited.extend_from_slice(run.iterate());
                 }
             }
         }
         let queries = oracle.ledger(0).gradient_queries;
-        Ok((runs.into_iter().map(|(visited, _)| visited).collect(), queries))
+        Ok((runs.into_iter().map(|(visited, ..)| visited).collect(), queries))
     }
 
     /// Every run on its own batches, several at the same time.
@@ -327,7 +331,7 @@ impl Plan<'_> {
             (squares / (runs - 1.0).max(1.0) / runs).sqrt()
         };
         let curvature = self.method.curvature.context("the figure needs a regularisation above 0")?;
-        let claim = serde_json::to_value(self.method.statement.claim)?;
+        let claim = serde_json::to_value(self.method.statement().claim)?;
         Ok(Gaps {
             rounds: self.method.steps.len(),
             gradient_queries,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
-use rounds_algorithms::noise::{NoisePlan, StrategyMemory};
+use rounds_algorithms::noise::{NoiseMechanism as _, NoisePlan, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::synthetic::Quadratic;
@@ -22,9 +22,9 @@ use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
     Study, Trial,
 };
-use crate::factorization_cache;
 use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
 use crate::statistics::{Estimate, of_mean};
+use rounds_models::factorization_cache;
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
 pub(super) type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
@@ -127,16 +127,15 @@ impl Setting {
 
     /// One run with a noise stream of the library: the mean squared gradient norm, and the last.
     fn simulate(&self, quadratic: &Quadratic, seed: u64, memory: &StrategyMemory) -> anyhow::Result<(f64, f64)> {
-        let planned = NoisePlan {
-            kind: NoiseKind::Optimal,
+        let plan = NoisePlan {
             rounds: self.rounds,
             rounds_per_epoch: self.rounds,
             workload: self.workload(self.period),
             dimension: self.dimension,
-        }
-        .prepare(memory)?;
+        };
         let deviation = self.noise / (self.dimension as f64).sqrt();
-        let mut stream = planned.stream(StreamKey::Simulation(seed), deviation);
+        let planned = NoiseKind::Optimal.prepare(&plan, memory)?;
+        let mut stream = planned.unaccounted(StreamKey::Simulation(seed), deviation);
         let mut x = vec![0.0_f64; self.dimension];
         let mut noise = vec![0.0_f64; self.dimension];
         let norm = |x: &[f64]| -> f64 {

@@ -1,6 +1,6 @@
 //! Query depth against total work: every runnable method of paper 002's Table I to a gap of ε, with fitted exponents.
 //!
-//! From the cells `rounds simulate` predicts other machines ([`crate::prediction::queries`]).
+//! From the cells `rounds simulate` predicts other machines ([`rounds_algorithms::theory::parallel_time`]).
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 
+use super::depth_cell::{Cell, Found, Kind};
 use super::exponents::Study;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     self, Configuration, Context, Definition, Execution, Experiment, Outcome, Presentation, Results, Run, Sample,
 };
-use crate::prediction::queries::{Cell, Found, Kind};
 
 mod measurement;
 mod presentation;
 
-pub(crate) use measurement::{exchange_seconds, hard_function, measure};
+use measurement::{exchange_seconds, hard_function, measure};
 
 /// The study. A problem is `max-of-linear`, `l1-regression`, a data set with hinge loss, or `exchange`, which measures a
 /// round of threads without work. Runs share the least known values of hinge losses.

@@ -7,8 +7,8 @@ use rounds_algorithms::theory::parallel::Method;
 use rounds_numerics::{Mat, dense};
 use serde::{Deserialize, Serialize};
 
+use super::depth_cell::{Cell, Found, Kind};
 use crate::grouping::by_key;
-use crate::prediction::queries::{Cell, Found, Kind};
 use crate::statistics::{Estimate, Interval, of_mean, student_quantile};
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
@@ -171,7 +171,6 @@ fn fit_all(cells: &[Cell], runs: &[(usize, Cell)], threads: usize) -> Vec<Fitted
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prediction::queries::Found;
 
     #[test]
     fn exact_power_laws_are_recovered() {

@@ -4,6 +4,7 @@
 mod convergence;
 mod correlated_noise;
 pub(crate) mod depth_against_work;
+pub(crate) mod depth_cell;
 pub(crate) mod exponents;
 mod formulas;
 mod logistic;
@@ -96,6 +97,31 @@ mod tests {
                     assert!(own.all(|name| algorithm.reads(name)), "{}", cell.key());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_misspelt_parameter_is_named_with_its_line_and_the_nearest() {
+        let text = "name = \"mine\"\nstudy = \"training\"\nabout = \"a test\"\noptions = { title = \"t\" }\n\
+                    [[problem]]\ndataset = \"synthetic-logistic\"\nparameters = { rows = 50 }\n\
+                    [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { epsilon = 1.0, momentum = 0.5 }\n";
+        let kind = kind("training").unwrap();
+        let plan =
+            |text: &str| (kind.plan)(&[definition::Source::new("mine.toml", text).unwrap()], &Selection::default());
+        assert!(plan(text).is_ok());
+        for (right, wrong, expected) in [
+            (
+                "momentum",
+                "momentun",
+                "mine.toml:10: algorithm 'dp-sgd' has no parameter 'momentun'; did you mean 'momentum'?",
+            ),
+            ("rows", "row", "mine.toml:7: a problem has no parameter 'row'; did you mean 'rows'?"),
+            // A parameter in the other's table.
+            ("rows", "momentum", "momentum is a parameter of the problem and of dp-sgd"),
+            ("momentum", "regularization", "mine.toml:10: algorithm 'dp-sgd' has no parameter 'regularization'"),
+        ] {
+            let error = plan(&text.replacen(right, wrong, 1)).err().expect("refused").to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

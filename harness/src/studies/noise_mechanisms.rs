@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
-use rounds_algorithms::noise::NoisePlan;
+use rounds_algorithms::noise::{NoiseMechanism as _, NoisePlan};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::parallel::Engine;
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
@@ -154,15 +154,10 @@ fn cost(cell: &Configuration, seed: u64, context: &Context<'_>) -> anyhow::Resul
         started.elapsed().as_nanos() as f64 / 16.0
     };
     let gaussian: Vec<f64> = (0..64).map(gaussian).collect();
-    let plan = NoisePlan {
-        kind: cell.algorithm.parse::<NoiseKind>()?,
-        rounds,
-        rounds_per_epoch: rounds,
-        workload: WorkloadSpecification::prefix(),
-        dimension,
-    };
+    let plan = NoisePlan { rounds, rounds_per_epoch: rounds, workload: WorkloadSpecification::prefix(), dimension };
     let mut sum = vec![0.0; dimension];
-    let mut stream = plan.prepare(&context.strategies)?.stream(key.clone(), 1.0);
+    let kind = cell.algorithm.parse::<NoiseKind>()?;
+    let mut stream = kind.prepare(&plan, &context.strategies)?.unaccounted(key.clone(), 1.0);
     let started = Instant::now();
     for round in 0..rounds as u64 {
         stream.add_increment(round, &mut sum, None, &Engine::Sequential)?;

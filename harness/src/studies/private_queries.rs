@@ -392,7 +392,8 @@ mod tests {
             options = { radius = 2.0, error-constant = 1.0, rounds-per-ball = 15.0 }
             [[problem]]
             dataset = "planted-flips"
-            parameters = { loss = ["hinge", "absolute"], rows = 4000, dimension = 5, epsilon = 2.0, epochs = [0.05, 4] }
+            parameters = { loss = ["hinge", "absolute"], rows = 4000, dimension = 5 }
+            method-parameters = { epsilon = 2.0, epochs = [0.05, 4] }
             [[method]]
             algorithm = "resque-private-sco"
         "#;

@@ -324,12 +324,14 @@ mod tests {
         label = "Slope"
         dataset = "slope"
         axis = "rows"
-        parameters = { rows = [100, 400, 1600, 6400], dimension = 4, rounds = [2, 4] }
+        parameters = { rows = [100, 400, 1600, 6400], dimension = 4 }
+        method-parameters = { rounds = [2, 4] }
         [[problem]]
         label = "Valleys"
         dataset = "valleys"
         axis = "epsilon"
-        parameters = { rows = 400, dimension = 16, rounds = 8, epsilon = [0.5, 1.0] }
+        parameters = { rows = 400, dimension = 16 }
+        method-parameters = { rounds = 8, epsilon = [0.5, 1.0] }
     "#;
 
     #[test]

@@ -228,7 +228,11 @@ fn rates(measurement: &TimedRounds, roofline: Option<&Roofline>, problem: &Probl
     }
 }
 
-fn quality(loaded: &Loaded, engine: &rounds_algorithms::parallel::Engine, parameters: &[f32]) -> anyhow::Result<Quality> {
+fn quality(
+    loaded: &Loaded,
+    engine: &rounds_algorithms::parallel::Engine,
+    parameters: &[f32],
+) -> anyhow::Result<Quality> {
     let training = oracle::evaluate(&loaded.train, engine, parameters)?;
     let test = loaded.test.as_ref();
     let test = test.map(|test| oracle::evaluate(test, engine.local(), parameters)).transpose()?;

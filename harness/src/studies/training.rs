@@ -22,7 +22,8 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::experiment::cache::{Loaded, Memo, PLANTED_LOGISTIC, check};
+use crate::experiment::cache::{Loaded, Memo, check};
+use crate::experiment::cell::PLANTED_LOGISTIC;
 use crate::experiment::definition::Problem;
 use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Measured, Outcome, Presentation, Results,
@@ -393,7 +394,8 @@ mod tests {
         dataset = "planted-logistic"
         target = 0.05
         axis = "epsilon"
-        parameters = { rows = 1500, dimension = 5, norm = 3.0, epsilon = [1, 20], delta = 1e-5, batch-size = 50 }
+        parameters = { rows = 1500, dimension = 5, norm = 3.0 }
+        method-parameters = { epsilon = [1, 20], delta = 1e-5, batch-size = 50 }
 
         [[problem.method]]
         label = "SRG"
@@ -410,7 +412,7 @@ mod tests {
     fn a_metric_that_would_change_nothing_is_refused() {
         for (metric, data) in [("test-accuracy", "planted-logistic"), ("excess-risk", "synthetic-mnist")] {
             let text = SMALL.replace("level = 0.9", &format!("metric = \"{metric}\""));
-            let text = text.replace("rows = 1500, dimension = 5, norm = 3.0, ", "");
+            let text = text.replace("rows = 1500, dimension = 5, norm = 3.0", "");
             let text = testing::headed::<Training>(&text.replace("planted-logistic", data));
             let error = Training::check(&Definition::parse("small", &text).unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(&format!("metric: {data} has")), "{error}");
@@ -512,7 +514,8 @@ mod tests {
             options = { title = "small" }
             [[problem]]
             dataset = "planted-logistic"
-            parameters = { rows = 500, dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            parameters = { rows = 500, dimension = 5, norm = 3.0 }
+            method-parameters = { epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
             [[method]]
             label = "zero"
             algorithm = "dp-sgd"
@@ -540,7 +543,8 @@ mod tests {
             [[problem]]
             dataset = "planted-logistic"
             axis = "rows"
-            parameters = { rows = [400, 200, 800], dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            parameters = { rows = [400, 200, 800], dimension = 5, norm = 3.0 }
+            method-parameters = { epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
             [[method]]
             algorithm = "dp-sgd"
             parameters = { sampling = "without-replacement", adjacency = "replace-one" }

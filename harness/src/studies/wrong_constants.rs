@@ -147,6 +147,7 @@ mod tests {
             loss = "logistic"
             bias = false
             regularization = 0.01
+            [problem.method-parameters]
             rounds = 200
             start = 10.0
             smoothness-factor = [0.1, 1.0]

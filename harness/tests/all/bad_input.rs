@@ -78,8 +78,8 @@ resque-ac-sa --set accuracy=-0.1 | above 0",
     (
         "--data synthetic-logistic --threads 1 --algorithm resque-private-erm --epsilon 0.9 --delta 1e-6",
         "\
---set mode=scaled --set steps-constant=1e6 | n/C_priv
---set mode=faithful | n =
+--set mode=scaled --set steps-constant=1e6 | more than the n =
+--set mode=faithful | scaled, dp-practical
 --set radius=-3 | above 0",
     ),
 ];
@@ -111,7 +111,7 @@ run --threads 4-1 --list | 2 | '4-1'
 run --threads 1,0 --list | 2 | '0'
 machine --threads 1-100000 | 2 | '1-100000'
 account gaussian --noise-multiplier -1 --delta 1e-5 | 2 | -1
-simulate --workers 2 --latency -1 | 2 | '-1'
+simulate x.json --workers 2 --latency -1 | 2 | '-1'
 factorize --rounds 1000000 | 2 | GiB
 factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB
 factorize --rounds 8 --out {}/missing/C.npy | 1 | missing
@@ -392,7 +392,7 @@ fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
     let study = folder.path().join("study.json");
     fs::write(&study, json!({"exponents": [], "exchange_seconds": 0.0, "cells": ([16, 64, 16].map(cell))}).to_string())
         .unwrap();
-    let said = assert_ends(&format!("simulate --from {}", study.display()), 2, "holds no finished cell|--dimension 64");
+    let said = assert_ends(&format!("simulate {}", study.display()), 2, "holds no finished cell|--dimension 64");
     assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
 }
 

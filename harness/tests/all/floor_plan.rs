@@ -1,13 +1,19 @@
-//! The arrows of the floor plan: kernels and numerics → algorithms → harness, bench uses kernels and algorithms, nothing
-//! points back.
+//! The arrows of the floor plan: kernels and numerics → algorithms → models → harness, bench uses kernels and algorithms,
+//! nothing points back.
 
 /// A crate, the crates of the workspace that it may use, and others that it may not.
-const PLAN: [(&str, &str, &str); 5] = [
+const PLAN: [(&str, &str, &str); 6] = [
     ("rounds-kernels", "", "rayon serde getrandom hwlocality"),
     ("rounds-numerics", "", ""),
     ("rounds-algorithms", "rounds-kernels rounds-numerics", "hwlocality clap flate2 liblzma plotters jiff indicatif"),
+    (
+        "rounds-models",
+        "rounds-kernels rounds-numerics rounds-algorithms",
+        "hwlocality clap anyhow indicatif comfy-table maud plotters",
+    ),
     ("rounds-bench", "rounds-kernels rounds-algorithms", ""),
-    ("rounds", "rounds-kernels rounds-numerics rounds-algorithms rounds-bench", ""),
+    ("rounds-front", "", ""),
+    ("rounds", "rounds-kernels rounds-numerics rounds-algorithms rounds-models rounds-bench", ""),
 ];
 
 #[test]

@@ -1,16 +1,17 @@
-//! The harness through its public interface: one binary, so that it is linked once. The tests of MPI and those that count
-//! allocations are binaries of their own.
+//! The harness through its public interface: one binary, so that it is linked once. The tests of MPI are a binary of
+//! their own.
 
 mod bad_input;
 mod cell;
 mod compare;
-mod data;
-mod domain;
+#[path = "../../../models/tests/all/declared.rs"]
+mod declared;
+#[expect(dead_code, reason = "a part of the builders is for other test binaries")]
+#[path = "../../../models/tests/all/files.rs"]
 mod files;
 mod floor_plan;
 mod model;
 mod model_hashes;
-mod neighbours;
 mod release;
 mod report;
 mod results;

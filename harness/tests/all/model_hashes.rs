@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Output;
 
 use rayon::prelude::*;
+use rounds_algorithms::catalog::ALGORITHMS;
 use serde_json::Value;
 
 use crate::support::{command, rounds, stderr};
@@ -109,6 +110,18 @@ fn difference(line: &str, folder: &Path) -> Option<String> {
     }
 }
 
+/// The lines of the record.
+fn recorded() -> impl Iterator<Item = &'static str> {
+    RECORDED.lines().filter(|line| !line.starts_with('#'))
+}
+
+#[test]
+fn the_model_of_every_algorithm_of_the_catalogue_is_recorded() {
+    let of = |id: &str| recorded().any(|line| line.starts_with(&format!("{id}/")));
+    let missing: Vec<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.id).filter(|id| !of(id)).collect();
+    assert!(missing.is_empty(), "model_hashes.txt has no line of {}", missing.join(", "));
+}
+
 #[test]
 fn models_are_those_that_were_recorded() {
     let isa = field(&rounds("machine --no-measure --json"), "isa").expect("an instruction set");
@@ -121,7 +134,7 @@ fn models_are_those_that_were_recorded() {
         let name = folder.path().join(name);
         fs::write(name, text).expect("a file");
     }
-    let lines: Vec<&str> = RECORDED.lines().filter(|line| !line.starts_with('#')).collect();
+    let lines: Vec<&str> = recorded().collect();
     let differences = lines.par_iter().filter_map(|line| difference(line, folder.path()));
     let differences: Vec<String> = differences.collect();
     assert!(differences.is_empty(), "{}", differences.join("\n"));

@@ -23,7 +23,8 @@ repeats = 3
 options = { title = "small" }
 [[problem]]
 dataset = "planted-logistic"
-parameters = { rows = 500, dimension = 5, norm = 3.0, epsilon = 1.0, epochs = 1, batch-size = [50, 100] }
+parameters = { rows = 500, dimension = 5, norm = 3.0 }
+method-parameters = { epsilon = 1.0, epochs = 1, batch-size = [50, 100] }
 [[method]]
 algorithm = "dp-sgd"
 "#;
@@ -44,7 +45,8 @@ fn a_repeat_is_the_run_of_its_seed_alone() {
             options = {{ radius = 2.0, error-constant = 1.0, rounds-per-ball = 15.0 }}
             [[problem]]
             dataset = "planted-flips"
-            parameters = {{ loss = "hinge", rows = 1000, dimension = 5, epsilon = 0.25, epochs = 1 }}
+            parameters = {{ loss = "hinge", rows = 1000, dimension = 5 }}
+            method-parameters = {{ epsilon = 0.25, epochs = 1 }}
             [[method]]
             algorithm = "resque-private-sco"
             "#

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use rounds::data::{ColumnFlags, Declaration, Request, Split, declare, draft, drafted, load_requested, schema};
-use rounds::statistics::Choices;
 use rounds_algorithms::problem::{ColumnKind, Columns, Dataset, Features, Label, Labels};
+use rounds_models::choices::Choices;
+use rounds_models::data::{ColumnUse, Declaration, Request, Split, declare, draft, drafted, load_requested, schema};
 
-use crate::domain::{flags, rows};
+use crate::declared::{flags, rows};
 use crate::files::{Folder, npy, npz};
 use crate::support::{assert_ends, assert_refused, document, rounds, stderr, stdout};
 
@@ -425,7 +425,7 @@ fn a_parquet_file_is_known_by_its_magic_number() {
     let parts = parts.replace("t.data|", "");
     assert_ends(&train(&folder, "t.data"), 1, &parts);
     assert!(declare(folder.name(), None, &Declaration::default()).unwrap().is_none());
-    let message = draft::draft(&folder.path().join("t.data"), &ColumnFlags::default()).unwrap_err();
+    let message = draft::draft(&folder.path().join("t.data"), &ColumnUse::default()).unwrap_err();
     assert!(message.to_string().contains("Parquet"), "{message}");
 }
 

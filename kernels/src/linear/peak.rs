@@ -33,7 +33,7 @@ macro_rules! repeat {
 /// Instructions that this processor does not have, or no steps.
 pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f64> {
     assert!(instructions.is_available() && steps > 0, "{instructions:?} on this processor");
-    let products = match instructions {
+    let products: usize = match instructions {
         InstructionSet::Scalar => return None,
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 | InstructionSet::Avx512 => {

@@ -19,7 +19,7 @@ use rounds_algorithms::resque::subgradient::Subgradient;
 use rounds_algorithms::theory::parallel::Method;
 use rounds_kernels::random::StreamKey;
 
-use crate::prediction::queries::Found;
+use crate::studies::depth_cell::Found;
 
 /// A pool that times the parts of more than one task; more threads do not help with a single query or sample.
 struct TimedPool<'p, 'c> {
@@ -159,7 +159,7 @@ impl Run {
 ///
 /// # Errors
 /// A method that refuses its parameters.
-pub(crate) fn measure(
+pub(super) fn measure(
     (function, minimum): (&impl BlackBox, f64),
     method: Method,
     accuracy: f64,
@@ -207,7 +207,7 @@ pub(crate) fn measure(
 ///
 /// # Errors
 /// A dimension of 0.
-pub(crate) fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
+pub(super) fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
     let coordinates = ((0.25 / accuracy).powi(2).ceil() as usize).clamp(1, dimension.max(1));
     MaxOfLinear::new(dimension, coordinates, 1.0, 1.0)
 }
@@ -220,7 +220,7 @@ pub(crate) fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLine
 ///
 /// # Errors
 /// Threads that cannot be started.
-pub(crate) fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
+pub(super) fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
     const ROUNDS: usize = 1_001;
     let engine = Engine::with_threads(threads)?;
     let typical = |work: Duration| {

@@ -3,9 +3,9 @@
 use rounds_algorithms::theory::parallel::Method;
 
 use crate::format::{number, three_digits, time};
-use crate::prediction::queries::{Cell, Kind, PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
 use crate::report::{Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
 use crate::statistics::Estimate;
+use crate::studies::depth_cell::{Cell, Kind, PLACES};
 use crate::studies::exponents::Study;
 
 /// Workers of the figures of time against latency.
@@ -160,7 +160,7 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
     let mut series = Vec::new();
     for &(method, cell) in &cells {
         let point = |&latency: &f64| {
-            let seconds = modelled_seconds(cell, WORKERS, latency);
+            let seconds = cell.work().time_to_target(WORKERS, latency);
             let note = format!("{}: {} s", method.id(), three_digits(seconds));
             Point::new(latency, seconds, note)
         };
@@ -170,7 +170,7 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
     for &(method, cell) in &cells {
         // Rounds · latency, where it is more than a hundredth of the time.
         let waiting = |latency: f64| cell.rounds as f64 * latency;
-        let drawn = |latency: &&f64| waiting(**latency) > 0.01 * modelled_seconds(cell, WORKERS, **latency);
+        let drawn = |latency: &&f64| waiting(**latency) > 0.01 * cell.work().time_to_target(WORKERS, **latency);
         if let (Some(&first), Some(&last)) = (latencies.iter().find(drawn), latencies.last()) {
             let line = [(first, waiting(first)), (last, waiting(last))];
             let name = format!("{}: {} rounds of waiting", method.id(), cell.rounds);
@@ -178,7 +178,7 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
         }
     }
     let fastest = |latency: f64| {
-        let of = |&(method, cell): &(Method, &Cell)| (modelled_seconds(cell, WORKERS, latency), method);
+        let of = |&(method, cell): &(Method, &Cell)| (cell.work().time_to_target(WORKERS, latency), method);
         cells.iter().map(of).min_by(|a, b| a.0.total_cmp(&b.0))
     };
     let steps: Vec<f64> = (-600..=200).map(|step| 10f64.powf(f64::from(step) / 100.0)).collect();
@@ -211,7 +211,10 @@ fn crossover_latency(cells: &[&Cell], dimension: usize) -> Chart {
         for (colour, method) in Method::ALL.into_iter().enumerate() {
             let name = format!("{} over {}", method.id(), other.id());
             let point = |cell: &&Cell| {
-                let latency = crossover(cell, of(other).find(|other| other.accuracy == cell.accuracy)?, WORKERS)?;
+                let latency = {
+                    let other = of(other).find(|other| other.accuracy == cell.accuracy)?;
+                    cell.work().overtakes_from(&other.work(), WORKERS)?
+                };
                 let note = format!("{name}: {} s", three_digits(latency));
                 // Below the shortest latency of all places the method is faster everywhere.
                 (latency > PLACES[0].latency).then(|| Point::new(1.0 / cell.accuracy, latency, note))
@@ -244,12 +247,12 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
     let mut table = Table::new(&title, "place|#workers|#latency|method|#time|faster than, from this latency on");
     let nanoseconds = |seconds: f64| Entry::number(1e9 * seconds, time);
     for place in PLACES {
-        let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
+        let seconds = |cell: &Cell| cell.work().time_to_target(place.workers, place.latency);
         let mut sorted = cells.clone();
         sorted.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
         for cell in &sorted {
             let overtaken = sorted.iter().filter_map(|other| {
-                let latency = crossover(cell, other, place.workers)?;
+                let latency = cell.work().overtakes_from(&other.work(), place.workers)?;
                 // No line break between a number and its unit.
                 Some(format!("{} {}", other.algorithm, time(1e9 * latency).replace(' ', "\u{a0}")))
             });
@@ -297,7 +300,7 @@ fn on_both(study: &Study) -> Vec<(&Cell, &Cell, f64)> {
     };
     let pair = |one| {
         let two = on(2).find(|two| key(two) == key(one))?;
-        Some((one, two, modelled_seconds_of_two_threads(one, study.exchange_seconds)))
+        Some((one, two, one.work().time_on_two_threads(study.exchange_seconds)))
     };
     on(1).filter(|one| one.seconds >= LEAST_SECONDS).filter_map(pair).collect()
 }

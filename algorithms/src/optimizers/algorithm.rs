@@ -1,0 +1,292 @@
+//! An entry of the catalogue, and the way from a person's settings to its optimiser: texts are read once, here.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use rounds_kernels::random::StreamKey;
+
+use super::optimizer::{AssumptionWarning, Optimizer};
+use super::parameters::{Common, Parameter, Parameters, Range};
+use super::scene::Scene;
+use super::settings::{Settings, SettingsError};
+use crate::noise::{Calibration, NoisePlanError, StrategyMemory};
+use crate::privacy::{Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
+use crate::problem::PublicProblem;
+use crate::resque::ResqueError;
+use crate::sampling::SamplingError;
+use crate::theory::TheoryError;
+
+/// An optimiser ready for its first round, calibrated, with what it guarantees.
+pub struct Prepared {
+    /// The optimiser.
+    pub optimizer: Box<dyn Optimizer>,
+    /// Rounds planned: what the privacy statement covers.
+    pub rounds: u64,
+    /// Gradient queries of all rounds, where sampling does not make their number random.
+    pub queries: Option<u64>,
+    /// Mechanism of the whole run, read by accountants; `None` without noise.
+    pub mechanism: Option<Mechanism>,
+    /// Values of the parameters by name, given, chosen or constant, with the number of rounds; functions of the settings and public numbers.
+    pub parameters: BTreeMap<&'static str, String>,
+    /// Assumptions of its theorem that the run leaves.
+    pub warnings: Vec<AssumptionWarning>,
+    /// The guarantee of the whole run.
+    pub privacy: PrivacyStatement,
+}
+
+impl Prepared {
+    /// An optimiser whose run states the noise that it adds, and without noise claims nothing.
+    pub fn new(optimizer: impl Optimizer + 'static, rounds: u64) -> Self {
+        let noise = optimizer.noise();
+        let mechanism = noise.map(|noise| noise.mechanism().clone());
+        let none = || PrivacyStatement::none("no noise is added");
+        let privacy = noise.map_or_else(none, |noise| noise.statement().clone());
+        Self {
+            optimizer: Box::new(optimizer),
+            rounds,
+            queries: None,
+            mechanism,
+            parameters: BTreeMap::from([("rounds", rounds.to_string())]),
+            warnings: Vec::new(),
+            privacy,
+        }
+    }
+
+    /// The same run without a claim.
+    pub(super) fn revoked(mut self, reason: &'static str) -> Self {
+        self.privacy = self.privacy.revoked(reason);
+        self
+    }
+
+    /// The same run with a note to its claim.
+    pub(super) fn with_note(mut self, note: &'static str) -> Self {
+        self.privacy = self.privacy.with_note(note);
+        self
+    }
+
+    /// The same run, telling a value that the algorithm chose.
+    pub(crate) fn with(mut self, parameter: &'static str, value: impl Display) -> Self {
+        self.parameters.insert(parameter, value.to_string());
+        self
+    }
+}
+
+/// A run that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// A setting out of range or unknown.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A batch that the data cannot give.
+    #[error("batch-size: {0}")]
+    Sampling(#[from] SamplingError),
+    /// A noise mechanism that cannot be made.
+    #[error(transparent)]
+    Noise(#[from] NoisePlanError),
+    /// A method of reweighted queries that cannot run so.
+    #[error(transparent)]
+    Resque(#[from] ResqueError),
+    /// A guarantee that cannot be given.
+    #[error(transparent)]
+    Privacy(#[from] PrivacyError),
+    /// Constants that no theorem covers, or a budget that cannot be divided.
+    #[error(transparent)]
+    Theory(#[from] TheoryError),
+}
+
+/// A run to prepare: the public part of its problem, and its settings as values.
+pub(crate) struct Run<'a> {
+    pub(super) problem: &'a PublicProblem,
+    /// The algorithm's id.
+    pub(super) id: &'static str,
+    /// The parameters that many algorithms share; those that this one does not list are not given.
+    pub(super) common: Common,
+    settings: &'a Settings,
+}
+
+impl<'a> Run<'a> {
+    /// A run whose parameters are read without a list of those that the algorithm takes.
+    ///
+    /// # Errors
+    /// A value of a common parameter out of its range.
+    pub(super) fn of(
+        id: &'static str,
+        problem: &'a PublicProblem,
+        settings: &'a Settings,
+    ) -> Result<Self, SettingsError> {
+        Ok(Self { problem, id, common: Common::read(settings)?, settings })
+    }
+
+    pub(super) fn key(&self) -> &'a StreamKey {
+        &self.settings.key
+    }
+
+    pub(super) fn budget(&self) -> Budget {
+        self.settings.budget
+    }
+
+    /// True if noise and sampling come from the operating system's key.
+    pub(super) fn is_release(&self) -> bool {
+        self.settings.is_release()
+    }
+
+    pub(super) fn strategies(&self) -> &'a StrategyMemory {
+        &self.settings.strategies
+    }
+
+    /// The calibration of noise to the budget of the run, which must be one.
+    ///
+    /// # Errors
+    /// No budget, or a noise multiplier that is not above 0.
+    pub(super) fn calibration(&self, adjacency: Adjacency, clip_norm: f32) -> Result<Calibration<'a>, SettingsError> {
+        match self.settings.budget {
+            Budget::NonPrivate => {
+                let expected = "a budget, an ε above 0 or a noise multiplier,";
+                return Err(SettingsError::out_of_range("epsilon", "none", expected));
+            }
+            Budget::NoiseMultiplier { noise_multiplier, .. } => {
+                Range::POSITIVE.check("noise-multiplier", noise_multiplier)?;
+            }
+            Budget::Target { .. } => {}
+        }
+        Ok(Calibration {
+            problem: self.problem,
+            key: &self.settings.key,
+            memory: &self.settings.calibrations,
+            budget: self.settings.budget,
+            accountant: self.common.accountant,
+            adjacency,
+            clip_norm,
+        })
+    }
+}
+
+/// The constructor of an entry, whatever parameters it reads.
+pub(crate) trait Constructor: Sync {
+    /// The groups of its own parameters.
+    fn parameters(&self) -> Vec<&'static [Parameter]>;
+
+    /// Refuses own parameters out of their range.
+    fn check(&self, settings: &Settings) -> Result<(), SettingsError>;
+
+    /// The optimiser of a run.
+    fn prepare(&self, run: &Run<'_>) -> Result<Prepared, PrepareError>;
+}
+
+/// A constructor with the type of the parameters that it reads.
+pub(super) struct Reads<P>(pub(super) fn(&Run<'_>, P) -> Result<Prepared, PrepareError>);
+
+impl<P: Parameters> Constructor for Reads<P> {
+    fn parameters(&self) -> Vec<&'static [Parameter]> {
+        P::groups()
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
+        P::read(settings).map(drop)
+    }
+
+    fn prepare(&self, run: &Run<'_>) -> Result<Prepared, PrepareError> {
+        (self.0)(run, P::read(run.settings)?)
+    }
+}
+
+/// An entry of the catalogue.
+pub struct Algorithm {
+    /// The id of the command line, e.g. `dp-sgd`.
+    pub id: &'static str,
+    /// The name in the literature.
+    pub name: &'static str,
+    /// The publication.
+    pub source: &'static str,
+    /// The guarantee, in a line.
+    pub promise: &'static str,
+    /// True if it adds noise and states a guarantee.
+    pub private: bool,
+    /// True if all that it releases are exact sums with exactly rounded noise ([`Arithmetic::Exact`]): only then it may claim a
+    /// release.
+    pub release: bool,
+    /// The parameters of [`Common`] that it reads, by groups.
+    pub(crate) common: &'static [&'static [Parameter]],
+    /// The conditions of its audits.
+    pub scenes: &'static [Scene],
+    /// Its constructor with the parameters of its own that it [`Reads`], called by [`Algorithm::prepare`].
+    pub(crate) constructor: &'static dyn Constructor,
+}
+
+impl Algorithm {
+    /// The parameters that it reads.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static Parameter> {
+        let own = self.constructor.parameters();
+        self.common.iter().copied().chain(own).flatten()
+    }
+
+    /// True if it reads the parameter of this name.
+    pub fn reads(&self, parameter: &str) -> bool {
+        self.parameters().any(|own| own.name == parameter)
+    }
+
+    /// Checks the parameters of `settings`.
+    ///
+    /// # Errors
+    /// A parameter that the algorithm does not read, or whose value is not allowed.
+    pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
+        self.common(settings)?;
+        self.constructor.check(settings)
+    }
+
+    /// The parameters of [`Common`], once all names are known.
+    fn common(&self, settings: &Settings) -> Result<Common, SettingsError> {
+        let known = |name: &str| self.parameters().find(|own| own.name == name);
+        if let Some(name) = settings.parameters.keys().find(|name| known(name).is_none()) {
+            let all: Vec<_> = self.parameters().map(|parameter| parameter.name).collect();
+            return Err(SettingsError::UnknownParameter {
+                parameter: name.clone(),
+                algorithm: self.id,
+                known: all.join(", "),
+            });
+        }
+        Common::read(settings).map_err(|error| match error {
+            // The values that this algorithm lists.
+            SettingsError::OutOfRange { parameter, value, expected } => {
+                let expected = known(parameter).map_or(expected, |own| own.expected);
+                SettingsError::OutOfRange { parameter, value, expected }
+            }
+            other => other,
+        })
+    }
+
+    /// The optimiser for `problem`, calibrated to the budget of `settings`.
+    ///
+    /// # Errors
+    /// Parameters out of range or not read by the algorithm, guarantees that no theorem covers.
+    pub fn prepare(&self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
+        let run = Run { problem, id: self.id, common: self.common(settings)?, settings };
+        let mut prepared = self.constructor.prepare(&run)?;
+        for parameter in self.parameters() {
+            let given = settings.parameters.get(parameter.name).cloned();
+            if let Some(value) = given.or_else(parameter.default) {
+                prepared.parameters.entry(parameter.name).or_insert(value);
+            }
+        }
+        if !self.release
+            && let Some(arithmetic) = &mut prepared.privacy.arithmetic
+        {
+            *arithmetic = Arithmetic::Idealised;
+        }
+        if prepared.privacy.claim == Claim::Release && prepared.privacy.arithmetic != Some(Arithmetic::Exact) {
+            let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", self.id);
+            prepared.privacy = prepared.privacy.revoked(reason);
+        }
+        Ok(prepared)
+    }
+}
+
+impl Settings {
+    /// Sets a parameter that `algorithm` reads and that has no value yet.
+    pub fn offer(&mut self, algorithm: &Algorithm, parameter: &str, value: impl Display) {
+        if algorithm.reads(parameter) && !self.parameters.contains_key(parameter) {
+            self.set(parameter, value);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The terminal of a training run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use rounds_models::fit::{Observer, Stage, Times};
+
+use super::run::stop_on_interrupt;
+use super::{Output, output};
+use crate::cluster::{Cluster, Traffic};
+use crate::usage::flags;
+
+/// Message of the first Ctrl-C of a run with a checkpoint.
+const AFTER_THIS_ROUND: &str =
+    "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
+
+/// The terminal of a run: its clock, its progress bar, its warnings and Ctrl-C.
+pub(super) struct Terminal<'a> {
+    output: Output,
+    cluster: &'a Cluster,
+    /// The run keeps a checkpoint: Ctrl-C stops it there.
+    keeps_state: bool,
+    stopped: Arc<AtomicBool>,
+    progress: Option<ProgressBar>,
+    /// The stages so far, with the messages between ranks before each.
+    marks: Vec<(Instant, Traffic)>,
+}
+
+impl<'a> Terminal<'a> {
+    pub(super) fn new(output: Output, cluster: &'a Cluster, keeps_state: bool) -> Self {
+        Self { output, cluster, keeps_state, stopped: Arc::default(), progress: None, marks: Vec::new() }
+    }
+
+    /// The times of a run that is finished: of loading, planning and rounds.
+    pub(super) fn times(&self) -> Times {
+        let seconds = |stage: usize| (self.marks[stage + 1].0 - self.marks[stage].0).as_secs_f64();
+        let said = self.marks[4].1 - self.marks[3].1;
+        Times {
+            seconds: seconds(3),
+            communication_seconds: self.cluster.count().map(|_| said.nanoseconds as f64 * 1e-9),
+            load_seconds: seconds(0),
+            calibration_seconds: seconds(1),
+        }
+    }
+}
+
+impl Observer for Terminal<'_> {
+    fn enter(&mut self, stage: Stage) {
+        if let Stage::Rounds(rounds) = stage {
+            let progress = self.output.progress(rounds, "training {bar:20.green} {pos}/{len} rounds, {left}");
+            if self.cluster.is_root() {
+                progress.enable_steady_tick(Duration::from_millis(250));
+            }
+            self.progress = Some(progress);
+            // Ranks are ended by their launcher.
+            if self.keeps_state && self.cluster.count().is_none() {
+                match stop_on_interrupt(AFTER_THIS_ROUND) {
+                    Ok(stopped) => self.stopped = stopped,
+                    Err(error) => output::warn(error),
+                }
+            }
+        } else if let Some(progress) = self.progress.take() {
+            progress.finish_and_clear();
+        }
+        self.marks.push((Instant::now(), self.cluster.traffic()));
+    }
+
+    fn after_round(&mut self, round: u64) {
+        if let Some(progress) = self.progress.as_ref().filter(|_| round % 16 == 1) {
+            progress.set_position(round);
+        }
+    }
+
+    fn stops(&mut self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn warn(&mut self, warning: &str) {
+        if self.cluster.is_root() {
+            output::warn(flags(warning));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Values of flags.
+
+use rounds_kernels::features::Norm;
+
+/// Splits `KEY=VALUE`.
+pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))
+}
+
+/// A positive finite number.
+fn positive<T: std::str::FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|&number: &T| number.into() > 0.0 && number.into().is_finite())
+}
+
+/// A finite number: others would be lost among the arguments that are left out.
+pub(super) fn finite(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| format!("'{text}' is not a finite number"))
+}
+
+/// A number between 0 and 1.
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    let number = positive(text).filter(|&number: &f64| number < 1.0);
+    number.ok_or_else(|| format!("'{text}' is not between 0 and 1"))
+}
+
+/// Reads `l2=BOUND` or `l1=BOUND`.
+pub(super) fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
+    match text.split_once('=').map(|(norm, bound)| (norm, positive(bound))) {
+        Some(("l1", Some(bound))) => Ok((Norm::L1, bound)),
+        Some(("l2", Some(bound))) => Ok((Norm::L2, bound)),
+        _ => Err(format!("'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0")),
+    }
+}

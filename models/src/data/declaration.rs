@@ -1,0 +1,429 @@
+//! The domain that a run declares, from its sources in order: a schema file that is named, `schema.toml` beside the data, the
+//! built-in schema of a named data set, flags. Of a table only the header is read, for the names of its columns. Where nothing
+//! declares a table with a header, a run that claims nothing may draft its domain from the rows ([`drafted`]).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::problem::{
+    BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, noise_scale, private_bounds,
+};
+use rounds_kernels::random::StreamKey;
+use sha2::{Digest as _, Sha256};
+
+use super::error::{DataError, listing};
+use super::formats::{self, csv, csv::FirstLine};
+use super::labels::Task;
+use super::schema::{SchemaError, bounds_of, read, refuse, related};
+use super::{draft, names};
+
+/// The name of a schema beside data.
+const BESIDE: &str = "schema.toml";
+
+/// The use of a table's columns, by flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnUse {
+    /// Label column by its name in the header [default: label, class, target or y, else the last one]
+    pub label: Option<String>,
+    /// Columns to leave out, separated by commas
+    pub drop: Vec<String>,
+    /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
+    pub task: Option<Task>,
+}
+
+impl ColumnUse {
+    /// Refuses names of columns for a file in which columns have none.
+    pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
+        let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                let problem =
+                    format!("{flag}: its columns have no names; leave it out, or write a header in its first line");
+                Err(DataError::file(path, problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The place of the schema beside a data file, or in a folder.
+pub fn schema_beside(path: &Path) -> PathBuf {
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    folder.unwrap_or(path).join(BESIDE)
+}
+
+/// Declarations by flags. They override a schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declaration {
+    /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
+    pub schema: Option<PathBuf>,
+    /// The use of a table's columns.
+    pub columns: ColumnUse,
+    /// Class names in order, separated by commas
+    pub classes: Option<Vec<String>>,
+    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column (the label's name makes it a number); or
+    /// private:EPSILON, which reads them off the rows privately, at an EPSILON of its own beside --epsilon
+    pub bounds: Option<String>,
+    /// Number of columns, for files without a header (LIBSVM: of a run that claims nothing, too)
+    pub dimension: Option<usize>,
+    /// Public number of rows N for add-remove, chosen without looking at the rows
+    pub public_rows: Option<usize>,
+    /// The relation.
+    pub relation: Option<Adjacency>,
+}
+
+/// The declared domain of a data set, `None` if nothing declares one.
+///
+/// # Errors
+/// Schemas that cannot be read or make no domain, flags that contradict the schema or are not enough without one.
+pub fn declare(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    flags: &Declaration,
+) -> Result<Option<Arc<Domain>>, SchemaError> {
+    let path = Path::new(name_or_path);
+    let named = names::find(name_or_path);
+    let beside = schema_beside(path);
+    let declared = if let Some(schema) = &flags.schema {
+        Some(read(schema)?)
+    } else if named.is_none() && path.exists() && beside.is_file() {
+        Some(read(&beside)?)
+    } else {
+        names::built_in(name_or_path, data_dir).map(Arc::unwrap_or_clone)
+    };
+    let place = match (&declared, &flags.schema) {
+        (Some(_), Some(schema)) => schema.display().to_string(),
+        (Some(_), None) if named.is_some() => format!("data set {name_or_path}"),
+        (Some(_), None) => beside.display().to_string(),
+        (None, _) => name_or_path.to_owned(),
+    };
+    let domain = match declared {
+        None if flags.bounds.is_none() => return Ok(None),
+        None => from_flags(&place, path, flags)?,
+        Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
+            return refuse(
+                &place,
+                "it is generated in its own domain; leave out --schema, --label, --drop, --task, --classes, --bounds and \
+                 --dimension",
+            );
+        }
+        Some(domain) => overridden(&place, domain, flags)?,
+    };
+    let domain = related(&place, domain, flags.relation, flags.public_rows)?;
+    check_label(&place, &domain, flags)?;
+    Ok(Some(Arc::new(domain)))
+}
+
+/// The domain of a table with a header that nothing declares, drafted from its training rows and changed by flags, and what to
+/// say of it; `None` for other data. It reads the rows: for runs that claim nothing.
+///
+/// # Errors
+/// A table that cannot be read, or has columns that are no features; flags that make no domain, or need a declared one.
+pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Domain>, Vec<String>)>, SchemaError> {
+    let path = Path::new(name_or_path);
+    let draft = match names::find(name_or_path) {
+        None if path.exists() => draft::of_file(path, &flags.columns)?,
+        _ => None,
+    };
+    let Some(draft) = draft else {
+        flags.columns.refuse_names(path)?;
+        if flags.classes.is_some() || flags.public_rows.is_some() {
+            let problem = "--classes and --public-rows declare data whose bounds are declared; add --bounds LO,HI, or a schema \
+                           (`rounds schema FILE` drafts one)";
+            return refuse(name_or_path, problem);
+        }
+        return Ok(None);
+    };
+    let draft = draft.check(path)?;
+    let domain = overridden(name_or_path, draft.domain, flags)?;
+    let domain = related(name_or_path, domain, flags.relation, flags.public_rows)?;
+    check_label(name_or_path, &domain, flags)?;
+    Ok(Some((Arc::new(domain), draft.warnings)))
+}
+
+/// Refuses classes beside bounds of the label, and a task that is not that of the declared label.
+fn check_label(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), SchemaError> {
+    let name = domain.label_column.as_deref().unwrap_or("label");
+    let bounds = flags.bounds.as_deref().map(|text| BoundsFlag::parse(place, text)).transpose()?;
+    if flags.classes.is_some() && bounds.is_some_and(|bounds| bounds.named(name).is_some()) {
+        let problem =
+            format!("--classes and --bounds {name}=LO:HI: the label is one of classes or a number; leave one out");
+        return refuse(place, problem);
+    }
+    match (flags.columns.task, &domain.label) {
+        (Some(Task::Regression), Label::Classes(_)) => {
+            let problem =
+                format!("--task regression: the label is declared as classes; give its bounds: --bounds {name}=LO:HI");
+            refuse(place, problem)
+        }
+        (Some(Task::Classification), Label::Number(_)) => {
+            let problem = "--task classification: the label is declared as a number; give its classes: --classes A,B";
+            refuse(place, problem)
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Declaration {
+    /// ε of the private bounds that are asked for.
+    pub fn private_bounds(&self) -> Option<f64> {
+        match BoundsFlag::parse("", self.bounds.as_deref()?) {
+            Ok(BoundsFlag::Private(epsilon)) => Some(epsilon),
+            _ => None,
+        }
+    }
+
+    /// The columns of `domain` are those of a table's header, and only bounds of all columns together say that they hold numbers.
+    pub fn columns_are_guessed(&self, domain: &Domain) -> bool {
+        let bounds = self.bounds.as_deref().map(|text| BoundsFlag::parse("", text));
+        domain.source == DomainSource::Arguments
+            && domain.label_column.is_some()
+            && !matches!(bounds, Some(Ok(BoundsFlag::Named(_))))
+    }
+
+    /// More than the relation is declared.
+    fn declare_rows(&self) -> bool {
+        let relation_alone = Self { relation: self.relation, public_rows: self.public_rows, ..Self::default() };
+        *self != relation_alone
+    }
+}
+
+/// `domain` with private bounds of all its columns of numbers, the label among them, in the rows of a table with a header; missing
+/// values are the middle of the bounds. With it the SHA-256 of the counts, which is of the rows and must not be shown.
+///
+/// # Errors
+/// Another kind of data, a domain without numbers, noise beyond 2⁵⁰ rows, a table that cannot be read.
+pub fn bound_privately(
+    name_or_path: &str,
+    domain: &Domain,
+    epsilon: f64,
+    key: &StreamKey,
+) -> Result<(Domain, [u8; 32]), SchemaError> {
+    let declared = domain;
+    let mut domain = domain.clone();
+    let named = Some(domain.label_column.is_some());
+    let table = formats::table(Path::new(name_or_path), named).filter(|_| names::find(name_or_path).is_none());
+    let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
+        let problem = "--bounds private:EPSILON is for tables with a header; declare other data by --bounds LO,HI";
+        return refuse(name_or_path, problem);
+    };
+    let mut found: Vec<(&String, &mut Bounds, Option<&mut f64>)> = Vec::new();
+    for Column { name, kind } in columns {
+        if let ColumnKind::Number { bounds, missing } = kind {
+            found.push((name, bounds, missing.as_mut()));
+        }
+    }
+    if let (Label::Number(bounds), Some(name)) = (&mut domain.label, &domain.label_column) {
+        found.push((name, bounds, None));
+    }
+    if found.is_empty() {
+        return refuse(name_or_path, "--bounds private:EPSILON: no column of numbers is declared");
+    }
+    if noise_scale(found.len(), domain.relation, epsilon) > 2_f64.powi(50) {
+        return refuse(
+            name_or_path,
+            "--bounds private:EPSILON: the noise would exceed 2^50 rows; give a larger EPSILON",
+        );
+    }
+    let header = FirstLine::read(&file)?;
+    let names: Vec<String> = found.iter().map(|(name, ..)| (*name).clone()).collect();
+    let counts = csv::count_numbers(&file, &header, declared, &names)?;
+    let released = private_bounds(&counts, domain.relation, epsilon, key);
+    for ((_, bounds, missing), private) in found.into_iter().zip(released) {
+        *bounds = private;
+        // A drafted schema's would be a mean of the rows.
+        if let Some(missing) = missing {
+            *missing = 0.5 * private.lo() + 0.5 * private.hi();
+        }
+    }
+    let mut digest = Sha256::new();
+    counts.iter().flat_map(BinCounts::iter).for_each(|count| digest.update(count.to_le_bytes()));
+    Ok((domain, digest.finalize().into()))
+}
+
+/// Bounds as a flag gives them.
+enum BoundsFlag {
+    /// ε of private bounds.
+    Private(f64),
+    All(Bounds),
+    Named(Vec<(String, Bounds)>),
+}
+
+impl BoundsFlag {
+    fn parse(place: &str, text: &str) -> Result<Self, SchemaError> {
+        let pair = |lo: &str, hi: &str| {
+            if let (Ok(lo), Ok(hi)) = (lo.trim().parse(), hi.trim().parse()) {
+                return bounds_of(place, "--bounds", [lo, hi]);
+            }
+            let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
+            refuse(place, format!("--bounds {text}: give {forms}"))
+        };
+        if let Some(epsilon) = text.strip_prefix("private:") {
+            let epsilon = epsilon.parse().ok().filter(|epsilon| (1e-9..=1e9).contains(epsilon));
+            let problem = || format!("--bounds {text}: give private:EPSILON, with a number above 0");
+            return epsilon.map_or_else(|| refuse(place, problem()), |epsilon| Ok(Self::Private(epsilon)));
+        }
+        if !text.contains('=') {
+            let (lo, hi) = text.split_once(',').unwrap_or((text, ""));
+            return pair(lo, hi).map(Self::All);
+        }
+        let named = text.split(',').map(|part| {
+            let (name, range) = part.rsplit_once('=').unwrap_or((part, ""));
+            let (lo, hi) = range.split_once(':').unwrap_or((range, ""));
+            Ok((name.trim().to_owned(), pair(lo, hi)?))
+        });
+        named.collect::<Result<_, _>>().map(Self::Named)
+    }
+
+    /// Bounds of this name alone.
+    fn named(&self, name: &str) -> Option<Bounds> {
+        match self {
+            Self::All(_) | Self::Private(_) => None,
+            Self::Named(named) => named.iter().find(|(of, _)| of == name).map(|(_, bounds)| *bounds),
+        }
+    }
+}
+
+/// A schema's domain, changed by flags.
+fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
+    if let Some(label) = &flags.columns.label {
+        domain.label_column = Some(label.clone());
+    }
+    for name in &flags.columns.drop {
+        if let Columns::Named(columns) = &mut domain.columns {
+            columns.retain(|column| column.name != *name);
+        }
+        if domain.label_column.is_none() || domain.label_column.as_ref() == Some(name) {
+            let problem = format!("--drop {name}: a column with a name is dropped, and not the label");
+            return refuse(place, problem);
+        }
+        if !domain.dropped.contains(name) {
+            domain.dropped.push(name.clone());
+        }
+    }
+    if let Some(classes) = &flags.classes {
+        domain.label = Label::Classes(classes.clone());
+    }
+    match (&mut domain.columns, flags.dimension) {
+        (Columns::Matrix { count, .. }, Some(dimension)) => *count = dimension,
+        (Columns::Named(_), Some(_)) => return refuse(place, "--dimension is for columns without names; leave it out"),
+        (_, None) => {}
+    }
+    let Some(text) = &flags.bounds else { return Ok(domain) };
+    let flag = BoundsFlag::parse(place, text)?;
+    match (&flag, &mut domain.columns) {
+        (BoundsFlag::Private(_), _) => {}
+        (BoundsFlag::All(all), Columns::Matrix { bounds, .. }) => *bounds = *all,
+        (BoundsFlag::All(all), Columns::Named(columns)) => {
+            for column in columns {
+                if let ColumnKind::Number { bounds, .. } = &mut column.kind {
+                    *bounds = *all;
+                }
+            }
+        }
+        (BoundsFlag::Named(named), columns) => {
+            for (name, new) in named {
+                if *name == *domain.label_column.as_deref().unwrap_or("label") {
+                    domain.label = Label::Number(*new);
+                    continue;
+                }
+                let column = match columns {
+                    Columns::Named(columns) => columns.iter_mut().find(|column| column.name == *name),
+                    Columns::Matrix { .. } => None,
+                };
+                let Some(ColumnKind::Number { bounds, .. }) = column.map(|column| &mut column.kind) else {
+                    let problem = format!("--bounds: no number column is called {name:?}; declare it in the schema");
+                    return refuse(place, problem);
+                };
+                *bounds = *new;
+            }
+        }
+    }
+    Ok(domain)
+}
+
+/// Bounds until private ones are known.
+fn unit() -> Bounds {
+    Bounds::new(-1.0, 1.0).expect("−1 is below 1")
+}
+
+/// A domain of flags alone.
+fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
+    let Some(bounds) = &flags.bounds else {
+        let problem = "no bounds; add --bounds LO,HI or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)";
+        return refuse(place, problem);
+    };
+    let bounds = BoundsFlag::parse(place, bounds)?;
+    let (columns, label_column) = match (flags.dimension, &bounds) {
+        (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.columns.label.clone()),
+        (Some(_), BoundsFlag::Named(_) | BoundsFlag::Private(_)) => {
+            return refuse(place, "columns without names have common bounds: --bounds LO,HI");
+        }
+        (None, _) => {
+            let (columns, label) = named_columns(place, path, &flags.columns, &bounds)?;
+            (Columns::Named(columns), Some(label))
+        }
+    };
+    let private = matches!(bounds, BoundsFlag::Private(_));
+    let label_bounds = label_column.as_deref().and_then(|name| bounds.named(name));
+    let label = match (&flags.classes, label_bounds) {
+        (Some(classes), _) => Label::Classes(classes.clone()),
+        (None, Some(bounds)) => Label::Number(bounds),
+        (None, None) if private && flags.columns.task == Some(Task::Regression) => Label::Number(unit()),
+        (None, None) => {
+            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI (with private bounds: --task \
+                           regression). A table with categories needs a schema (`rounds schema FILE` drafts one)";
+            return refuse(place, problem);
+        }
+    };
+    let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
+    domain.label_column = label_column;
+    domain.dropped.clone_from(&flags.columns.drop);
+    Ok(domain)
+}
+
+/// Number columns with the names of a table's header, and the label's name.
+fn named_columns(
+    place: &str,
+    path: &Path,
+    flags: &ColumnUse,
+    flag: &BoundsFlag,
+) -> Result<(Vec<Column>, String), SchemaError> {
+    let Some(file) = formats::table(path, Some(flags.label.is_some())) else {
+        return refuse(place, "no number of columns; add --dimension D");
+    };
+    let header = FirstLine::read(&file)?;
+    if !header.is_header(flags.label.as_deref()) {
+        let problem = "its first line is no header; declare columns without names by --dimension D";
+        return refuse(place, problem);
+    }
+    // A first line that does not hold the label's name may be a row: no name is taken from it.
+    let Some(label) = flags.label.as_ref().filter(|label| header.fields.contains(label)) else {
+        let problem = "its first line holds no label column of that name; name the label by --label NAME, or declare \
+                       columns without names by --dimension D";
+        return refuse(place, problem);
+    };
+    let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
+    let is_feature = |name: &&String| *name != label && !flags.drop.contains(name);
+    for name in header.fields.iter().filter(is_feature) {
+        let own = match flag {
+            BoundsFlag::All(all) => Some(*all),
+            BoundsFlag::Named(_) => flag.named(name),
+            BoundsFlag::Private(_) => Some(unit()),
+        };
+        let Some(bounds) = own else {
+            unbounded.push(name);
+            continue;
+        };
+        // A row without one number would be no row; the middle of private bounds is as public as they are.
+        let missing = matches!(flag, BoundsFlag::Private(_)).then_some(0.0);
+        let (name, kind) = (name.clone(), ColumnKind::Number { bounds, missing });
+        columns.push(Column { name, kind });
+    }
+    if unbounded.is_empty() {
+        return Ok((columns, label.clone()));
+    }
+    let names = listing(unbounded);
+    refuse(place, format!("--bounds: none for {names}; add NAME=LO:HI, leave them out by --drop, or use a schema"))
+}

@@ -1,0 +1,36 @@
+//! Data from files: readers of the usual formats, folders in their known layouts, and named data sets.
+//!
+//! Every reader sizes a file before it reads it, checks it against its header, reserves no memory that the file's size does not
+//! justify, and fails with one message that names the place and the way out. The result is a checked
+//! [`Dataset`](rounds_algorithms::problem::Dataset), in a declared domain if there is one: then no row can fail once the syntax
+//! is right. Nothing here knows of mechanisms or training.
+
+mod array;
+mod capacity;
+mod declaration;
+mod doubts;
+pub mod draft;
+mod error;
+mod formats;
+mod labels;
+mod lines;
+mod load;
+mod model_rows;
+mod names;
+mod number;
+pub mod part;
+pub mod schema;
+mod source;
+mod table;
+
+pub use declaration::{ColumnUse, Declaration, bound_privately, declare, drafted, schema_beside};
+pub use doubts::doubts;
+pub use error::DataError;
+pub use error::listing;
+pub use formats::{LabelUse, test_file};
+pub use labels::Task;
+pub use load::{Request, Split, load, load_declared, load_requested};
+pub use model_rows::{ModelRows, load_for_model};
+pub use names::{NAMES, Name, built_in, is_generated, optimum};
+pub use schema::SchemaError;
+pub use table::TrainTest;

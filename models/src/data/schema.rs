@@ -1,0 +1,325 @@
+//! Schemas: the declared domain of a data set as a TOML file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr as _;
+
+use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::problem::{
+    Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
+};
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::error::{DataError, listing};
+
+/// The reason for which no domain can be declared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
+pub enum SchemaError {
+    /// A schema that cannot be read or makes no domain: the problem and the way out.
+    #[error("{place}: {problem}")]
+    Declaration { place: String, problem: String },
+    /// The header of a table cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+}
+
+pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
+    Err(SchemaError::Declaration { place: place.into(), problem: problem.into() })
+}
+
+/// Reads a schema file.
+///
+/// # Errors
+/// As [`parse`], and files that cannot be read.
+pub fn read(path: &Path) -> Result<Domain, SchemaError> {
+    let place = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&place, &text),
+        Err(error) => refuse(&place, format!("cannot be read: {error}; `rounds schema FILE` drafts a schema")),
+    }
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SchemaTable {
+    #[serde(default)]
+    drafted: bool,
+    #[serde(default)]
+    rows: RowsTable,
+    #[serde(default)]
+    columns: BTreeMap<Spanned<String>, Value>,
+    label: Option<LabelTable>,
+    #[serde(default)]
+    test: TestTable,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct RowsTable {
+    relation: Option<String>,
+    public_rows: Option<usize>,
+    storage: Option<String>,
+    drop: Vec<String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MatrixTable {
+    count: usize,
+    bounds: [f64; 2],
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+enum ColumnTable {
+    Number { bounds: [f64; 2], missing: Option<f64> },
+    Category { values: Vec<Word>, other: Option<Word> },
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabelTable {
+    column: Option<String>,
+    classes: Option<Vec<Word>>,
+    bounds: Option<[f64; 2]>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TestTable {
+    public: bool,
+}
+
+/// A word of a table, which may be written as a number.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Integer(i64),
+    Number(f64),
+}
+
+impl From<Word> for String {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Text(text) => text,
+            Word::Integer(number) => number.to_string(),
+            Word::Number(number) => number.to_string(),
+        }
+    }
+}
+
+fn words(words: Vec<Word>) -> Vec<String> {
+    words.into_iter().map(String::from).collect()
+}
+
+pub(super) fn of_domain(place: &str, key: &str, error: &DomainError) -> SchemaError {
+    SchemaError::Declaration { place: place.into(), problem: format!("{key}{error}") }
+}
+
+pub(super) fn bounds_of(place: &str, key: &str, [lo, hi]: [f64; 2]) -> Result<Bounds, SchemaError> {
+    Bounds::new(lo, hi).map_err(|error| of_domain(place, &format!("{key}: "), &error))
+}
+
+/// Parses a schema; `place` is its name in messages.
+///
+/// # Errors
+/// Syntax, unknown keys, and declarations that make no domain.
+pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
+    let table: SchemaTable = match toml::from_str(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let line = line_of(text, &error);
+            return refuse(&format!("{place}, line {line}"), error.message().replace('\n', " "));
+        }
+    };
+    let source = if table.drafted { DomainSource::Draft(place.into()) } else { DomainSource::Schema(place.into()) };
+    table.domain(place, source)
+}
+
+/// The line on which a text is no TOML, or not that of its tables and keys, from 1.
+pub fn line_of(text: &str, error: &toml::de::Error) -> usize {
+    let offset = error.span().map_or(0, |span| span.start.min(text.len()));
+    text.as_bytes()[..offset].split(|&byte| byte == b'\n').count()
+}
+
+impl SchemaTable {
+    /// The declared domain; `place` is the schema's name in messages.
+    pub(super) fn domain(self, place: &str, source: DomainSource) -> Result<Domain, SchemaError> {
+        let Some(label) = self.label else {
+            let problem = "no label; add [label] with classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
+            return refuse(place, problem);
+        };
+        let columns = columns(place, self.columns)?;
+        if label.column.is_none() && matches!(columns, Columns::Named(_)) {
+            return refuse(place, "label: no column; add column = \"NAME\" under [label]");
+        }
+        let name = self.rows.storage.unwrap_or_else(|| Storage::Dense.name().to_owned());
+        let mut all = [Storage::Dense, Storage::Bytes, Storage::Sparse].into_iter();
+        let Some(storage) = all.find(|storage| storage.name() == name) else {
+            return refuse(place, format!("rows.storage: {name:?}; choose dense, bytes or sparse"));
+        };
+        let kind = match (label.classes, label.bounds) {
+            (Some(classes), None) => Label::Classes(words(classes)),
+            (None, Some(bounds)) => Label::Number(bounds_of(place, "label", bounds)?),
+            _ => {
+                let problem = "label: declare either classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
+                return refuse(place, problem);
+            }
+        };
+        let mut domain = Domain::new(columns, storage, kind, source);
+        (domain.label_column, domain.dropped) = (label.column, self.rows.drop);
+        domain.test_is_public = self.test.public;
+        let relation = match self.rows.relation.as_deref().map(Adjacency::from_str).transpose() {
+            Ok(relation) => relation,
+            Err(error) => return refuse(place, format!("rows.relation: {error}")),
+        };
+        related(place, domain, relation, self.rows.public_rows)
+    }
+}
+
+fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Columns, SchemaError> {
+    if tables.is_empty() {
+        return refuse(
+            place,
+            "no columns; add [columns.NAME] for each, or [columns] with count = D and bounds = [LO, HI] if they have no names",
+        );
+    }
+    if !tables.values().all(Value::is_table) {
+        let table: toml::Table = tables.into_iter().map(|(key, value)| (key.into_inner(), value)).collect();
+        return match table.try_into::<MatrixTable>() {
+            Ok(MatrixTable { count, bounds }) => {
+                Ok(Columns::Matrix { count, bounds: bounds_of(place, "columns", bounds)? })
+            }
+            Err(error) => refuse(place, format!("columns: {}", error.message())),
+        };
+    }
+    let mut tables: Vec<_> = tables.into_iter().collect();
+    // Features are in the order of the schema.
+    tables.sort_by_key(|(name, _)| name.span().start);
+    let column = |(name, table): (Spanned<String>, Value)| {
+        let name = name.into_inner();
+        let key = format!("columns.{name}");
+        let kind = match table.try_into::<ColumnTable>() {
+            Ok(ColumnTable::Number { bounds, missing }) => {
+                ColumnKind::Number { bounds: bounds_of(place, &key, bounds)?, missing }
+            }
+            Ok(ColumnTable::Category { values, other }) => {
+                let values = words(values);
+                let other = match other.map(String::from) {
+                    None => Other::NullRow,
+                    Some(other) => match values.iter().position(|value| *value == other) {
+                        Some(index) => Other::Value(index),
+                        None if other == "null-row" => Other::NullRow,
+                        None => {
+                            let words = listing(values);
+                            let problem = format!("{key}: other = {other:?}; choose \"null-row\" or one of {words}");
+                            return refuse(place, problem);
+                        }
+                    },
+                };
+                ColumnKind::Category { values, other }
+            }
+            Err(error) => return refuse(place, format!("{key}: {}", error.message().replace('\n', " "))),
+        };
+        Ok(Column { name, kind })
+    };
+    Ok(Columns::Named(tables.into_iter().map(column).collect::<Result<_, _>>()?))
+}
+
+/// The domain under `relation`, if one is given, checked as a whole.
+pub(super) fn related(
+    place: &str,
+    mut domain: Domain,
+    relation: Option<Adjacency>,
+    public_rows: Option<usize>,
+) -> Result<Domain, SchemaError> {
+    let known = match domain.relation {
+        Relation::AddRemove { public_rows } => Some(public_rows),
+        Relation::ZeroOut | Relation::ReplaceOne => None,
+    };
+    domain.relation = match (relation.unwrap_or(domain.relation.adjacency()), public_rows) {
+        (Adjacency::ZeroOut, None) => Relation::ZeroOut,
+        (Adjacency::ReplaceOne, None) => Relation::ReplaceOne,
+        (Adjacency::AddRemove, rows) => {
+            let Some(public_rows) = rows.or(known) else {
+                let problem = "add-remove needs a public number of rows, chosen without looking at them: public-rows = N \
+                               under [rows], or --public-rows N";
+                return refuse(place, problem);
+            };
+            Relation::AddRemove { public_rows }
+        }
+        (relation, Some(_)) => {
+            let problem = "leave it out, or choose add-remove";
+            return refuse(place, format!("public-rows is of add-remove alone, not of {relation}; {problem}"));
+        }
+    };
+    domain.check().map_err(|error| of_domain(place, "", &error))?;
+    Ok(domain)
+}
+
+/// A schema as a file, with `notes` beside the columns that they are called by (`label`, and `columns` of columns without
+/// names). [`parse`] reads the same domain.
+pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
+    let quoted = |text: &str| Value::String(text.into()).to_string();
+    let list = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", ");
+    let note = |key: &str| notes.get(key).map_or_else(String::new, |note| format!("  # {note}"));
+    let range = |bounds: Bounds| format!("bounds = [{}, {}]", number(bounds.lo()), number(bounds.hi()));
+    let mut lines = Vec::new();
+    if domain.is_draft() {
+        lines.push(
+            "# Read from the data. A person checks every line below, without looking at the rows where they are".into(),
+        );
+        lines.push("# private, and then sets drafted = false. Until then a run on this schema claims nothing.".into());
+    }
+    lines.push(format!("drafted = {}\n\n[rows]", domain.is_draft()));
+    lines.push(format!("relation = {}", quoted(domain.relation.adjacency().name())));
+    if let Relation::AddRemove { public_rows } = domain.relation {
+        lines.push(format!("public-rows = {public_rows}"));
+    }
+    lines.push(format!("storage = {}", quoted(domain.storage.name())));
+    if !domain.dropped.is_empty() {
+        lines.push(format!("drop = [{}]{}", list(&domain.dropped), note("drop")));
+    }
+    match &domain.columns {
+        Columns::Matrix { count, bounds } => {
+            let bounds = range(*bounds) + &note("columns");
+            lines.push(format!("\n[columns]\ncount = {count}\n{bounds}"));
+        }
+        Columns::Named(columns) => {
+            for Column { name, kind } in columns {
+                lines.push(format!("\n[columns.{}]{}", quoted(name), note(name)));
+                match kind {
+                    ColumnKind::Number { bounds, missing } => {
+                        lines.push(format!("kind = \"number\"\n{}", range(*bounds)));
+                        lines.extend(missing.map(|missing| format!("missing = {}", number(missing))));
+                    }
+                    ColumnKind::Category { values, other } => {
+                        let other = match other {
+                            Other::NullRow => "null-row",
+                            Other::Value(index) => &values[*index],
+                        };
+                        let (values, other) = (list(values), quoted(other));
+                        lines.push(format!("kind = \"category\"\nvalues = [{values}]\nother = {other}"));
+                    }
+                }
+            }
+        }
+    }
+    lines.push(format!("\n[label]{}", note("label")));
+    lines.extend(domain.label_column.as_ref().map(|column| format!("column = {}", quoted(column))));
+    lines.push(match &domain.label {
+        Label::Classes(names) => format!("classes = [{}]", list(names)),
+        Label::Number(bounds) => range(*bounds),
+    });
+    lines.push(format!("\n[test]\npublic = {}\n", domain.test_is_public));
+    lines.join("\n")
+}
+
+/// A number without an exponent or a point where it needs none.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:?}") }
+}

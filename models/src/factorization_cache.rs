@@ -1,0 +1,93 @@
+//! Factorisations that were computed before, in a folder of the user's cache directory: keyed by all their inputs, checked
+//! on reading, computed anew when damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rounds_algorithms::factorization::{Factorization, FactorizationError, FactorizationRequest, FactorizationSource};
+
+use crate::files;
+
+/// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
+pub fn default_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(root.join("rounds").join("factorizations"))
+}
+
+/// Factorisations from the user's cache, computed and kept where they are not there.
+pub fn source() -> FactorizationSource {
+    let folder = default_folder();
+    FactorizationSource::new(move |request| Ok(factorize(request, folder.as_deref())?.0))
+}
+
+/// The factorisation of `request`, from `folder` if an intact one lies there, and whether it did. A cache that cannot be
+/// written is no error: the next run computes again.
+///
+/// # Errors
+/// Those of [`FactorizationRequest::factorize`], and matrices that do not fit into memory.
+pub fn factorize(
+    request: FactorizationRequest,
+    folder: Option<&Path>,
+) -> Result<(Factorization, bool), FactorizationError> {
+    let key = request.key();
+    let path = folder.map(|folder| folder.join(key.hexadecimal()));
+    if let Some(path) = &path
+        && let Ok(bytes) = fs::read(path)
+        && let Ok(factorization) = request.decode(&bytes)
+    {
+        return Ok((factorization, true));
+    }
+    check_memory(request.workload.rounds(), request.matrices())?;
+    let factorization = request.factorize()?;
+    if let (Some(folder), Some(path)) = (folder, &path) {
+        let _ = fs::create_dir_all(folder).and_then(|()| files::replace(path, &factorization.encode(key)));
+    }
+    Ok((factorization, false))
+}
+
+/// Checks that so many matrices of T × T f64 fit into the memory that is free.
+///
+/// # Errors
+/// `Memory`. A system that does not tell its free memory refuses nothing.
+pub fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationError> {
+    const GIB: f64 = (1_u64 << 30) as f64;
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let available = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    let available = available.map_or(f64::INFINITY, |kib| kib * 1024.0 / GIB);
+    let needed = 8.0 * (rounds as f64).powi(2) * matrices as f64 / GIB;
+    if needed <= available {
+        return Ok(());
+    }
+    Err(FactorizationError::Memory { rounds, needed, available })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rounds_algorithms::factorization::{Method, Participation, Workload, WorkloadSpecification};
+
+    fn request() -> FactorizationRequest {
+        let workload = Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.9)).unwrap();
+        FactorizationRequest::new(workload, Participation::Single, Method::Optimal)
+    }
+
+    #[test]
+    fn a_kept_factorisation_is_found_and_a_damaged_one_is_computed_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, found) = factorize(request(), Some(folder.path())).unwrap();
+        assert!(!found);
+        let (again, found) = factorize(request(), Some(folder.path())).unwrap();
+        assert!(found);
+        assert_eq!(first.frobenius(), again.frobenius());
+        let path = folder.path().join(request().key().hexadecimal());
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let (anew, found) = factorize(request(), Some(folder.path())).unwrap();
+        assert!(!found && anew.frobenius() == first.frobenius());
+        assert!(factorize(request(), Some(folder.path())).unwrap().1, "the damaged file was replaced");
+    }
+}

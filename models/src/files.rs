@@ -1,0 +1,160 @@
+//! Files that are written whole or not at all, and files that hold secrets.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// The folder of a file.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Replaces the file at `path` with `contents`: written to a temporary file `.rounds-…` beside it, synced, renamed, with the
+/// new name on the disk at the end. A temporary file that cannot be finished is wiped. A link stays, and its file is replaced;
+/// a character device takes the bytes.
+///
+/// # Errors
+/// A file that cannot be written; the old one is then untouched. A folder, pipe or other thing that is no file.
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    match Target::of(path)? {
+        Target::File(path) => replace_with_mode(&path, contents, 0o666),
+        Target::Device => OpenOptions::new().write(true).open(path)?.write_all(contents),
+    }
+}
+
+/// Checks that [`replace`] can write `path`, before the work that makes its contents.
+///
+/// # Errors
+/// As [`replace`].
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
+    match Target::of(path)? {
+        Target::File(path) => {
+            if path.exists() {
+                OpenOptions::new().append(true).open(&path)?;
+            }
+            tempfile::Builder::new().prefix(".rounds-").tempfile_in(folder_of(&path)).map(drop)
+        }
+        Target::Device => OpenOptions::new().write(true).open(path).map(drop),
+    }
+}
+
+/// The thing that a path to write leads to.
+enum Target {
+    /// A regular file at this path, through no link, or none yet.
+    File(PathBuf),
+    Device,
+}
+
+impl Target {
+    fn of(path: &Path) -> io::Result<Self> {
+        let kind = match fs::metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::File(path.to_owned())),
+            Err(error) => return Err(error),
+        };
+        if kind.is_file() {
+            fs::canonicalize(path).map(Self::File)
+        } else if kind.is_char_device() {
+            Ok(Self::Device)
+        } else {
+            let is = if kind.is_dir() { "a folder" } else { "no regular file" };
+            Err(io::Error::other(format!("it is {is}; name a file")))
+        }
+    }
+}
+
+/// [`replace`] by a file that only its owner may read.
+pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
+    replace_with_mode(path, contents, 0o600)
+}
+
+fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let folder = folder_of(path);
+    let mut file =
+        tempfile::Builder::new().prefix(".rounds-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+    let written = file.write_all(contents).and_then(|()| file.as_file().sync_all());
+    let persisted = match written {
+        Ok(()) => file.persist(path).map_err(|error| (error.file, error.error)),
+        Err(error) => Err((file, error)),
+    };
+    if let Err((file, error)) = persisted {
+        let _ = wipe(file.as_file());
+        return Err(error);
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// Overwrites a file with zeros, on the disk.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(crate) fn wipe(mut file: &File) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    file.rewind()?;
+    io::copy(&mut io::repeat(0).take(size), &mut file)?;
+    file.sync_all()
+}
+
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// Something else than a regular file, in words.
+    NotRegular(&'static str),
+    File(io::Error),
+}
+
+/// Opens a regular file, through no link.
+///
+/// # Errors
+/// A link, a folder, a pipe; the file system's refusal.
+pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
+    let metadata = fs::symlink_metadata(path).map_err(OpenError::File)?;
+    if !metadata.is_file() {
+        let link = metadata.is_symlink();
+        return Err(OpenError::NotRegular(if link { "a symbolic link" } else { "no regular file" }));
+    }
+    // A link may have been put there since.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    options.custom_flags(flags).open(path).map_err(OpenError::File)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_replaced_and_links_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "old").unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        check_replaceable(&at("link")).unwrap();
+        replace(&at("link"), b"new").unwrap();
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert_eq!(fs::read(at("file")).unwrap(), b"new");
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        for name in ["pipe", "folder"] {
+            assert!(check_replaceable(&at(name)).is_err() && replace(&at(name), b"x").is_err());
+        }
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+        assert!(check_replaceable(&at("missing/file")).is_err());
+        check_replaceable(&at("none yet")).unwrap();
+        assert!(!at("none yet").exists());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for contents in [&b"a longer first content"[..], b"short"] {
+            replace(&path, contents).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), contents);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(replace(&folder.path().join("missing/file"), b"").is_err());
+        assert_eq!(folder_of(Path::new("file")), Path::new("."));
+    }
+}

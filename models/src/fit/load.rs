@@ -1,0 +1,221 @@
+//! The first step of a run: settings, checkpoint, key and rows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rounds_algorithms::catalog;
+use rounds_algorithms::factorization::FactorizationSource;
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Settings};
+use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError};
+use rounds_kernels::instructions;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+use zeroize::Zeroizing;
+
+use super::error::FitError;
+use super::observer::{Execution, Observer, Stage};
+use super::release::{declared, explained};
+use super::settings::Training;
+use crate::checkpoint::{self, Binding, Checkpoint, KeyedDigest};
+use crate::data::part::{Digests, Part};
+use crate::data::{self, DataError, SchemaError};
+use crate::factorization_file::{FactorizationFile, FactorizationFileError};
+use crate::model_file::{self, TrainedOn, treat_features};
+
+/// A run before its data: all that the settings decide.
+pub(super) struct Setup {
+    pub(super) algorithm: &'static Algorithm,
+    pub(super) settings: Settings,
+    pub(super) domain: Option<Arc<Domain>>,
+    /// Warnings about a drafted domain, then about rows without one.
+    pub(super) warnings: Vec<String>,
+    /// Set when the algorithm takes the factorisation of a file.
+    pub(super) factorization_used: Option<Arc<AtomicBool>>,
+    /// Every setting that decides the model, as name and value.
+    pub(super) parameters: Vec<(String, String)>,
+}
+
+/// A run before its plan.
+pub(super) struct Loaded {
+    pub(super) setup: Setup,
+    pub(super) dataset: String,
+    pub(super) problem: Problem,
+    pub(super) test: Option<Problem>,
+    pub(super) resumed: Option<Checkpoint>,
+    /// The training rows' columns and label, for the model's file.
+    pub(super) trained_on: TrainedOn,
+    /// The binding of checkpoints, if the run has any.
+    pub(super) binding: Option<Binding>,
+}
+
+/// Reads the settings, the checkpoint and the data.
+pub(super) fn load(
+    training: &Training,
+    execution: &Execution,
+    observer: &mut dyn Observer,
+) -> Result<Loaded, FitError> {
+    let group = &execution.group;
+    let mut setup = group.all_ok(set_up(training, group.is_root()))?;
+    let kept = &training.checkpoint;
+    let every = kept.file.is_some().then_some(kept.every);
+    let lines = setup.parameters.iter().map(|(name, value)| format!("`{name}` {value}\n"));
+    group.check_same("command line", &(lines.collect::<String>() + &format!("checkpoint every {every:?}")))?;
+    let resumed = resumed(training, execution)?;
+    setup.settings.key = key(training, execution, resumed.as_ref())?;
+
+    observer.enter(Stage::Loading);
+    let mut counted = None;
+    if let (Some(domain), Some(epsilon)) = (&mut setup.domain, training.data.declaration.private_bounds()) {
+        let bounded = data::bound_privately(&training.data.data, domain, epsilon, &setup.settings.key);
+        let (bounded, counts) = group.all_ok(bounded.map_err(|error| match error {
+            SchemaError::Data(error) => explained(training, error),
+            error => FitError::Schema(error),
+        }))?;
+        (*domain, counted) = (Arc::new(bounded), Some(counts));
+    }
+    let part = rows(training, execution, setup.domain.as_ref())?;
+    let dataset = part.train.name().to_owned();
+    let trained_on = TrainedOn::of(&part.train, training.data.scale_features, training.data.clip_features);
+    let (train, loss, test) = group.all_ok(treated(training, part))?;
+    if train.domain().is_none() {
+        setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
+    }
+    let binding = (kept.file.is_some() || kept.resume.is_some()).then(|| Binding {
+        // Rows that differ may be encoded alike in bounds that differ.
+        data: KeyedDigest::new(
+            &setup.settings.key,
+            &[&group.digest(&train)[..], counted.as_ref().map_or(&[], |counts| &counts[..])].concat(),
+        ),
+        build: (execution.build)().identity(),
+        isa: instructions::level().to_owned(),
+        parameters: setup.parameters.clone(),
+    });
+    let regularization = training.optimizer.regularization;
+    let problem = match group.ranks() {
+        None => Problem::new(Arc::new(train), loss, true, regularization)?,
+        Some(ranks) => Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?,
+    };
+    let problem = placed(problem, &setup, execution);
+    Ok(Loaded { setup, dataset, problem, test, resumed, trained_on, binding })
+}
+
+/// The algorithm, its settings and the domain; refusals that need no row.
+fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
+    let algorithm = catalog::find(&training.algorithm)?;
+    let regularization = training.optimizer.regularization;
+    if !(regularization >= 0.0 && regularization.is_finite()) {
+        let argument = format!("regularization {regularization}");
+        return Err(FitError::argument(argument, "a finite number of at least 0 is needed"));
+    }
+    if training.checkpoint.every == 0 {
+        return Err(FitError::argument("checkpoint-every", "at least 1 round is needed"));
+    }
+    if let Some(path) = training.model.as_ref().filter(|_| is_root) {
+        // Before the work rather than after it.
+        model_file::check_place(path, training.privacy.secure)?;
+    }
+    let (domain, warnings) = declared(training)?;
+    let parameters = training.bound_parameters(domain.as_deref());
+    let mut settings = training.settings(algorithm)?;
+    let given = training.privacy.factorization.as_deref().map(given_factorization).transpose()?;
+    let factorization_used = given.map(|(source, used)| {
+        if algorithm.reads("noise") {
+            settings.set("noise", NoiseKind::Optimal);
+        }
+        settings.strategies = StrategyMemory::filled_from(source);
+        used
+    });
+    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters })
+}
+
+/// A source of the factorisation in a file, checked against every request, and a flag that the first request sets.
+fn given_factorization(path: &Path) -> Result<(FactorizationSource, Arc<AtomicBool>), FactorizationFileError> {
+    let file = FactorizationFile::read(path)?;
+    let used = Arc::new(AtomicBool::new(false));
+    let requested = used.clone();
+    let source = FactorizationSource::new(move |request| {
+        requested.store(true, Ordering::Relaxed);
+        file.check(request.workload, request.participation)
+    });
+    Ok((source, used))
+}
+
+/// The checkpoint to resume from: rank 0 reads it for all.
+fn resumed(training: &Training, execution: &Execution) -> Result<Option<Checkpoint>, FitError> {
+    let Some(path) = &training.checkpoint.resume else {
+        return Ok(None);
+    };
+    let group = &execution.group;
+    let read = if group.is_root() { Checkpoint::bytes(path) } else { Ok(Zeroizing::default()) };
+    let bytes = group.broadcast_secret(group.all_ok(read)?);
+    group.all_ok(Checkpoint::parse(path, &bytes).map(Some))
+}
+
+/// The key of all noise and sampling: a simulation's seed, the resumed checkpoint's, or a new one that rank 0 draws. With one
+/// key all ranks draw the same noise, and no round sends any.
+fn key(training: &Training, execution: &Execution, resumed: Option<&Checkpoint>) -> Result<StreamKey, FitError> {
+    if !training.privacy.secure {
+        return Ok(StreamKey::Simulation(training.seed));
+    }
+    let group = &execution.group;
+    let kept = training.checkpoint.file.as_deref();
+    group.root_only(|| kept.map_or(Ok(()), checkpoint::check_place))?;
+    if let Some(key) = resumed.and_then(Checkpoint::key) {
+        return Ok(key);
+    }
+    let mut key = Zeroizing::new(vec![0; if group.is_root() { 32 } else { 0 }]);
+    group.root_only(|| getrandom::fill(&mut key).map_err(FitError::Key))?;
+    let drawn = group.broadcast_secret(key);
+    Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
+}
+
+/// This rank's training rows and the test rows.
+fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>) -> Result<Part, FitError> {
+    let group = &execution.group;
+    let request = training.request(domain);
+    let part = match &training.data.rows {
+        None => group.read_part(&training.data.data, training.data.data_dir.as_deref(), request),
+        Some(_) if group.ranks().is_some() => {
+            return Err(FitError::argument(
+                "data",
+                "ranks read their rows from files; rows in memory are for one process",
+            ));
+        }
+        Some(rows) => {
+            let rows =
+                request.split.map_or_else(|| Ok(rows.clone()), |split| split.of(Path::new(&training.data.data), rows));
+            rows.map(|rows| Part { train: rows.train, test: rows.test, digests: Digests::default() })
+        }
+    };
+    let part = group.all_ok(part.map_err(|error: DataError| explained(training, error)))?;
+    group.check_same_rows(&part.digests)?;
+    Ok(part)
+}
+
+/// Rows with treated features and the targets of their loss, and the loss.
+fn treated(training: &Training, part: Part) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
+    let treat = |dataset: Dataset| {
+        let dataset = treat_features(dataset, training.data.scale_features, training.data.clip_features)?;
+        dataset.for_loss(training.optimizer.loss)
+    };
+    let (train, loss) = treat(part.train)?;
+    let test = part.test.map(treat).transpose()?;
+    let test = test.map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0));
+    Ok((train, loss, test.transpose().map_err(|error: ProblemError| error)?))
+}
+
+/// The problem with what the run needs of its rows.
+pub(super) fn placed(problem: Problem, setup: &Setup, execution: &Execution) -> Problem {
+    let mut problem = problem.placed_for(&execution.engine);
+    // A run without a claim may read constants off the rows.
+    if !setup.algorithm.private || problem.unclaimable().is_some() {
+        problem = problem.with_longest_row();
+    }
+    let smoothness = setup.settings.parameters.get("smoothness");
+    if smoothness.is_some_and(|value| value == "estimate") && execution.group.count().is_none() {
+        problem = problem.with_second_moment();
+    }
+    problem
+}

@@ -1,0 +1,73 @@
+//! A training run from data to model and privacy statement.
+//!
+//! data × settings × engine × observer → model + outcome. [`fit`] takes four steps, a file each: `load`, `plan`, `rounds`, `publish`;
+//! `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
+
+mod error;
+mod load;
+mod observer;
+mod outcome;
+mod plan;
+mod publish;
+mod release;
+mod rounds;
+mod settings;
+
+pub use error::FitError;
+pub use observer::{Execution, Observer, Stage};
+pub use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
+pub use settings::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
+
+use crate::model_file::Model;
+
+/// A run that is finished.
+pub struct Fitted {
+    /// The model, which predicts, evaluates and is written to a file.
+    pub model: Model,
+    /// What may be told of the run, with its privacy statement. Of a release nothing else may be.
+    pub outcome: Outcome,
+}
+
+/// Loads, plans, runs and publishes.
+///
+/// Every rank of a group takes the same steps; rank 0 alone writes. The same settings, build and data give the same bits for any
+/// engine.
+///
+/// ```
+/// use rounds_models::fit::{Execution, Observer, Training, fit};
+///
+/// /// Counts rounds, and says what a person should know.
+/// struct Counting(u64);
+///
+/// impl Observer for Counting {
+///     fn after_round(&mut self, round: u64) {
+///         self.0 = round;
+///     }
+///
+///     fn warn(&mut self, warning: &str) {
+///         eprintln!("{warning}");
+///     }
+/// }
+///
+/// let mut training = Training::on("synthetic-logistic").private(1.0, 1e-5);
+/// training.optimizer.epochs = Some(2.0);
+/// let mut counting = Counting(0);
+/// let fitted = fit(&training, &Execution::default(), &mut counting)?;
+/// assert_eq!(counting.0, fitted.outcome.rounds);
+/// # Ok::<(), rounds_models::fit::FitError>(())
+/// ```
+///
+/// # Errors
+/// Anything that the settings, the data or the algorithm refuse, with the way out; [`FitError::Stopped`] if the observer stops it.
+pub fn fit(training: &Training, execution: &Execution, observer: &mut dyn Observer) -> Result<Fitted, FitError> {
+    let loaded = load::load(training, execution, observer)?;
+    observer.enter(Stage::Planning);
+    let (prepared, plan) = execution.group.all_ok(plan::plan(training, &loaded))?;
+    plan.warnings.iter().for_each(|warning| observer.warn(warning));
+    let executor = rounds::run(training, execution, observer, &loaded, prepared)?;
+    observer.enter(Stage::Publishing);
+    let (weights, finished) = publish::finish(Shown::of(&training.privacy), execution, &loaded, executor)?;
+    let model = publish::keep(training, execution, &loaded, &plan, weights)?;
+    let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, model.weights()))?;
+    Ok(Fitted { model, outcome })
+}

@@ -1,0 +1,69 @@
+//! The face's part of a run: threads and ranks, progress, clocks, interrupts.
+
+use rounds_algorithms::parallel::Engine;
+
+use crate::build::Build;
+use crate::group::Group;
+
+/// The threads and ranks of a run, and the build that its files name. None of them decides the model.
+#[derive(Clone)]
+pub struct Execution {
+    /// The engine; over the ranks of `group` if there are any.
+    pub engine: Engine,
+    /// The ranks.
+    pub group: Group,
+    /// The binding of threads to cores, in a word.
+    pub pinning: Option<String>,
+    /// The build of the program. It may read the executable, which only files of models and checkpoints need.
+    pub build: fn() -> &'static Build,
+}
+
+impl Default for Execution {
+    /// The calling thread.
+    fn default() -> Self {
+        Self { engine: Engine::Sequential, group: Group::alone(), pinning: None, build: Build::of_process }
+    }
+}
+
+impl Execution {
+    /// The threads of an engine in this process.
+    pub fn on(engine: Engine) -> Self {
+        Self { engine, ..Self::default() }
+    }
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Rows are read and encoded.
+    Loading,
+    /// The algorithm is planned and its noise calibrated.
+    Planning,
+    /// The state of a checkpoint is restored, and rows are placed in the memory of their readers.
+    Placing,
+    /// So many rounds, from the first or the checkpoint's.
+    Rounds(u64),
+    /// The model is written and evaluated.
+    Publishing,
+}
+
+/// Observer of a run. Whatever it does, it changes no bit of the model.
+pub trait Observer: Send {
+    /// The run enters a stage; the stages of a run follow each other.
+    fn enter(&mut self, _stage: Stage) {}
+
+    /// A round is done; `round` of them are.
+    fn after_round(&mut self, _round: u64) {}
+
+    /// True to stop the run after this round with [`FitError::Stopped`](super::FitError::Stopped), with a checkpoint if the run keeps
+    /// one. Ranks go on: they are ended by their launcher.
+    fn stops(&mut self) -> bool {
+        false
+    }
+
+    /// A person should know this. It may depend on rows only in a run that is no release.
+    fn warn(&mut self, _warning: &str) {}
+}
+
+/// Nobody observes.
+impl Observer for () {}

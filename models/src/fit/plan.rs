@@ -1,0 +1,114 @@
+//! The second step of a run: its plan, and the statement of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use rounds_algorithms::optimizers::Prepared;
+use rounds_algorithms::privacy::PrivacyStatement;
+use rounds_algorithms::problem::{self, DomainSource, PublicProblem};
+
+use super::error::FitError;
+use super::load::Loaded;
+use super::release::{check_release, check_rows};
+use super::settings::Training;
+use crate::text::three_digits;
+
+/// The plan of a run: what it claims, and what there is to say of it.
+pub(super) struct Plan {
+    pub(super) privacy: PrivacyStatement,
+    /// Gradient queries of all rounds: their exact number if it is public, else the expected one.
+    pub(super) expected_queries: u64,
+    pub(super) parameters: BTreeMap<&'static str, String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Prepares the optimiser and its statement, and refuses a release that must not be.
+pub(super) fn plan(training: &Training, loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
+    let Loaded { setup, problem, .. } = loaded;
+    let algorithm = setup.algorithm;
+    let prepared = algorithm.prepare(problem, &setup.settings)?;
+    let mut privacy = after_bounds(training, loaded, prepared.privacy.clone())?;
+    check_release(training, problem, &privacy)?;
+    let drafted = DomainSource::Draft(training.data.data.clone());
+    if problem.domain().is_some_and(|domain| domain.source == drafted)
+        && privacy.reason.as_deref() == problem.unclaimable()
+    {
+        let command = training.draft_command();
+        privacy.reason = privacy.reason.map(|reason| format!("{reason} (`{command}` writes it)"));
+    }
+    check_rows(problem)?;
+    let used = setup.factorization_used.as_ref();
+    if used.is_some_and(|used| !used.load(Ordering::Relaxed)) {
+        let problem = format!(
+            "algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
+            algorithm.id
+        );
+        return Err(FitError::argument("factorization", problem));
+    }
+    let given = &training.privacy;
+    let budget = !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some());
+    let unread = budget.then(|| {
+        let id = algorithm.id;
+        format!("`epsilon` and `noise-multiplier`: algorithm '{id}' does not read them, they change nothing")
+    });
+    let assumptions = prepared.warnings.iter().map(ToString::to_string);
+    let warnings = setup.warnings.iter().cloned().chain(unread).chain(assumptions).collect();
+    let expected_queries = expected_queries(&prepared, problem.public());
+    let parameters = prepared.parameters.clone();
+    Ok((prepared, Plan { privacy: noted(training, privacy), expected_queries, parameters, warnings }))
+}
+
+/// The statement with the part that private bounds took.
+fn after_bounds(training: &Training, loaded: &Loaded, privacy: PrivacyStatement) -> Result<PrivacyStatement, FitError> {
+    let Some(epsilon) = training.data.declaration.private_bounds() else {
+        return Ok(privacy);
+    };
+    let relation = loaded.problem.public().relation();
+    let drawn_for = relation.adjacency();
+    if let Some(stated) = privacy.adjacency.filter(|&stated| stated != drawn_for) {
+        let problem = format!(
+            "the noise of the bounds is drawn for {drawn_for}, the relation of the domain, and the run would \
+             state {stated}; give the relation by `adjacency` or in the schema"
+        );
+        return Err(FitError::argument(format!("bounds private:{epsilon}"), problem));
+    }
+    let columns = loaded.setup.domain.as_ref().map_or(0, |domain| domain.numbers());
+    let note = format!(
+        "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {drawn_for} for \
+         all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
+        three_digits(problem::noise_scale(columns, relation, epsilon))
+    );
+    Ok(privacy.after_private_bounds(epsilon).with_note(note))
+}
+
+/// The statement with notes on public treatments of the rows.
+fn noted(training: &Training, mut privacy: PrivacyStatement) -> PrivacyStatement {
+    let data = &training.data;
+    if let Some((norm, bound)) = data.clip_features {
+        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
+        privacy = privacy.with_note(note);
+    }
+    if let Some(factor) = data.scale_features {
+        privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
+    }
+    if let Some(fraction) = data.test_split {
+        let but =
+            if data.declaration.private_bounds().is_some() { " but the counts of the private bounds" } else { "" };
+        privacy = privacy.with_note(format!(
+            "a part of {fraction} of the rows is kept for testing and enters no sum{but}; their positions follow from the number of \
+             rows and the seed {}, both public",
+            training.seed
+        ));
+    }
+    privacy
+}
+
+/// The exact number of gradient queries if it is public, else the expected one.
+fn expected_queries(prepared: &Prepared, problem: &PublicProblem) -> u64 {
+    prepared.queries.unwrap_or_else(|| {
+        let mechanism = prepared.mechanism.as_ref();
+        let rate = mechanism.and_then(|mechanism| mechanism.sampling()?.rate());
+        let steps = mechanism.map_or(0, |mechanism| mechanism.rounds());
+        (rate.unwrap_or(1.0) * problem.rows() as f64 * steps as f64).round() as u64
+    })
+}

@@ -1,0 +1,208 @@
+//! The last step of a run: its model, the end of its checkpoints, and its outcome.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::oracle::{self, Ledger};
+
+use rounds_algorithms::problem::{Column, ColumnKind, Columns, Domain, Problem, Relation};
+use rounds_kernels::linear::Evaluation;
+use rounds_kernels::loss::TargetKind;
+
+use super::error::FitError;
+use super::load::{Loaded, placed};
+use super::observer::{Execution, Observer};
+use super::outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown};
+use super::plan::Plan;
+use super::settings::Training;
+use crate::checkpoint;
+use crate::data::{self, Split};
+use crate::model_file::{Header, Model, digest, outputs};
+use crate::predictions::regression;
+
+/// A run after its last round, with the part of its outcome that needs the executor.
+pub(super) struct Finished {
+    /// The work of all rounds.
+    ledger: Ledger,
+    /// Statistics of the training rows, where they are computed.
+    training: Option<Evaluation>,
+}
+
+/// The weights and the statistics of a run. The weights are the same on all ranks.
+pub(super) fn finish(
+    shown: Shown,
+    execution: &Execution,
+    loaded: &Loaded,
+    mut executor: Executor<'_>,
+) -> Result<(Vec<f32>, Finished), FitError> {
+    let group = &execution.group;
+    let ledger = executor.ledger();
+    let weights = executor.solution();
+    let evaluated = shown.has_statistics().then(|| oracle::evaluate(&loaded.problem, &execution.engine, weights));
+    let training = match evaluated {
+        // A statistic that cannot be computed decides over no release.
+        Some(Err(_)) if shown != Shown::All => None,
+        evaluated => group.all_ok(evaluated.transpose())?,
+    };
+    group.check_same("model", &digest(weights))?;
+    Ok((weights.to_vec(), Finished { ledger, training }))
+}
+
+/// Writes the model and removes the checkpoints of a run that is finished, on rank 0.
+pub(super) fn keep(
+    training: &Training,
+    execution: &Execution,
+    loaded: &Loaded,
+    plan: &Plan,
+    weights: Vec<f32>,
+) -> Result<Model, FitError> {
+    // Algorithm, data and domain have keys of their own.
+    let own = ["algorithm", "data", "schema"];
+    let parameters = loaded.setup.parameters.iter().filter(|(name, _)| !own.contains(&name.as_str()));
+    let parameters = parameters.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    let (loss, trained_on) = (loaded.problem.model().loss, loaded.trained_on.clone());
+    let header = Header::new(loaded.setup.algorithm.id, loss, trained_on, parameters, plan.privacy.clone(), &weights);
+    let mut model = Model::new(header, weights, loss, loaded.problem.dataset().domain().cloned());
+    execution.group.root_only(|| {
+        if let Some(path) = &training.model {
+            // The model is on the disk before the state that could make it again is removed.
+            model.replace(path, execution.build)?;
+        }
+        for path in [&training.checkpoint.file, &training.checkpoint.resume].into_iter().flatten() {
+            checkpoint::remove(path)?;
+        }
+        Ok::<_, FitError>(())
+    })?;
+    Ok(model)
+}
+
+/// The document of a run, by the rule of [`Shown`].
+pub(super) fn outcome(
+    training: &Training,
+    execution: &Execution,
+    observer: &mut dyn Observer,
+    loaded: &Loaded,
+    plan: Plan,
+    (finished, weights): (&Finished, &[f32]),
+) -> Result<Outcome, FitError> {
+    let Loaded { problem, .. } = loaded;
+    let shown = Shown::of(&training.privacy);
+    let Plan { privacy, mut warnings, expected_queries, parameters } = plan;
+    let test_is_public = loaded.setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
+    let test = loaded.test.as_ref().filter(|_| test_is_public || shown.has_statistics());
+    let evaluated = test.map(|test| quality(loaded, execution, test, weights));
+    let test = match evaluated {
+        Some(Err(_)) if shown != Shown::All => None,
+        evaluated => evaluated.transpose()?.flatten(),
+    };
+    let null_rows = finished.training.filter(|_| shown == Shown::All).map(|of| problem.rows() - of.rows);
+    if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > problem.rows()) {
+        let warning = format!(
+            "{null_rows} of {} training rows are null rows, from which the model learns nothing: a column taken for numbers holds \
+             words or nothing in them, a category or the label a value that is not declared. `{}` drafts a schema",
+            problem.rows(),
+            training.draft_command()
+        );
+        observer.warn(&warning);
+        warnings.push(warning);
+    }
+    let has_classes = problem.model().loss.targets() != TargetKind::Reals;
+    let diagnostics = finished.training.map(|found| Diagnostics {
+        train_loss: found.loss / found.rows as f64,
+        train_accuracy: has_classes.then(|| found.correct as f64 / found.rows as f64),
+        clipped_fraction: finished.ledger.clipped_fraction(),
+        null_rows,
+        note: "statistics of the data, outside the privacy guarantee",
+        private: shown.in_diagnostics(PrivateFacts {
+            times: None,
+            gradient_queries: finished.ledger.gradient_queries,
+            n: problem.rows(),
+            test,
+        }),
+    });
+    let place = Path::new(&training.data.data);
+    let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
+    let queries = shown.beside_claim(false, Some(finished.ledger.gradient_queries));
+    Ok(Outcome {
+        algorithm: loaded.setup.algorithm.id,
+        dataset: loaded.dataset.clone(),
+        n: shown.beside_claim(size_is_public, Some(problem.rows())),
+        dimension: problem.model().features,
+        classes: problem.dataset().classes().unwrap_or(1),
+        numbers: loaded.setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
+        ranks: execution.group.count(),
+        threads: execution.engine.local().threads(),
+        pinning: execution.pinning.clone(),
+        rounds: finished.ledger.rounds,
+        gradient_queries: queries.unwrap_or(expected_queries),
+        times: None,
+        test: shown.beside_claim(test_is_public, test),
+        test_rows: shown.beside_claim(test_is_public, loaded.test.as_ref().map(Problem::rows)),
+        test_file: data::test_file(place, training.request(None)).filter(|_| loaded.test.is_some() && place.is_file()),
+        held_out: held_out(training, execution, loaded),
+        diagnostics,
+        parameters,
+        seed: (!training.privacy.secure).then_some(training.seed),
+        warnings,
+        model: training.model.clone(),
+        model_sha256: digest(weights),
+        privacy,
+        shown,
+    })
+}
+
+/// Columns that a domain declares as numbers, by what a field that is no number does.
+fn numbers(domain: &Domain) -> BTreeMap<&'static str, Vec<String>> {
+    let mut numbers: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    let Columns::Named(columns) = &domain.columns else {
+        return numbers;
+    };
+    for Column { name, kind } in columns {
+        let does = match kind {
+            ColumnKind::Number { missing: None, .. } => "makes its row the null row, which adds nothing",
+            ColumnKind::Number { .. } => "takes the missing value of its column",
+            ColumnKind::Category { .. } => continue,
+        };
+        numbers.entry(does).or_default().push(name.clone());
+    }
+    numbers
+}
+
+/// The quality of weights on test rows; `None` if all of these are null rows.
+fn quality(
+    loaded: &Loaded,
+    execution: &Execution,
+    test: &Problem,
+    weights: &[f32],
+) -> Result<Option<Quality>, FitError> {
+    let rows = test.dataset();
+    if (0..rows.len()).all(|row| rows.is_null(row)) {
+        return Ok(None);
+    }
+    if test.model().loss.targets() == TargetKind::Reals {
+        let outputs = outputs(weights, rows.rows());
+        return Ok(Some(Quality::Errors(regression(rows, &loaded.trained_on.target, &outputs))));
+    }
+    let found = oracle::evaluate(test, execution.engine.local(), weights)?;
+    Ok(Some(Quality::Accuracy(found.correct as f64 / found.rows as f64)))
+}
+
+/// Of a simulation without test rows, the quality of the same run on four fifths of the rows, on the others. `None` of long runs,
+/// which have checkpoints or ranks, and where so few rows allow no such run.
+fn held_out(training: &Training, execution: &Execution, loaded: &Loaded) -> Option<Quality> {
+    let Loaded { setup, problem, .. } = loaded;
+    let is_long = loaded.binding.is_some() || execution.group.count().is_some();
+    if training.privacy.secure || loaded.test.is_some() || is_long {
+        return None;
+    }
+    let split = Split { fraction: 0.2, seed: training.seed };
+    let (train, test) = split.apart(problem.dataset())?;
+    let of = |rows| Problem::new(Arc::new(rows), problem.model().loss, true, training.optimizer.regularization).ok();
+    let train = placed(of(train)?, setup, execution);
+    let prepared = setup.algorithm.prepare(&train, &setup.settings).ok()?;
+    let mut executor = Executor::new(&train, execution.engine.clone(), prepared);
+    executor.run().ok()?;
+    quality(loaded, execution, &of(test)?, executor.solution()).ok()?
+}

@@ -1,0 +1,167 @@
+//! The refusals of a run, and above all of a release: each stands here once, for every face.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
+use rounds_algorithms::problem::{Domain, PublicProblem, Relation};
+
+use super::error::FitError;
+use super::settings::Training;
+use crate::data::{self, DataError, Declaration, SchemaError};
+
+/// Largest ε of a release without `allow-weak-privacy`.
+const MOST_EPSILON: f64 = 10.0;
+
+/// The error of loading: of a release without anything of the rows.
+pub(super) fn explained(training: &Training, error: DataError) -> FitError {
+    if !training.privacy.secure {
+        return FitError::Data(error);
+    }
+    let message = error.without_rows();
+    FitError::Withheld { message, is_usage: FitError::Data(error).is_usage() }
+}
+
+/// Refuses test rows of a release that are its training rows.
+fn check_test_rows(training: &Training) -> Result<(), FitError> {
+    let data = Path::new(&training.data.data);
+    let test = data::test_file(data, training.request(None)).filter(|_| training.privacy.secure);
+    let is_data = |test: &Path| matches!((data.canonicalize(), test.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    match test.filter(|test| is_data(test)) {
+        None => Ok(()),
+        Some(test) => Err(FitError::argument(
+            "test",
+            format!(
+                "{}: these test rows are the training rows, which are private; name public ones with `test FILE`",
+                test.display()
+            ),
+        )),
+    }
+}
+
+/// The declared domain of the data, from a schema or declarations; a release needs one that a person has confirmed. For a run that is
+/// no release the domain of a table that nothing declares is drafted from its rows; then there are warnings.
+pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), FitError> {
+    let secure = training.privacy.secure;
+    let (mut domain, mut warnings) = (domain(training)?, Vec::new());
+    let declaration = training.declaration();
+    let draft = training.draft_command();
+    match domain.as_ref().map(|domain| domain.is_draft()) {
+        Some(_) if !secure => {}
+        Some(false) if domain.as_ref().is_some_and(|domain| declaration.columns_are_guessed(domain)) => {
+            let problem = format!(
+                "`bounds` for all columns takes every column of the header for a number, and a word in one would be \
+                 lost. Declare the columns by name: by a schema, which `{draft}` drafts for you to check (`bounds \
+                 private:EPSILON` may stay), or by `bounds NAME=LO:HI,…` for each of them"
+            );
+            return Err(FitError::argument("secure", problem));
+        }
+        Some(false) => {}
+        Some(true) => {
+            let problem =
+                "the schema is a draft that was read from the rows. Check every line of it, then set drafted = false";
+            return Err(FitError::argument("secure", problem));
+        }
+        None if secure => {
+            let problem = format!(
+                "a release needs the declared domain of its data: columns, bounds and classes that are known without \
+                 the rows. `{draft}` drafts a schema to check; for rows of numbers without a header `bounds LO,HI` `dimension D` \
+                 `classes A,B` are enough"
+            );
+            return Err(FitError::argument("secure", problem));
+        }
+        None if training.data.rows.is_some() => {}
+        None => {
+            let drafted = data::drafted(&training.data.data, &declaration).map_err(|error| match error {
+                SchemaError::Data(error) => FitError::Data(error),
+                error => FitError::Schema(error),
+            })?;
+            (domain, warnings) = drafted.map_or_else(Default::default, |(domain, warnings)| (Some(domain), warnings));
+        }
+    }
+    if let Some(domain) = domain.as_mut().filter(|_| training.data.test_split.is_some()) {
+        if let Relation::AddRemove { .. } = domain.relation {
+            return Err(FitError::argument(
+                "test-split",
+                "under add-remove the number of rows is private, and with it the positions of the split; put the test rows in a \
+                 file of their own (`test FILE`)",
+            ));
+        }
+        // They are rows of the private file, whatever the schema says of test rows.
+        Arc::make_mut(domain).test_is_public = false;
+    }
+    Ok((domain, warnings))
+}
+
+/// The domain that rows in memory carry, or that the data at a place are declared in.
+fn domain(training: &Training) -> Result<Option<Arc<Domain>>, FitError> {
+    let Some(rows) = &training.data.rows else {
+        check_test_rows(training)?;
+        let declared = data::declare(&training.data.data, training.data.data_dir.as_deref(), &training.declaration());
+        return declared.map_err(|error| match error {
+            // The first line of a file without a header is a row.
+            SchemaError::Data(error) if training.privacy.secure => {
+                FitError::Withheld { message: error.without_rows(), is_usage: true }
+            }
+            error => FitError::Schema(error),
+        });
+    };
+    if training.data.declaration != Declaration::default() || training.data.test.is_some() {
+        let problem = "rows in memory carry their domain and their test rows; leave out declarations and `test`";
+        return Err(FitError::argument("data", problem));
+    }
+    let domain = rows.train.domain().cloned();
+    // Else the number of rows would set batches and divisors of a claim that keeps it private.
+    let drawn_for = domain.as_ref().map(|domain| domain.relation.adjacency());
+    if let (Some(given), Some(declared)) =
+        (training.privacy.adjacency, drawn_for.filter(|&of| training.privacy.adjacency != Some(of)))
+    {
+        let problem = format!("{given} is not the relation of the rows' domain, {declared}; declare it there");
+        return Err(FitError::argument("adjacency", problem));
+    }
+    Ok(domain)
+}
+
+/// Refuses data that are no data set of the domain's public number of rows.
+pub(super) fn check_rows(problem: &PublicProblem) -> Result<(), FitError> {
+    if problem.rows() <= problem.most_rows() {
+        return Ok(());
+    }
+    let problem = format!(
+        "the data have more than {} times as many rows, and are no data set of the declared domain",
+        rounds_algorithms::problem::MOST_ROWS_PER_PUBLIC_ROW
+    );
+    Err(FitError::argument("public-rows", problem))
+}
+
+/// Refuses a release that claims nothing, or a claim that protects next to nothing.
+pub(super) fn check_release(
+    training: &Training,
+    problem: &PublicProblem,
+    privacy: &PrivacyStatement,
+) -> Result<(), FitError> {
+    if !training.privacy.secure {
+        return Ok(());
+    }
+    let (Some(epsilon), Some(delta)) = (privacy.epsilon, privacy.delta) else {
+        let reason = privacy.reason.as_deref().unwrap_or("nothing is claimed");
+        let problem = format!("this run would claim nothing: {reason}. Without `secure` it runs and says so");
+        return Err(FitError::argument("secure", problem));
+    };
+    if training.privacy.allow_weak_privacy {
+        return Ok(());
+    }
+    if let Some(warning) = PrivacyWarning::for_delta(delta, problem.rows()) {
+        return Err(FitError::argument("delta", format!("{warning}, or give `allow-weak-privacy`")));
+    }
+    if epsilon > MOST_EPSILON {
+        return Err(FitError::argument(
+            "epsilon",
+            format!(
+                "ε = {epsilon}: above {MOST_EPSILON} a release protects next to nothing; lower `epsilon` or raise \
+                 `noise-multiplier`, or give `allow-weak-privacy`"
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! Settings of a run: all that a person decides of it.
+
+use std::fmt::{Debug, Display};
+use std::path::{Path, PathBuf};
+
+use rounds_algorithms::hexadecimal;
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::parameters::Common;
+use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::privacy::{Accountant, Adjacency};
+use rounds_algorithms::problem::Domain;
+use rounds_kernels::features::Norm;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::error::FitError;
+use crate::data::{Declaration, Request, Split, TrainTest, schema_beside};
+use crate::factorization_cache;
+use crate::text::quoted;
+
+/// A training run: all that decides its model, and the files that it keeps.
+///
+/// The default is a simulation of DP-SGD from seed 1; it needs data and a budget.
+#[derive(Clone, Debug)]
+pub struct Training {
+    /// The algorithm's id.
+    pub algorithm: String,
+    /// Parameters of the algorithm beyond those below, as name and value.
+    pub parameters: Vec<(String, String)>,
+    /// The data and their declared domain.
+    pub data: DataSettings,
+    /// The budget and the mechanism that spends it.
+    pub privacy: PrivacySettings,
+    /// The objective and the steps.
+    pub optimizer: OptimizerSettings,
+    /// Seed of all noise and sampling of a simulation, and of the positions of a split.
+    pub seed: u64,
+    /// The file that the model is written to at the end. A file that holds a release is not replaced.
+    pub model: Option<PathBuf>,
+    /// The checkpoint of the run.
+    pub checkpoint: CheckpointSettings,
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            algorithm: "dp-sgd".to_owned(),
+            parameters: Vec::new(),
+            data: DataSettings::default(),
+            privacy: PrivacySettings::default(),
+            optimizer: OptimizerSettings::default(),
+            seed: 1,
+            model: None,
+            checkpoint: CheckpointSettings::default(),
+        }
+    }
+}
+
+/// The data of a run and their declared domain.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DataSettings {
+    /// A named data set, or the path of a file or folder.
+    pub data: String,
+    /// Rows in memory, instead of those at `data`, which is then their name. They carry their domain.
+    #[serde(skip)]
+    pub rows: Option<TrainTest>,
+    /// Folder of the named data sets.
+    #[serde(skip)]
+    pub data_dir: Option<PathBuf>,
+    /// File of test rows.
+    #[serde(skip)]
+    pub test: Option<PathBuf>,
+    /// Part of the rows that is kept for testing, drawn by position from the seed.
+    pub test_split: Option<f64>,
+    /// First index of LIBSVM files.
+    pub first_index: Option<u64>,
+    /// Declarations that override a schema.
+    #[serde(skip)]
+    pub declaration: Declaration,
+    /// Public constant that multiplies every feature.
+    pub scale_features: Option<f32>,
+    /// Public norm bound that every row is clipped to.
+    #[serde(serialize_with = "debug")]
+    pub clip_features: Option<(Norm, f64)>,
+}
+
+/// The budget of a run and the mechanism that spends it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PrivacySettings {
+    /// ε.
+    pub epsilon: Option<f64>,
+    /// δ.
+    pub delta: f64,
+    /// Noise standard deviation over clip norm, instead of a target ε.
+    pub noise_multiplier: Option<f64>,
+    /// The noise mechanism.
+    #[serde(serialize_with = "display")]
+    pub noise: Option<NoiseKind>,
+    /// File with the factorisation of correlated noise.
+    #[serde(serialize_with = "content")]
+    pub factorization: Option<PathBuf>,
+    /// The neighbouring relation.
+    pub adjacency: Option<Adjacency>,
+    /// The accountant.
+    pub accountant: Option<Accountant>,
+    /// A release: noise and sampling from a 256-bit key of the operating system, and no statistic of the rows told.
+    pub secure: bool,
+    /// Statistics of the rows that the guarantee does not cover are told beside a release.
+    #[serde(skip)]
+    pub diagnostics: bool,
+    /// A release with δ ≥ 1/n or ε > 10 is allowed.
+    #[serde(skip)]
+    pub allow_weak_privacy: bool,
+}
+
+impl Default for PrivacySettings {
+    fn default() -> Self {
+        Self {
+            epsilon: None,
+            delta: 1e-5,
+            noise_multiplier: None,
+            noise: None,
+            factorization: None,
+            adjacency: None,
+            accountant: None,
+            secure: false,
+            diagnostics: false,
+            allow_weak_privacy: false,
+        }
+    }
+}
+
+/// The objective of a run and its steps; absent values have the algorithm's default.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OptimizerSettings {
+    /// Passes over the data.
+    pub epochs: Option<f64>,
+    /// Batch size, expected one of Poisson sampling.
+    pub batch_size: Option<usize>,
+    /// The sampler.
+    #[serde(serialize_with = "display")]
+    pub sampling: Option<SamplingKind>,
+    /// Step size.
+    pub learning_rate: Option<f64>,
+    /// Momentum β.
+    pub momentum: Option<f64>,
+    /// Clip norm of per-example gradients.
+    pub clip_norm: Option<f64>,
+    /// The loss.
+    #[serde(serialize_with = "debug")]
+    pub loss: Option<Loss>,
+    /// λ of the regulariser (λ/2)‖x‖².
+    pub regularization: f64,
+}
+
+/// The checkpoint of a run.
+#[derive(Clone, Debug)]
+pub struct CheckpointSettings {
+    /// Its file (mode 0600; removed at the end).
+    pub file: Option<PathBuf>,
+    /// Rounds between two checkpoints, at least 1.
+    pub every: u64,
+    /// A checkpoint to go on from; all other settings must match.
+    pub resume: Option<PathBuf>,
+}
+
+impl Default for CheckpointSettings {
+    fn default() -> Self {
+        Self { file: None, every: 100, resume: None }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn display<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(T::to_string).serialize(serializer)
+}
+
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn debug<T: Debug, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(|value| format!("{value:?}")).serialize(serializer)
+}
+
+/// SHA-256 of a file. One that cannot be read fails before the first round.
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn content<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    // A pipe would wait for its writer.
+    let digest = |path: &PathBuf| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
+    path.as_ref().filter(|path| path.is_file()).map(digest).serialize(serializer)
+}
+
+/// A value without quotes.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+impl Training {
+    /// A run of this algorithm on the file, folder or named data set.
+    pub fn on(data: impl Into<String>) -> Self {
+        Self { data: DataSettings { data: data.into(), ..DataSettings::default() }, ..Self::default() }
+    }
+
+    /// A run on rows in memory.
+    pub fn on_rows(rows: TrainTest) -> Self {
+        let mut training = Self::on(rows.train.name());
+        training.data.rows = Some(rows);
+        training
+    }
+
+    /// The same run for a budget (ε, δ).
+    #[must_use]
+    pub fn private(mut self, epsilon: f64, delta: f64) -> Self {
+        (self.privacy.epsilon, self.privacy.delta) = (Some(epsilon), delta);
+        self
+    }
+
+    /// The declared domain, with the relation.
+    pub(super) fn declaration(&self) -> Declaration {
+        Declaration { relation: self.privacy.adjacency, ..self.data.declaration.clone() }
+    }
+
+    /// The command that drafts the schema of these data, to the place where a run finds it.
+    pub(super) fn draft_command(&self) -> String {
+        let (path, columns) = (&self.data.data, &self.data.declaration.columns);
+        let mut command = format!("rounds schema {}", quoted(path));
+        let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
+        columns.label.iter().for_each(|label| add(" --label ", label));
+        if !columns.drop.is_empty() {
+            add(" --drop ", &columns.drop.join(","));
+        }
+        columns.task.iter().for_each(|task| add(" --task ", task.name()));
+        add(" -o ", &schema_beside(Path::new(path)).to_string_lossy());
+        command
+    }
+
+    /// The rows that the run asks for.
+    pub(super) fn request<'a>(&'a self, domain: Option<&'a std::sync::Arc<Domain>>) -> Request<'a> {
+        let data = &self.data;
+        Request {
+            domain,
+            task: data.declaration.columns.task,
+            label: data.declaration.columns.label.as_deref(),
+            columns: data.declaration.dimension,
+            first_index: data.first_index,
+            test: data.test.as_deref(),
+            split: data.test_split.map(|fraction| Split { fraction, seed: self.seed }),
+            ..Request::default()
+        }
+    }
+
+    /// Every setting that decides the model, and the declared domain, as name and value. The execution engine does not decide the
+    /// model.
+    pub(super) fn bound_parameters(&self, domain: Option<&Domain>) -> Vec<(String, String)> {
+        let given = self.groups().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let mut bound = vec![("algorithm".to_owned(), self.algorithm.clone())];
+        bound.extend(given.map(|(name, value)| (name, text(&value))));
+        bound.extend((!self.privacy.secure).then(|| ("seed".to_owned(), self.seed.to_string())));
+        let private = self.data.declaration.private_bounds();
+        bound.extend(private.map(|epsilon| ("bounds".to_owned(), format!("private:{epsilon}"))));
+        bound.extend(domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest()))));
+        bound.extend(self.parameters.iter().map(|(key, value)| (format!("set {key}"), value.clone())));
+        bound
+    }
+
+    /// The settings that decide the model, by their names.
+    fn groups(&self) -> [serde_json::Map<String, Value>; 3] {
+        let groups = [
+            serde_json::to_value(&self.data),
+            serde_json::to_value(&self.privacy),
+            serde_json::to_value(&self.optimizer),
+        ];
+        groups.map(|group| match group {
+            Ok(Value::Object(group)) => group,
+            _ => unreachable!("settings are names with values"),
+        })
+    }
+
+    /// The settings of the algorithm, with the key of a simulation.
+    pub(super) fn settings(&self, algorithm: &Algorithm) -> Result<Settings, FitError> {
+        let privacy = &self.privacy;
+        let delta = privacy.delta;
+        let budget = match (privacy.epsilon, privacy.noise_multiplier) {
+            _ if !algorithm.private => Budget::NonPrivate,
+            (Some(_), Some(_)) => {
+                return Err(FitError::argument("noise-multiplier", "`epsilon` is given too; leave one of them out"));
+            }
+            (Some(epsilon), None) => Budget::Target { epsilon, delta },
+            (None, Some(noise_multiplier)) => Budget::NoiseMultiplier { noise_multiplier, delta },
+            (None, None) => {
+                let problem = format!(
+                    "algorithm '{}' is private and needs a budget: give `epsilon E` (with `delta D`), or `noise-multiplier S`",
+                    algorithm.id
+                );
+                return Err(FitError::argument("epsilon", problem));
+            }
+        };
+        let optimizer = &self.optimizer;
+        let numbers = [
+            ("epochs", optimizer.epochs),
+            ("learning-rate", optimizer.learning_rate),
+            ("momentum", optimizer.momentum),
+            ("clip-norm", optimizer.clip_norm),
+        ];
+        // JSON has no others: they would be lost among the settings that are left out.
+        if let Some((name, _)) = numbers.iter().find(|(_, value)| value.is_some_and(|value| !value.is_finite())) {
+            return Err(FitError::argument(*name, "a finite number is needed"));
+        }
+        if privacy.factorization.is_some() && privacy.noise.is_some() {
+            return Err(FitError::argument("factorization", "`noise` is given too; leave one of them out"));
+        }
+        let mut settings = Settings::new(budget, StreamKey::Simulation(self.seed));
+        settings.strategies = StrategyMemory::filled_from(factorization_cache::source());
+        let groups = self.groups();
+        for parameter in Common::ALL {
+            let given = groups[1..].iter().find_map(|group| group.get(parameter.name));
+            if let Some(value) = given.filter(|value| !value.is_null()) {
+                settings.set(parameter.name, text(value));
+            }
+        }
+        for (name, value) in &self.parameters {
+            if settings.parameters.insert(name.clone(), value.clone()).is_some() {
+                return Err(FitError::argument("set", format!("parameter '{name}' is given twice")));
+            }
+        }
+        Ok(settings)
+    }
+}

@@ -1,0 +1,499 @@
+//! Models as files: the weights with everything that predictions need, and the privacy statement (docs/FORMAT.md).
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use rounds_algorithms::privacy::{Claim, PrivacyStatement};
+use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Label, Labels};
+use rounds_kernels::features::{Norm, Rows};
+use rounds_kernels::loss::{Loss, TargetKind};
+use rounds_kernels::vector;
+use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::build::Build;
+use crate::data::{DataError, LabelUse, ModelRows, Request, load_for_model, schema};
+use crate::files;
+
+/// The version of the header that is written, and the last one that is read.
+const VERSION: u32 = 1;
+/// The header's key in the metadata of the file.
+const KEY: &str = "rounds";
+const WEIGHTS: &str = "weights";
+
+/// A model that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe variants and fields")]
+pub enum ModelFileError {
+    #[error("model {}: cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("model {}: {found}; `rounds train --model NAME.safetensors` writes a model", path.display())]
+    Foreign { path: PathBuf, found: String },
+    #[error(
+        "model {}: its format has version {version}, and this program reads up to {VERSION}; update rounds",
+        path.display()
+    )]
+    Newer { path: PathBuf, version: u32 },
+    #[error("model {}: it is damaged: {reason}; copy or train it again", path.display())]
+    Damaged { path: PathBuf, reason: String },
+    #[error("`model {}`: the file cannot be written", path.display())]
+    Unwritable { path: PathBuf, source: std::io::Error },
+    #[error("`model {}`: {problem}", path.display())]
+    Taken { path: PathBuf, problem: String },
+    #[error("model {}: it cannot be encoded: {source}", path.display())]
+    Encoding { path: PathBuf, source: SafeTensorError },
+}
+
+impl ModelFileError {
+    /// A place that another one must be named for.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Taken { .. })
+    }
+}
+
+/// Checks that a model, of a release or not, may be written to `path`, before the work that makes it: what may hold a release is
+/// never replaced, since its ε is spent.
+///
+/// # Errors
+/// A place that cannot be written, or that holds a release.
+pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> {
+    let unwritable = |source| ModelFileError::Unwritable { path: path.to_owned(), source };
+    let taken = |problem: String| Err(ModelFileError::Taken { path: path.to_owned(), problem });
+    files::check_replaceable(path).map_err(unwritable)?;
+    if is_release && is_npy(path) && path.is_file() {
+        let problem = "it is there already and may hold a release, whose ε is spent; name another file, or move this one away \
+                       (`resume` then writes it again, if this run did)";
+        return taken(problem.to_owned());
+    }
+    let held = Model::read(path).ok().map(|model| model.header.privacy);
+    match held.filter(|privacy| privacy.claim == Claim::Release) {
+        None => Ok(()),
+        Some(release) => taken(format!(
+            "it holds a release, whose ε = {} is spent; name another file, or move this one away",
+            release.epsilon.unwrap_or_default()
+        )),
+    }
+}
+
+/// Rows that a model cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum RowsError {
+    /// They cannot be loaded, or have other columns than the model.
+    Data(#[from] DataError),
+    /// Their features do not allow the model's scaling or clipping.
+    Features(#[from] DatasetError),
+}
+
+/// The meaning of a model's outputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// The class of the greatest output, or of a single output the second one if it is at least 0.
+    Classes(Vec<String>),
+    /// A number. With bounds the output −1 stands for the lower one and 1 for the upper one.
+    Bounds(Option<[f64; 2]>),
+}
+
+/// The columns and the label of the training rows: all that decides how other rows become features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainedOn {
+    /// The name of the data set.
+    pub dataset: String,
+    /// Features a row, without the bias.
+    pub dimension: usize,
+    /// The meaning of the outputs.
+    pub target: Target,
+    /// The domain as the TOML text of a schema; none of undeclared rows, whose features are taken as they are.
+    pub schema: Option<String>,
+    /// Public factor by which features are multiplied.
+    pub scale_features: Option<f32>,
+    /// Norm bound to which rows are clipped.
+    pub clip_features: Option<NormBound>,
+}
+
+/// A bound of a norm.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NormBound {
+    /// The norm.
+    #[serde(with = "NormName")]
+    pub norm: Norm,
+    /// The bound.
+    pub bound: f64,
+}
+
+/// A norm by its name.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Norm", rename_all = "lowercase")]
+enum NormName {
+    L1,
+    L2,
+}
+
+/// All that a model file holds beside the weights.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// The version of the format.
+    pub version: u32,
+    /// The algorithm's id.
+    pub algorithm: String,
+    /// The loss, as the command line names it.
+    pub loss: String,
+    /// The columns and the label of the training rows.
+    pub data: TrainedOn,
+    /// Hyper-parameters as they were given.
+    pub parameters: Map<String, Value>,
+    /// SHA-256 of the weights as little-endian values.
+    pub model_sha256: String,
+    /// The statement as it was printed.
+    pub privacy: PrivacyStatement,
+    /// The build of the program that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+}
+
+/// The part of every header that later versions keep.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// A linear model that knows its rows.
+///
+/// ```
+/// use rounds_models::data::LabelUse;
+/// use rounds_models::fit::{Execution, Training, fit};
+/// use rounds_models::model_file::Model;
+/// use rounds_models::statement;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model");
+/// let training = Training::on("synthetic-logistic").private(1.0, 1e-5);
+/// fit(&training, &Execution::default(), &mut ())?.model.write(&path)?;
+///
+/// let model = Model::read(&path)?;
+/// let rows = model.load("synthetic-logistic", None, LabelUse::Needed)?;
+/// assert_eq!(model.predict(&rows.dataset, false).predictions.len(), rows.dataset.len());
+/// assert!(model.evaluate(rows)?.rows > 0);
+/// assert!(statement::recompute(&path)?.holds);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Everything but the weights.
+    pub header: Header,
+    /// Row-major `[K, d + 1]`, bias last.
+    weights: Vec<f32>,
+    loss: Loss,
+    domain: Option<Arc<Domain>>,
+}
+
+/// Features as a run takes them: scaled by a public factor, then clipped to a public norm bound.
+///
+/// # Errors
+/// A factor or a bound out of range.
+pub(crate) fn treat_features(
+    mut dataset: Dataset,
+    factor: Option<f32>,
+    clip: Option<(Norm, f64)>,
+) -> Result<Dataset, DatasetError> {
+    if let Some(factor) = factor {
+        dataset = dataset.scale_features(factor)?;
+    }
+    match clip {
+        Some((norm, bound)) => dataset.clip_features(norm, bound),
+        None => Ok(dataset),
+    }
+}
+
+impl Target {
+    /// The number that an output predicts, in the units of the label.
+    pub fn number(&self, output: f64) -> f64 {
+        match *self {
+            Self::Bounds(Some([lo, hi])) => lo + 0.5 * (output + 1.0) * (hi - lo),
+            _ => output,
+        }
+    }
+}
+
+impl TrainedOn {
+    /// The columns and the label of training rows as they were loaded, which a run treats so.
+    pub fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
+        let numbered = |classes: usize| (0..classes).map(|class| class.to_string()).collect();
+        let target = match (dataset.domain().map(|domain| &domain.label), dataset.labels()) {
+            (Some(Label::Classes(names)), _) => Target::Classes(names.clone()),
+            (Some(Label::Number(bounds)), _) => Target::Bounds(Some([bounds.lo(), bounds.hi()])),
+            (None, Labels::Classes { classes, names, .. }) => {
+                Target::Classes(names.clone().unwrap_or_else(|| numbered(*classes)))
+            }
+            (None, Labels::Values(_)) => Target::Bounds(None),
+        };
+        let schema = |domain: &Arc<Domain>| schema::write(domain, &Default::default());
+        Self {
+            dataset: dataset.name().to_owned(),
+            dimension: dataset.columns(),
+            target,
+            schema: dataset.domain().map(schema),
+            scale_features,
+            clip_features: clip_features.map(|(norm, bound)| NormBound { norm, bound }),
+        }
+    }
+}
+
+impl Header {
+    pub(crate) fn new(
+        algorithm: &str,
+        loss: Loss,
+        mut data: TrainedOn,
+        parameters: Map<String, Value>,
+        privacy: PrivacyStatement,
+        weights: &[f32],
+    ) -> Self {
+        if loss.targets() == TargetKind::Signs && !matches!(data.target, Target::Classes(_)) {
+            data.target = Target::Classes(["-1", "1"].map(str::to_owned).to_vec());
+        }
+        Self {
+            version: VERSION,
+            algorithm: algorithm.to_owned(),
+            loss: loss.to_string(),
+            data,
+            parameters,
+            model_sha256: digest(weights),
+            privacy,
+            build: None,
+        }
+    }
+
+    /// The file of a model: safetensors with the tensor `weights` and this header as JSON in its metadata.
+    ///
+    /// # Errors
+    /// A header of more than 100 MB.
+    ///
+    /// # Panics
+    /// Weights that are not rows of `dimension + 1` values.
+    pub(crate) fn to_file(&self, weights: &[f32]) -> Result<Vec<u8>, SafeTensorError> {
+        let columns = self.data.dimension + 1;
+        assert!(weights.len().is_multiple_of(columns), "weights do not fill their rows");
+        let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+        let tensor = TensorView::new(Dtype::F32, vec![weights.len() / columns, columns], &bytes)?;
+        let header = [(KEY.to_owned(), serde_json::to_string(self).map_err(SafeTensorError::from)?)];
+        safetensors::serialize([(WEIGHTS, tensor)], Some(header.into_iter().collect()))
+    }
+}
+
+impl Model {
+    /// A model of these weights, row-major `[K, d + 1]`, bias last.
+    pub(crate) fn new(header: Header, weights: Vec<f32>, loss: Loss, domain: Option<Arc<Domain>>) -> Self {
+        Self { header, weights, loss, domain }
+    }
+
+    /// The weights, row-major `[K, d + 1]`, bias last.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// The privacy statement.
+    pub fn privacy(&self) -> &PrivacyStatement {
+        &self.header.privacy
+    }
+
+    /// Writes the model: a file called `.npy` as NPY f32 `[K, d + 1]`, any other one with its header. The header holds what the
+    /// settings decide and what the outcome tells: of a release nothing else.
+    ///
+    /// # Errors
+    /// As [`check_place`].
+    pub fn write(&mut self, path: &Path) -> Result<(), ModelFileError> {
+        check_place(path, self.header.privacy.claim == Claim::Release)?;
+        self.replace(path, Build::of_process)
+    }
+
+    /// [`write`](Self::write) by this build to a place that was checked before the run.
+    pub(crate) fn replace(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<(), ModelFileError> {
+        self.header.build.get_or_insert_with(|| build().clone());
+        let bytes = if is_npy(path) {
+            let shape = (self.weights.len() / (self.header.data.dimension + 1), self.header.data.dimension + 1);
+            let matrix = ndarray::ArrayView2::from_shape(shape, &self.weights).expect("weights fill their rows");
+            let mut bytes = Vec::new();
+            ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes).expect("an array is written to memory");
+            bytes
+        } else {
+            let encoded = self.header.to_file(&self.weights);
+            encoded.map_err(|source| ModelFileError::Encoding { path: path.to_owned(), source })?
+        };
+        files::replace(path, &bytes).map_err(|source| ModelFileError::Unwritable { path: path.to_owned(), source })
+    }
+
+    /// Reads a model file.
+    ///
+    /// # Errors
+    /// Files that are no models, damaged ones, and those of a later version.
+    pub fn read(path: &Path) -> Result<Self, ModelFileError> {
+        let failed = |source| ModelFileError::Read { path: path.into(), source };
+        let foreign = |found: &str| ModelFileError::Foreign { path: path.into(), found: found.to_owned() };
+        let mut file = File::open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(foreign("no regular file"));
+        }
+        let mut bytes = Vec::new();
+        // The header's length, then its first letter: other files are not read as a whole.
+        (&mut file).take(9).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.starts_with(b"\x93NUMPY") {
+            return Err(foreign("a plain NPY array, which knows neither its columns nor its classes"));
+        }
+        if bytes.get(8) != Some(&b'{') {
+            return Err(foreign("no model file (safetensors)"));
+        }
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        Self::parse(path, &bytes)
+    }
+
+    /// The model that the bytes of the file `path` hold.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
+        let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
+        let unreadable = |error: SafeTensorError| damaged(error.to_string());
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
+        let Some(header) = metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY)) else {
+            return Err(ModelFileError::Foreign {
+                path: path.into(),
+                found: "a safetensors file of another program".to_owned(),
+            });
+        };
+        let malformed = |error: serde_json::Error| damaged(format!("its header: {error}"));
+        let Version { version } = serde_json::from_str(header).map_err(malformed)?;
+        if version > VERSION {
+            let path = path.into();
+            return Err(ModelFileError::Newer { path, version });
+        }
+        let header: Header = serde_json::from_str(header).map_err(malformed)?;
+        let tensors = SafeTensors::deserialize(bytes).map_err(unreadable)?;
+        let tensor = tensors.tensor(WEIGHTS).map_err(unreadable)?;
+        let (values, _) = tensor.data().as_chunks::<4>();
+        let weights: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
+        if tensor.dtype() != Dtype::F32 || header.model_sha256 != digest(&weights) {
+            return Err(damaged("its weights are not those that were written".to_owned()));
+        }
+        let loss: Loss = header.loss.parse().map_err(|error| damaged(format!("its loss: {error}")))?;
+        let place = path.display().to_string();
+        let domain = header.data.schema.as_deref().map(|text| schema::parse(&place, text));
+        let domain = domain.transpose().map_err(|error| damaged(error.to_string()))?;
+        let data = &header.data;
+        let outputs = match (&data.target, loss.targets()) {
+            (Target::Classes(names), TargetKind::Classes) => names.len(),
+            (Target::Classes(names), _) if names.len() != 2 => 0,
+            _ => 1,
+        };
+        let features = domain.as_ref().map_or(data.dimension, Domain::features);
+        let fits = outputs > 0 && features == data.dimension && *tensor.shape() == [outputs, data.dimension + 1];
+        if !fits || !vector::is_finite(&weights) {
+            let reason = "its weights are not finite, or do not fit its loss, columns and classes";
+            return Err(damaged(reason.to_owned()));
+        }
+        Ok(Self { weights, loss, domain: domain.map(Arc::new), header })
+    }
+
+    /// Class names; none of a model of numbers.
+    pub fn classes(&self) -> Option<&[String]> {
+        match &self.header.data.target {
+            Target::Classes(names) => Some(names),
+            Target::Bounds(_) => None,
+        }
+    }
+
+    /// The outputs are a model of probabilities.
+    pub fn has_probabilities(&self) -> bool {
+        matches!(self.loss, Loss::Softmax | Loss::Logistic)
+    }
+
+    /// Loads rows for this model and treats their features as the training run did.
+    ///
+    /// # Errors
+    /// As [`load_for_model`]; features that the model's treatment does not allow.
+    pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, RowsError> {
+        let data = &self.header.data;
+        let input = Request { columns: Some(data.dimension), labels, ..Request::of(self.domain.as_ref()) };
+        let rows = load_for_model(name_or_path, data_dir, input, self.classes())?;
+        let clip = data.clip_features.map(|NormBound { norm, bound }| (norm, bound));
+        let dataset = treat_features(rows.dataset, data.scale_features, clip)?;
+        Ok(ModelRows { dataset, ..rows })
+    }
+
+    /// [`outputs`] of this model.
+    ///
+    /// # Panics
+    /// Rows with another number of features.
+    pub fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
+        assert_eq!(rows.columns(), self.header.data.dimension, "features a row");
+        outputs(&self.weights, rows)
+    }
+
+    /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.
+    pub fn class(outputs: &[f64]) -> usize {
+        match outputs {
+            [output] => usize::from(*output >= 0.0),
+            _ => (1..outputs.len()).fold(0, |best, class| if outputs[class] > outputs[best] { class } else { best }),
+        }
+    }
+
+    /// Logits of the classes: the outputs, or of a single output u the pair −u/2 and u/2, whose softmax is its logistic function.
+    pub fn logits(outputs: &[f64]) -> Vec<f64> {
+        match outputs {
+            [output] => vec![-0.5 * output, 0.5 * output],
+            _ => outputs.to_vec(),
+        }
+    }
+}
+
+/// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
+pub fn digest(parameters: &[f32]) -> String {
+    let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
+    rounds_algorithms::hexadecimal(&Sha256::digest(&bytes))
+}
+
+/// A model of this name is its weights alone.
+pub fn is_npy(path: &Path) -> bool {
+    let extension = path.extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+}
+
+/// Outputs `W·a` of the model with these weights (row-major `[K, d + 1]`, bias last) for every row: K a row, row after row. Sums are f64.
+///
+/// # Panics
+/// Rows with another number of features.
+pub(crate) fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
+    let columns = rows.columns();
+    assert!(weights.len().is_multiple_of(columns + 1), "features a row");
+    let weights: Vec<&[f32]> = weights.chunks_exact(columns + 1).collect();
+    let mut outputs = vec![0.0; rows.len() * weights.len()];
+    let row_outputs = |features: &mut Vec<f32>, (row, outputs): (usize, &mut [f64])| {
+        let dense = match rows {
+            Rows::F32(dense) => &dense.values[row * columns..(row + 1) * columns],
+            Rows::U8(bytes) => {
+                features.clear();
+                features.extend(bytes.row(row).iter().map(|&byte| bytes.scale * f32::from(byte)));
+                features.as_slice()
+            }
+            Rows::Sparse(_) => &[],
+        };
+        for (output, weights) in outputs.iter_mut().zip(&weights) {
+            let (weights, bias) = weights.split_at(columns);
+            let product = if let Rows::Sparse(sparse) = rows {
+                let stored = sparse.offsets[row]..sparse.offsets[row + 1];
+                let entries = sparse.indices[stored.clone()].iter().zip(&sparse.values[stored]);
+                let weight = |column: u32| f64::from(weights[column as usize]);
+                entries.map(|(&column, &value)| f64::from(value) * weight(column)).sum()
+            } else {
+                vector::dot(dense, weights)
+            };
+            *output = product + f64::from(bias[0]);
+        }
+    };
+    let by_row = outputs.par_chunks_mut(weights.len()).enumerate();
+    by_row.for_each_init(Vec::new, row_outputs);
+    outputs
+}

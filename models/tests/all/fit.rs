@@ -1,0 +1,274 @@
+//! Runs through the library: what a release refuses whatever its face, what its outcome and its errors hold, and runs that are
+//! stopped and go on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::parallel::ranks::{Ranks, ThreadRanks};
+use rounds_algorithms::privacy::{Adjacency, Claim};
+use rounds_models::data::{TrainTest, declare, load_declared};
+use rounds_models::fit::{Execution, FitError, Fitted, Observer, Times, Training, fit};
+use rounds_models::group::Group;
+use rounds_models::model_file::Model;
+use rounds_models::statement;
+use serde_json::Value;
+
+use crate::files::Folder;
+
+const SCHEMA: &str =
+    "[columns.height]\nkind = \"number\"\nbounds = [0, 10]\n[label]\ncolumn = \"kind\"\nclasses = [\"no\", \"yes\"]\n";
+
+/// Rows of a table, some of which hold 31337.
+fn table(rows: usize) -> String {
+    let row =
+        |row: usize| format!("{},{}\n", if row % 50 == 7 { 31_337 } else { row % 11 }, ["no", "yes"][row / 2 % 2]);
+    "height,kind\n".to_owned() + &(0..rows).map(row).collect::<String>()
+}
+
+/// A folder with a table and its schema.
+fn folder(schema: &str) -> Folder {
+    let folder = Folder::new();
+    folder.write("table.csv", table(400));
+    folder.write("schema.toml", schema);
+    folder
+}
+
+/// A short release on the table of a folder.
+fn release(folder: &Folder) -> Training {
+    let mut training = Training::on(folder.path().join("table.csv").to_str().unwrap()).private(1.0, 1e-6);
+    training.privacy.secure = true;
+    training.optimizer.epochs = Some(2.0);
+    training
+}
+
+fn run(training: &Training) -> Result<Fitted, FitError> {
+    fit(training, &Execution::default(), &mut ())
+}
+
+#[track_caller]
+fn refused(training: &Training, parts: &str) -> String {
+    let error = run(training).err().expect("a refusal");
+    let said = error.to_string();
+    assert!(error.is_usage(), "{said}");
+    parts.split('|').for_each(|part| assert!(said.contains(part), "no '{part}' in {said}"));
+    said
+}
+
+#[test]
+fn a_release_is_refused_here_whatever_its_face() {
+    let declared = folder(SCHEMA);
+    let with = |change: &dyn Fn(&mut Training)| {
+        let mut training = release(&declared);
+        change(&mut training);
+        training
+    };
+    refused(&release(&folder(&format!("drafted = true\n{SCHEMA}"))), "`secure`|draft");
+    let bare = Folder::new();
+    bare.write("table.csv", table(400));
+    refused(&release(&bare), "`secure`|declared domain|`bounds LO,HI`");
+    let mut guessed = release(&bare);
+    guessed.data.declaration.bounds = Some("0,10".into());
+    guessed.data.declaration.columns.label = Some("kind".into());
+    guessed.data.declaration.classes = Some(vec!["no".into(), "yes".into()]);
+    refused(&guessed, "`secure`|every column of the header");
+    let table = declared.path().join("table.csv");
+    refused(&with(&|training| training.data.test = Some(table.clone())), "`test`|training rows");
+    refused(&with(&|training| training.privacy.epsilon = Some(11.0)), "protects next to nothing");
+    refused(&with(&|training| training.privacy.delta = 0.1), "`allow-weak-privacy`");
+    let weak = with(&|training| (training.privacy.epsilon, training.privacy.allow_weak_privacy) = (Some(11.0), true));
+    assert_eq!(run(&weak).unwrap().outcome.privacy.claim, Claim::Release);
+    refused(&with(&|training| training.algorithm = "sgd".into()), "`secure`|would claim nothing");
+    let add_remove = with(&|training| {
+        training.privacy.adjacency = Some(Adjacency::AddRemove);
+        training.data.declaration.public_rows = Some(400);
+        training.data.test_split = Some(0.2);
+    });
+    refused(&add_remove, "`test-split`|add-remove");
+    // Settings that a command line cannot give.
+    refused(&with(&|training| training.optimizer.epochs = Some(f64::NAN)), "`epochs`|finite");
+    refused(&with(&|training| training.optimizer.clip_norm = Some(f64::INFINITY)), "`clip-norm`|finite");
+    refused(&with(&|training| training.privacy.noise_multiplier = Some(1.0)), "`noise-multiplier`|`epsilon`");
+    refused(&with(&|training| training.checkpoint.every = 0), "`checkpoint-every`");
+}
+
+#[test]
+fn no_face_replaces_a_release() {
+    let folder = folder(SCHEMA);
+    let mut training = release(&folder);
+    let [model, weights] = ["model", "weights.npy"].map(|name| folder.path().join(name));
+    for path in [&model, &weights] {
+        training.model = Some(path.clone());
+        run(&training).unwrap();
+        refused(&training, "is spent|name another file");
+    }
+    let bytes = std::fs::read(&model).unwrap();
+    training.privacy.secure = false;
+    training.model = Some(model.clone());
+    refused(&training, "it holds a release");
+    training.model = None;
+    let mut simulated = run(&training).unwrap().model;
+    assert!(simulated.write(&model).unwrap_err().to_string().contains("it holds a release"));
+    assert_eq!(std::fs::read(&model).unwrap(), bytes);
+    assert!(statement::recompute(&model).unwrap().holds);
+}
+
+#[test]
+fn an_outcome_of_a_release_holds_no_statistic_of_the_rows() {
+    let folder = folder(SCHEMA);
+    let times = Times { seconds: 1.0, communication_seconds: None, load_seconds: 1.0, calibration_seconds: 1.0 };
+    let document = |training: &Training| {
+        let outcome = run(training).unwrap().outcome.with_times(times);
+        serde_json::to_value(outcome).unwrap()
+    };
+    let mut training = release(&folder);
+    let names = ["seconds", "diagnostics", "seed", "test_accuracy", "held_out", "load_seconds"];
+    let has = |document: &Value| names.map(|name| document.get(name).is_some());
+    assert_eq!(has(&document(&training)), [false; 6]);
+    training.privacy.diagnostics = true;
+    let diagnosed = document(&training);
+    assert_eq!(has(&diagnosed), [false, true, false, false, false, false]);
+    assert_eq!(diagnosed["diagnostics"]["times"]["seconds"], 1.0);
+    training.privacy.secure = false;
+    assert_eq!(has(&document(&training)), [true, true, true, false, true, true]);
+}
+
+#[test]
+fn an_error_of_a_release_shows_no_row() {
+    let folder = folder(SCHEMA);
+    for (contents, shown) in [(table(20) + "31337,no,1\n", "line 22"), (table(20) + "\"31337", "line")] {
+        folder.write("table.csv", contents);
+        let mut training = release(&folder);
+        let message = run(&training).err().expect("an error").to_string();
+        for part in ["31337", "line 2", "row "] {
+            assert!(!message.contains(part), "'{part}' in {message}");
+        }
+        assert!(message.contains("`rounds schema"), "{message}");
+        training.privacy.secure = false;
+        let message = run(&training).err().expect("an error").to_string();
+        assert!(message.contains(shown), "{message}");
+    }
+}
+
+#[test]
+fn rows_in_memory_give_the_model_of_their_file() {
+    let folder = folder(SCHEMA);
+    let mut of_file = release(&folder);
+    of_file.privacy.secure = false;
+    let name = of_file.data.data.clone();
+    let domain = declare(&name, None, &Default::default()).unwrap();
+    let TrainTest { train, test } = load_declared(&name, None, domain.as_ref()).unwrap();
+    let mut in_memory = Training::on_rows(TrainTest { train: train.clone(), test }).private(1.0, 1e-6);
+    in_memory.optimizer.epochs = Some(2.0);
+    let threads = Execution::on(Engine::with_threads(2).unwrap());
+    let [file, memory] =
+        [(&of_file, Execution::default()), (&in_memory, threads)].map(|(of, on)| fit(of, &on, &mut ()).unwrap());
+    assert_eq!(file.outcome.model_sha256, memory.outcome.model_sha256);
+    assert_eq!(memory.outcome.privacy.claim, Claim::Simulation);
+    in_memory.privacy.secure = true;
+    assert_eq!(run(&in_memory).unwrap().outcome.privacy.claim, Claim::Release);
+    // The number of rows would set the batches of a claim under which it is private.
+    in_memory.privacy.adjacency = Some(Adjacency::AddRemove);
+    refused(&in_memory, "`adjacency`|add-remove");
+    in_memory.privacy.adjacency = None;
+    in_memory.data.declaration.bounds = Some("0,1".into());
+    refused(&in_memory, "`data`|carry their domain");
+}
+
+/// Stops a run after some rounds.
+struct Stopping(u64);
+
+impl Observer for Stopping {
+    fn after_round(&mut self, _round: u64) {
+        self.0 -= 1;
+    }
+
+    fn stops(&mut self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// The model that the run has when it is stopped after `rounds` rounds and goes on.
+fn stopped_and_resumed(training: &Training, checkpoint: &Path, rounds: u64) -> Model {
+    let mut training = training.clone();
+    training.checkpoint.file = Some(checkpoint.to_owned());
+    let stopped = fit(&training, &Execution::default(), &mut Stopping(rounds)).err();
+    assert!(matches!(stopped, Some(FitError::Stopped { round, .. }) if round == rounds), "{stopped:?}");
+    training.checkpoint.resume = Some(checkpoint.to_owned());
+    let model = run(&training).unwrap().model;
+    assert!(!checkpoint.exists());
+    model
+}
+
+#[test]
+fn a_run_that_is_stopped_goes_on_to_the_same_model_and_on_nothing_else() {
+    let folder = folder(SCHEMA);
+    let mut training = release(&folder);
+    training.privacy.secure = false;
+    let whole = run(&training).unwrap().model;
+    let checkpoint = folder.path().join("checkpoint");
+    for rounds in [1, 3] {
+        assert_eq!(stopped_and_resumed(&training, &checkpoint, rounds).weights(), whole.weights());
+    }
+    let mut other = training.clone();
+    other.checkpoint.file = Some(checkpoint.clone());
+    assert!(fit(&other, &Execution::default(), &mut Stopping(1)).is_err());
+    other.checkpoint.resume = Some(checkpoint);
+    other.optimizer.clip_norm = Some(0.5);
+    let message = run(&other).err().expect("a refusal").to_string();
+    assert!(message.contains("its `clip-norm` was not given, now it is 0.5"), "{message}");
+}
+
+/// The outcome of a run on each of three ranks; `data` is a rank's.
+fn on_ranks(training: &Training, data: impl Fn(usize) -> String + Sync) -> Vec<Result<String, FitError>> {
+    let run = &|ranks: Arc<dyn Ranks>| {
+        let mut own = training.clone();
+        own.data.data = data(ranks.rank());
+        let engine = Engine::over_ranks(ranks.clone(), 1).unwrap();
+        let execution = Execution { engine, group: Group::over(ranks), ..Execution::default() };
+        fit(&own, &execution, &mut ()).map(|fitted| fitted.outcome.model_sha256)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            ThreadRanks::of(3).into_iter().map(|ranks| scope.spawn(move || run(Arc::new(ranks)))).collect();
+        running.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_have_the_model_of_one_process_or_one_error() {
+    let folder = folder(SCHEMA);
+    let mut training = release(&folder);
+    training.privacy.secure = false;
+    let place = training.data.data.clone();
+    let alone = run(&training).unwrap().outcome.model_sha256;
+    for model in on_ranks(&training, |_| place.clone()) {
+        assert_eq!(model.unwrap(), alone);
+    }
+    // One key for all: ranks with keys of their own would have other models, which is an error.
+    training.privacy.secure = true;
+    assert!(on_ranks(&training, |_| place.clone()).into_iter().all(|model| model.is_ok()));
+    let damaged = folder.write("damaged.csv", table(20) + "31337,no,1\n").display().to_string();
+    training.data.declaration.schema = Some(folder.path().join("schema.toml"));
+    for model in on_ranks(&training, |_| damaged.clone()) {
+        let message = model.unwrap_err().to_string();
+        assert!(message.contains("a line is not what the format asks for") && !message.contains("31337"), "{message}");
+    }
+    for model in on_ranks(&training, |rank| if rank == 1 { damaged.clone() } else { place.clone() }) {
+        let error = model.unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("rank 1 (on "), "{error}");
+    }
+}
+
+#[test]
+fn a_statement_that_was_changed_does_not_hold() {
+    let folder = folder(SCHEMA);
+    let outcome = run(&release(&folder)).unwrap().outcome;
+    let mut document = serde_json::to_value(&outcome).unwrap();
+    let path = folder.write("statement.json", document.to_string());
+    let found = statement::recompute(&path).unwrap();
+    assert!(found.holds && found.epsilon <= 1.0);
+    document["privacy"]["epsilon"] = Value::from(0.5);
+    folder.write("statement.json", document.to_string());
+    assert!(!statement::recompute(&path).unwrap().holds);
+}

@@ -1,0 +1,9 @@
+//! The crate through its public interface: one binary, so that it is linked once. The tests that count allocations are binaries of
+//! their own.
+
+mod data;
+mod declared;
+mod domain;
+mod files;
+mod fit;
+mod neighbours;
