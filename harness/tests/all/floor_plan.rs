@@ -2,7 +2,7 @@
 //! nothing points back.
 
 /// A crate, the crates of the workspace that it may use, and others that it may not.
-const PLAN: [(&str, &str, &str); 6] = [
+const PLAN: [(&str, &str, &str); 7] = [
     ("rounds-kernels", "", "rayon serde getrandom hwlocality"),
     ("rounds-numerics", "", ""),
     ("rounds-algorithms", "rounds-kernels rounds-numerics", "hwlocality clap flate2 liblzma plotters jiff indicatif"),
