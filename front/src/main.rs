@@ -88,8 +88,8 @@ fn choose(has: Option<Level>, requested: Option<&str>, is_there: impl Fn(Level) 
         Some(name) => match INSTRUCTION_SETS.iter().find(|(own, _)| *own == name) {
             Some(&(_, level)) => level,
             None => {
-                let names = INSTRUCTION_SETS.map(|(name, _)| name).join(", ");
-                return refusal(format!("--isa {name}: one of {names} is needed"), 2);
+                let names = "scalar, v3, v4, vnni or amx";
+                return refusal(format!("--isa {name}: it is no set of instructions: give {names}"), 2);
             }
         },
     };
@@ -173,7 +173,7 @@ mod tests {
     fn sets_that_are_unknown_or_that_the_processor_lacks_are_refused() {
         let refused = |has, name| choose(has, Some(name), |_| true).unwrap_err();
         assert_eq!(refused(Some(Level::V4), "avx9").code, 2);
-        assert!(refused(Some(Level::V4), "avx9").message.contains("scalar, v3, v4, vnni, amx"));
+        assert!(refused(Some(Level::V4), "avx9").message.contains("scalar, v3, v4, vnni or amx"));
         assert!(refused(Some(Level::V3), "vnni").message.contains("lacks AVX-512"));
         let old = choose(None, None, |_| true).unwrap_err();
         assert!(old.message.contains("lacks AVX2") && old.code == 1);

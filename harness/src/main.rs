@@ -12,6 +12,7 @@ use rounds::commands::{
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
+use rounds_kernels::instructions::{self, InstructionSet, LimitError};
 
 /// Trains and measures private convex optimisers: what an adaptive round costs, and what it buys.
 #[derive(Parser)]
@@ -22,6 +23,21 @@ struct CommandLine {
     /// Print one JSON document (or JSON lines) on stdout
     #[arg(long, global = true)]
     json: bool,
+    /// Greatest instruction set of the kernels: scalar, v3 (AVX2), v4 (AVX-512), vnni or amx [default: the best here]
+    #[arg(long, global = true, env = "ROUNDS_ISA", value_name = "SET")]
+    isa: Option<InstructionSet>,
+}
+
+/// Limits the kernels to `set`. The float kernels are those that the build was compiled with, which a warning says.
+fn limit(set: InstructionSet) -> Result<(), LimitError> {
+    instructions::limit(set)?;
+    if cfg!(target_feature = "avx512f") && set <= InstructionSet::Avx2 {
+        output::warn(format_args!(
+            "--isa {set}: kernels in floating point stay those of this build, for AVX-512; a package of `make dist` also holds a \
+             build for v3"
+        ));
+    }
+    Ok(())
 }
 
 #[derive(Subcommand)]
@@ -108,6 +124,10 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return launcher::exit_unparsed(&error),
     };
+    if let Some((set, error)) = line.isa.and_then(|set| Some((set, limit(set).err()?))) {
+        output::fail(format_args!("--isa {set}: {error}"));
+        return ExitCode::from(2);
+    }
     let output = if line.json { Output::Json } else { Output::Text };
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, output),

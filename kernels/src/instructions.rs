@@ -27,7 +27,7 @@ static CEILING: OnceLock<InstructionSet> = OnceLock::new();
 #[non_exhaustive]
 pub enum LimitError {
     /// The processor or the build lacks the set.
-    #[error("this processor or this build has no {0} instructions; the best set here is {best}", best = fastest_here())]
+    #[error("this processor or this build lacks {0}; the best set here is {best}", best = fastest_here())]
     Unavailable(InstructionSet),
     /// A limit was set before, or kernels were chosen without one.
     #[error("the instruction set is limited once, before any kernel is chosen")]

@@ -127,7 +127,8 @@ impl Binding {
             (if name == "schema" { name.clone() } else { format!("`{name}`") }, value.clone())
         };
         let facts = |binding: &Self| {
-            let own = [("build", &binding.build), ("instruction set", &binding.isa)];
+            // Two builds of one package differ in both, and --isa chooses between them.
+            let own = [("instruction set", &binding.isa), ("build", &binding.build)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
             own.into_iter().chain(binding.parameters.iter().map(named)).collect::<Vec<_>>()
         };

@@ -10,6 +10,7 @@ mod declared;
 #[path = "../../../models/tests/all/files.rs"]
 mod files;
 mod floor_plan;
+mod instruction_sets;
 mod model;
 mod model_hashes;
 mod release;
