@@ -83,15 +83,10 @@ fn requested(arguments: &[OsString], variable: Option<String>) -> Option<String>
 /// The build to start: the best one that the processor (`has`), the request and the installation (`is_there`) allow.
 fn choose(has: Option<Level>, requested: Option<&str>, is_there: impl Fn(Level) -> bool) -> Result<Choice, Refusal> {
     let refusal = |message: String, code: u8| Err(Refusal { message, code });
-    let allowed = match requested {
-        None => Level::V4,
-        Some(name) => match INSTRUCTION_SETS.iter().find(|(own, _)| *own == name) {
-            Some(&(_, level)) => level,
-            None => {
-                let names = "scalar, v3, v4, vnni or amx";
-                return refusal(format!("--isa {name}: it is no set of instructions: give {names}"), 2);
-            }
-        },
+    let known = |name: &str| INSTRUCTION_SETS.iter().find_map(|&(own, level)| (own == name).then_some(level));
+    let Some(allowed) = requested.map_or(Some(Level::V4), known) else {
+        let name = requested.unwrap_or_default();
+        return refusal(format!("--isa {name}: it is no set of instructions: give scalar, v3, v4, vnni or amx"), 2);
     };
     let Some(has) = has else {
         return refusal(
