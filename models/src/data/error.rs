@@ -89,6 +89,11 @@ impl DataError {
         Self::file(path, format!("not found; expected {expected}"))
     }
 
+    /// A file that does not start as its format does; its first bytes may be a row's.
+    pub(super) fn magic(path: &Path, start: &[u8], expected: &str) -> Self {
+        Self::rows(path, format!("not {expected}: it starts with {start:02x?}"), "it does not start as its format does")
+    }
+
     /// A header that describes no data, or data that is not supported.
     pub(super) fn header(path: &Path, found: impl Display, expected: &str) -> Self {
         Self::rows(
@@ -131,7 +136,12 @@ impl DataError {
                 format!("{path}: {summary}; `rounds schema {path}`, which claims nothing, shows where")
             }
             Self::Schema { path, problem, .. } => format!("{}: {problem}", path.display()),
-            _ => self.to_string(),
+            // They hold nothing of the rows.
+            Self::Unknown { .. }
+            | Self::NoDirectory { .. }
+            | Self::Read { .. }
+            | Self::File { .. }
+            | Self::MoreRanksThanRows { .. } => self.to_string(),
         }
     }
 }
@@ -147,6 +157,7 @@ mod tests {
             DataError::label(path, 31337, 31337, "0 to 9"),
             DataError::size(path, 31337, 31337),
             DataError::header(path, "31337", "31337"),
+            DataError::magic(path, &[0x31, 0x33, 0x7a], "31337"),
             DataError::rows(path, "31337", "its rows make no data set"),
         ] {
             let message = error.without_rows();

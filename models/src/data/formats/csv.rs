@@ -115,7 +115,9 @@ impl FirstLine {
         let place = self.fields.iter().position(|field| field == label);
         place.ok_or_else(|| {
             let found = listing(&self.fields);
-            DataError::file(path, format!("no label column named {label:?}; found {found}"))
+            // The first line may be a row.
+            let summary = "it has no column of a name that is given";
+            DataError::rows(path, format!("no label column named {label:?}; found {found}"), summary)
         })
     }
 }

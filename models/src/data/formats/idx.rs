@@ -38,13 +38,9 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
         _ => None,
     };
     let Some((element, dimensions)) = known else {
-        return Err(DataError::file(
-            source.path(),
-            format!(
-                "not an IDX file (bytes 00 00, an element type 08, 09, 0b, 0c, 0d or 0e, the number of dimensions, at most \
-                 8): it starts with {header:02x?}"
-            ),
-        ));
+        let expected =
+            "an IDX file (bytes 00 00, an element type 08, 09, 0b, 0c, 0d or 0e, the number of dimensions, at most 8)";
+        return Err(DataError::magic(source.path(), &header, expected));
     };
     let sizes = 4 * dimensions;
     header.clear();

@@ -45,7 +45,7 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
     source.read_up_to(8, &mut start)?;
     if start.len() < 8 || !start.starts_with(MAGIC) {
         let expected = "an NPY file (bytes 93 4e 55 4d 50 59, then the version)";
-        return Err(DataError::file(&path, format!("not {expected}: it starts with {start:02x?}")));
+        return Err(DataError::magic(&path, &start, expected));
     }
     let refuse = |found: String, expected: &str| DataError::header(&path, found, expected);
     let width = match start[6] {
