@@ -3,7 +3,7 @@
 //! Pure functions on slices and small plain structs: the fused gradient kernels of linear models ([`linear`]), their
 //! losses ([`loss`]) and row formats ([`features`]), the memory of rows ([`memory`]), addressed noise streams
 //! ([`random`]), vector operations ([`vector`]), the matrix product ([`gemm`]), the instruction sets
-//! ([`instructions`]) and the meeting place of threads that other code starts ([`team`]).
+//! ([`instructions`]), loops that reach the machine's limits ([`limits`]) and the meeting place of threads that other code starts ([`team`]).
 //! No thread is started here; no clock that decides a result, no file, no privacy policy and no seed of its own may live
 //! here.
 
@@ -16,6 +16,7 @@
 pub mod features;
 pub mod gemm;
 pub mod instructions;
+pub mod limits;
 pub mod linear;
 pub mod loss;
 pub mod memory;

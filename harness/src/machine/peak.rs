@@ -3,22 +3,18 @@
 //! bandwidth of where its data fit).
 
 use std::collections::BTreeSet;
-use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
 use rounds_kernels::instructions::InstructionSet;
+use rounds_kernels::limits::{f32x16, multiply_add_loop, read_four_streams, read_one_stream};
 use rounds_kernels::linear::integer_peak_loop;
 use serde::{Deserialize, Serialize};
-use wide::f32x16;
 
 use super::{Pinning, Topology};
 use crate::format::three_digits;
 
-/// Independent chains of multiply-adds: enough to hide the latency (4 cycles, 2 units), few enough for the registers.
-const CHAINS: usize = if cfg!(target_feature = "avx512f") { 12 } else { 6 };
-const LANES: usize = 16;
 /// Multiply-adds of each chain in one repeat: about 5 ms.
 const CHAIN_LENGTH: usize = 1 << 21;
 const REPEATS: usize = 5;
@@ -161,23 +157,11 @@ impl Limit {
 /// # Panics
 /// If `threads` is zero.
 fn measure_peak(threads: usize, pinning: &Pinning) -> f64 {
-    let seconds = together(
-        threads,
-        pinning,
-        |_| (),
-        |()| {
-            let mut chains: [f32x16; CHAINS] = black_box([f32x16::splat(1.0); CHAINS]);
-            let factor = black_box(f32x16::splat(0.999_999));
-            let addend = black_box(f32x16::splat(1e-6));
-            for _ in 0..CHAIN_LENGTH {
-                for chain in &mut chains {
-                    *chain = chain.mul_add(factor, addend);
-                }
-            }
-            black_box(chains);
-        },
-    );
-    (2 * LANES * CHAINS * CHAIN_LENGTH * threads) as f64 / seconds / 1e9
+    let operations = multiply_add_loop(1) * (CHAIN_LENGTH * threads) as f64;
+    let run = |(): &()| {
+        multiply_add_loop(CHAIN_LENGTH);
+    };
+    operations / together(threads, pinning, |_| (), run) / 1e9
 }
 
 /// Peak of the instructions of the integer kernels on `threads` threads.
@@ -202,35 +186,12 @@ fn measure_bandwidth(threads: usize, pinning: &Pinning, bytes: usize) -> f64 {
     let vectors = (bytes / threads / size_of::<f32x16>()).next_multiple_of(8);
     let passes = (LEAST_READ / bytes).max(1);
     let make = |_| vec![f32x16::splat(1.0); vectors];
-    let read = |part: &[f32x16]| {
-        let mut sums = [f32x16::splat(0.0); 8];
-        for block in part.chunks_exact(8) {
-            for (sum, value) in sums.iter_mut().zip(block) {
-                *sum += *value;
-            }
-        }
-        black_box(sums);
-    };
-    let read_four = |part: &[f32x16]| {
-        let (front, back) = part.split_at(part.len() / 2);
-        let ((first, second), (third, fourth)) = (front.split_at(front.len() / 2), back.split_at(back.len() / 2));
-        let mut sums = [f32x16::splat(0.0); 8];
-        let pairs =
-            first.chunks_exact(2).zip(second.chunks_exact(2)).zip(third.chunks_exact(2).zip(fourth.chunks_exact(2)));
-        for ((first, second), (third, fourth)) in pairs {
-            for (pair, sums) in [first, second, third, fourth].into_iter().zip(sums.chunks_exact_mut(2)) {
-                sums[0] += pair[0];
-                sums[1] += pair[1];
-            }
-        }
-        black_box(sums);
-    };
     let seconds = |read: &(dyn Fn(&[f32x16]) + Sync)| {
         together(threads, pinning, make, |part: &Vec<f32x16>| {
-            (0..passes).for_each(|_| read(black_box(part)));
+            (0..passes).for_each(|_| read(part));
         })
     };
-    let seconds = seconds(&read).min(seconds(&read_four));
+    let seconds = seconds(&read_one_stream).min(seconds(&read_four_streams));
     (passes * vectors * size_of::<f32x16>() * threads) as f64 / seconds / 1e9
 }
 
