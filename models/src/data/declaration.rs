@@ -12,40 +12,15 @@ use rounds_algorithms::problem::{
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest as _, Sha256};
 
-use super::error::{DataError, listing};
+use super::error::listing;
 use super::formats::{self, csv, csv::FirstLine};
 use super::labels::Task;
+use super::request::ColumnUse;
 use super::schema::{SchemaError, bounds_of, read, refuse, related};
 use super::{draft, names};
 
 /// The name of a schema beside data.
 const BESIDE: &str = "schema.toml";
-
-/// The use of a table's columns, by flags.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ColumnUse {
-    /// Label column by its name in the header [default: label, class, target or y, else the last one]
-    pub label: Option<String>,
-    /// Columns to leave out, separated by commas
-    pub drop: Vec<String>,
-    /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
-    pub task: Option<Task>,
-}
-
-impl ColumnUse {
-    /// Refuses names of columns for a file in which columns have none.
-    pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
-        let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
-        match given.iter().find(|(_, given)| *given) {
-            Some((flag, _)) => {
-                let problem =
-                    format!("{flag}: its columns have no names; leave it out, or write a header in its first line");
-                Err(DataError::file(path, problem))
-            }
-            None => Ok(()),
-        }
-    }
-}
 
 /// The place of the schema beside a data file, or in a folder.
 pub fn schema_beside(path: &Path) -> PathBuf {

@@ -9,12 +9,12 @@ use rounds_algorithms::problem::{
     Storage,
 };
 
-use super::declaration::ColumnUse;
 use super::error::{DataError, listing};
 use super::formats;
 use super::formats::csv::{self, FirstLine, MOST_WORDS, Summary};
 use super::labels::{AUTOMATIC_CLASSES, MOST_CLASSES, Task};
-use super::load::{Request, load_requested};
+use super::load::load_requested;
+use super::request::{ColumnUse, Request};
 use super::schema;
 
 /// Bounds of one significant digit around `lo` and `hi`.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::error::{DataError, listing};
-use super::load::Request;
 use super::number;
+use super::request::Request;
 use super::source::{Compression, Source, unpacked_name};
 use super::table::{Table, TrainTest};
 use npy::{Archive, Roles};
@@ -139,16 +139,6 @@ fn format_of(path: &Path, named: Option<bool>) -> Result<Format, DataError> {
     } else {
         refuse("text that is neither label index:value … nor separated by commas, semicolons or tabs")
     }
-}
-
-/// The use of labels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LabelUse {
-    /// Every row has one.
-    #[default]
-    Needed,
-    /// Rows may have none; labels that are there are not read.
-    Ignored,
 }
 
 impl Format {

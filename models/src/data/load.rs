@@ -3,104 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rounds_algorithms::problem::{Dataset, Domain};
+use rounds_algorithms::problem::Domain;
 
 use super::error::DataError;
-use super::formats::{self, IdxFiles, LabelUse};
-use super::labels::Task;
+use super::formats::{self, IdxFiles};
 use super::names::{self, NAMES};
+use super::request::Request;
 use super::table::TrainTest;
-use crate::choices::Choices;
 use crate::text::nearest;
-
-/// Rows that a caller asks for, beside their place.
-#[derive(Clone, Copy, Default)]
-pub struct Request<'a> {
-    /// The domain into which they are encoded; without one they are kept as they are, and nothing may be claimed for them.
-    pub domain: Option<&'a Arc<Domain>>,
-    /// The meaning of undeclared labels.
-    pub task: Option<Task>,
-    /// Undeclared CSV: the label's column.
-    pub label: Option<&'a str>,
-    /// The number of features, of undeclared LIBSVM rows and of files whose labels may be missing.
-    pub columns: Option<usize>,
-    /// The use of labels.
-    pub labels: LabelUse,
-    /// LIBSVM: the index of the first column [default: 1].
-    pub first_index: Option<u64>,
-    /// The file of test rows, instead of the one beside the training rows.
-    pub test: Option<&'a Path>,
-    /// The rows that are kept for testing.
-    pub split: Option<Split>,
-}
-
-impl<'a> Request<'a> {
-    /// The rows of a data set in `domain`.
-    pub fn of(domain: Option<&'a Arc<Domain>>) -> Self {
-        Self { domain, ..Self::default() }
-    }
-
-    /// A row of so many fields has no label.
-    pub(super) fn has_no_label(&self, fields: usize) -> bool {
-        self.labels == LabelUse::Ignored && self.columns == Some(fields)
-    }
-
-    /// All files are those of the data set, and all training rows are asked for.
-    pub(super) fn is_whole(&self) -> bool {
-        self.test.is_none() && self.split.is_none() && self.first_index.is_none()
-    }
-}
-
-/// A part of the rows that is kept for testing: ⌊F·n + ½⌋ of n rows, drawn by their positions from a seed.
-///
-/// The positions are a function of n, F and the seed, and of nothing that a row holds. Where n and the order of rows are public
-/// (zero-out, replace-one) they are public, and of two neighbouring data sets the same positions remain for training: these
-/// differ in at most the one row that the data sets differ in, and their number is the public n of the run. Under add-remove a
-/// row more moves the others to other positions; there is no such split, and callers refuse it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Split {
-    /// F, between 0 and 1.
-    pub fraction: f64,
-    /// The seed.
-    pub seed: u64,
-}
-
-impl Split {
-    /// The rows for training and for testing, both in the order of the file.
-    pub(crate) fn of(self, path: &Path, whole: &TrainTest) -> Result<TrainTest, DataError> {
-        if whole.test.is_some() {
-            let problem = "--test-split: it comes with test rows; leave it out";
-            return Err(DataError::file(path, problem));
-        }
-        let (rows, fraction) = (whole.train.len(), self.fraction);
-        let (train, test) = self.apart(&whole.train).ok_or_else(|| {
-            let problem =
-                format!("--test-split {fraction}: of {rows} rows it leaves none for training or none for testing");
-            DataError::file(path, problem)
-        })?;
-        Ok(TrainTest { train, test: Some(test) })
-    }
-
-    /// The rows for training and for testing, both in their order; `None` if that leaves no rows for one of them.
-    pub fn apart(self, whole: &Dataset) -> Option<(Dataset, Dataset)> {
-        let rows = whole.len();
-        let kept = (self.fraction * rows as f64).round() as usize;
-        if kept == 0 || kept >= rows {
-            return None;
-        }
-        let mut places: Vec<usize> = (0..rows).collect();
-        let mut choices = Choices::new(self.seed);
-        for place in 0..kept {
-            places.swap(place, place + choices.below(rows - place));
-        }
-        let (test, train) = places.split_at_mut(kept);
-        let select = |places: &mut [usize]| -> Dataset {
-            places.sort_unstable();
-            whole.select(places.iter().copied())
-        };
-        Some((select(train), select(test)))
-    }
-}
 
 /// Loads a data set by its name, in its built-in domain if it has one, or a file or folder by its path, without a domain.
 ///
@@ -141,7 +51,7 @@ pub fn load_requested(
     let path = Path::new(name_or_path);
     let whole = load_whole(name_or_path, data_dir, request)?;
     match request.split {
-        Some(split) => split.of(path, &whole),
+        Some(split) => whole.split(path, split),
         None => Ok(whole),
     }
 }

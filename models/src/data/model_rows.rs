@@ -5,9 +5,10 @@ use std::path::Path;
 use rounds_algorithms::problem::{Dataset, Labels};
 
 use super::error::{DataError, listing};
-use super::formats::{self, LabelUse, one_file};
-use super::load::{Request, load_declared};
+use super::formats::{self, one_file};
+use super::load::load_declared;
 use super::names;
+use super::request::{LabelUse, Request};
 use super::table::{TrainTest, no_dataset};
 
 /// Rows for a model. Labels are its classes or real targets; where labels are ignored, they mean nothing.

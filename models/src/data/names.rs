@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::error::DataError;
 use super::formats::{self, Format, IdxFiles};
-use super::load::Request;
+use super::request::Request;
 use super::schema::SchemaTable;
 use super::source::unpacked_name;
 use super::table::TrainTest;

@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 use super::error::DataError;
 use super::formats::idx;
 use super::labels::RawLabels;
-use super::load::{Request, idx_data, load_requested};
+use super::load::{idx_data, load_requested};
+use super::request::Request;
 use super::table::{Reading, Table, check_counts};
 
 /// Digests that ranks compare to find out if they read the same data.

@@ -7,7 +7,7 @@ use rounds_algorithms::problem::{Columns, Dataset, DatasetError, Domain, Encoder
 
 use super::error::DataError;
 use super::labels::{Meaning, RawLabels};
-use super::load::Request;
+use super::request::{Request, Split};
 
 /// A data set as a run needs it.
 #[derive(Clone, Debug)]
@@ -16,6 +16,23 @@ pub struct TrainTest {
     pub train: Dataset,
     /// Test rows for accuracy, if there are any. Same columns and classes as `train`.
     pub test: Option<Dataset>,
+}
+
+impl TrainTest {
+    /// These rows with a part kept for testing, both in the order of the file.
+    pub(crate) fn split(&self, path: &Path, split: Split) -> Result<Self, DataError> {
+        if self.test.is_some() {
+            let problem = "--test-split: it comes with test rows; leave it out";
+            return Err(DataError::file(path, problem));
+        }
+        let (rows, fraction) = (self.train.len(), split.fraction);
+        let (train, test) = split.apart(&self.train).ok_or_else(|| {
+            let problem =
+                format!("--test-split {fraction}: of {rows} rows it leaves none for training or none for testing");
+            DataError::file(path, problem)
+        })?;
+        Ok(Self { train, test: Some(test) })
+    }
 }
 
 /// Features and labels of the same rows, from one file or two.

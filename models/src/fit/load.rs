@@ -184,8 +184,9 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
             ));
         }
         Some(rows) => {
-            let rows =
-                request.split.map_or_else(|| Ok(rows.clone()), |split| split.of(Path::new(&training.data.data), rows));
+            let rows = request
+                .split
+                .map_or_else(|| Ok(rows.clone()), |split| rows.split(Path::new(&training.data.data), split));
             rows.map(|rows| Part { train: rows.train, test: rows.test, digests: Digests::default() })
         }
     };

@@ -5,9 +5,8 @@
 
 use crate::data::array::{Element, Header};
 use crate::data::error::DataError;
-use crate::data::formats::LabelUse;
 use crate::data::labels::RawLabels;
-use crate::data::load::Request;
+use crate::data::request::{LabelUse, Request};
 use crate::data::source::{Compression, Source, damaged, expansion, expansion_bound};
 use crate::data::table::Table;
 use rounds_algorithms::problem::Features;

@@ -7,9 +7,9 @@ use rounds_algorithms::problem::{Columns, Domain};
 
 use super::csv::FirstLine;
 use super::npy::{Archive, Roles};
-use super::{Format, LabelUse, format_of, has_names, libsvm, no_roles};
+use super::{Format, format_of, has_names, libsvm, no_roles};
 use crate::data::error::{DataError, listing};
-use crate::data::load::Request;
+use crate::data::request::{LabelUse, Request};
 use crate::data::table::Table;
 
 /// Reads a file, of an archive the test rows, if it has any; and whether these are test rows. Columns of a table are matched by

@@ -1,0 +1,121 @@
+//! What a caller asks of a data set: rows, their split, the use of labels and columns. It names no format, so that every reader
+//! and the tables below them may take it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::problem::{Dataset, Domain};
+
+use super::error::DataError;
+use super::labels::Task;
+use crate::choices::Choices;
+
+/// Rows that a caller asks for, beside their place.
+#[derive(Clone, Copy, Default)]
+pub struct Request<'a> {
+    /// The domain into which they are encoded; without one they are kept as they are, and nothing may be claimed for them.
+    pub domain: Option<&'a Arc<Domain>>,
+    /// The meaning of undeclared labels.
+    pub task: Option<Task>,
+    /// Undeclared CSV: the label's column.
+    pub label: Option<&'a str>,
+    /// The number of features, of undeclared LIBSVM rows and of files whose labels may be missing.
+    pub columns: Option<usize>,
+    /// The use of labels.
+    pub labels: LabelUse,
+    /// LIBSVM: the index of the first column [default: 1].
+    pub first_index: Option<u64>,
+    /// The file of test rows, instead of the one beside the training rows.
+    pub test: Option<&'a Path>,
+    /// The rows that are kept for testing.
+    pub split: Option<Split>,
+}
+
+impl<'a> Request<'a> {
+    /// The rows of a data set in `domain`.
+    pub fn of(domain: Option<&'a Arc<Domain>>) -> Self {
+        Self { domain, ..Self::default() }
+    }
+
+    /// A row of so many fields has no label.
+    pub(super) fn has_no_label(&self, fields: usize) -> bool {
+        self.labels == LabelUse::Ignored && self.columns == Some(fields)
+    }
+
+    /// All files are those of the data set, and all training rows are asked for.
+    pub(super) fn is_whole(&self) -> bool {
+        self.test.is_none() && self.split.is_none() && self.first_index.is_none()
+    }
+}
+
+/// A part of the rows that is kept for testing: ⌊F·n + ½⌋ of n rows, drawn by their positions from a seed.
+///
+/// The positions are a function of n, F and the seed, and of nothing that a row holds. Where n and the order of rows are public
+/// (zero-out, replace-one) they are public, and of two neighbouring data sets the same positions remain for training: these
+/// differ in at most the one row that the data sets differ in, and their number is the public n of the run. Under add-remove a
+/// row more moves the others to other positions; there is no such split, and callers refuse it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// F, between 0 and 1.
+    pub fraction: f64,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Split {
+    /// The rows for training and for testing, both in their order; `None` if that leaves no rows for one of them.
+    pub fn apart(self, whole: &Dataset) -> Option<(Dataset, Dataset)> {
+        let rows = whole.len();
+        let kept = (self.fraction * rows as f64).round() as usize;
+        if kept == 0 || kept >= rows {
+            return None;
+        }
+        let mut places: Vec<usize> = (0..rows).collect();
+        let mut choices = Choices::new(self.seed);
+        for place in 0..kept {
+            places.swap(place, place + choices.below(rows - place));
+        }
+        let (test, train) = places.split_at_mut(kept);
+        let select = |places: &mut [usize]| -> Dataset {
+            places.sort_unstable();
+            whole.select(places.iter().copied())
+        };
+        Some((select(train), select(test)))
+    }
+}
+
+/// The use of labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabelUse {
+    /// Every row has one.
+    #[default]
+    Needed,
+    /// Rows may have none; labels that are there are not read.
+    Ignored,
+}
+
+/// The use of a table's columns, by flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnUse {
+    /// Label column by its name in the header [default: label, class, target or y, else the last one]
+    pub label: Option<String>,
+    /// Columns to leave out, separated by commas
+    pub drop: Vec<String>,
+    /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
+    pub task: Option<Task>,
+}
+
+impl ColumnUse {
+    /// Refuses names of columns for a file in which columns have none.
+    pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
+        let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                let problem =
+                    format!("{flag}: its columns have no names; leave it out, or write a header in its first line");
+                Err(DataError::file(path, problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
