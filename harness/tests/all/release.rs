@@ -54,23 +54,6 @@ fn release(folder: &Path) -> String {
 }
 
 #[test]
-fn a_release_of_a_file_that_is_not_of_its_format_prints_no_byte_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.npy");
-    fs::write(&path, "Alice,55,yes\nBob,31,no\n").unwrap();
-    let line = format!(
-        "train --data {} --bounds 0,100 --dimension 1 --classes no,yes --secure --epsilon 1 --delta 1e-4",
-        path.display()
-    );
-    let output = rounds(&line);
-    let message = stderr(&output);
-    assert!(!output.status.success() && message.contains("it does not start as its format does"), "{message}");
-    for private in ["Alice", "55", "41, 6c", "bytes"] {
-        assert!(!message.contains(private), "{private} in {message}");
-    }
-}
-
-#[test]
 fn a_release_prints_its_domain_and_mechanisms_and_no_statistic_of_the_rows() {
     let folder = folder(SCHEMA);
     let line = release(folder.path());
