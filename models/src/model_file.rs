@@ -313,8 +313,26 @@ impl Model {
         self.replace(path, Build::of_process)
     }
 
-    /// [`write`](Self::write) by this build to a place that was checked before the run.
-    pub(crate) fn replace(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<(), ModelFileError> {
+    /// Writes the model by this build to a place that was checked before its run. Where a release lies there since, whose ε is spent
+    /// as this one's is, it is written beside that one.
+    ///
+    /// # Errors
+    /// As [`check_place`].
+    pub(crate) fn keep(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<PathBuf, ModelFileError> {
+        let is_free = |path: &PathBuf| check_place(path, self.header.privacy.claim == Claim::Release).is_ok();
+        let numbered = (1..100).map(|number| {
+            let name = path.file_stem().unwrap_or_default().display();
+            let extension = path.extension().map(|extension| format!(".{}", extension.display()));
+            path.with_file_name(format!("{name}-{number}{}", extension.unwrap_or_default()))
+        });
+        let place = std::iter::once(path.to_owned()).chain(numbered).find(is_free).unwrap_or(path.to_owned());
+        check_place(&place, self.header.privacy.claim == Claim::Release)?;
+        self.replace(&place, build)?;
+        Ok(place)
+    }
+
+    /// [`write`](Self::write) by this build to a place that was checked.
+    fn replace(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<(), ModelFileError> {
         self.header.build.get_or_insert_with(|| build().clone());
         let bytes = if is_npy(path) {
             let shape = (self.weights.len() / (self.header.data.dimension + 1), self.header.data.dimension + 1);

@@ -92,6 +92,11 @@ impl RankedEngine {
         &*self.ranks
     }
 
+    /// The ranks, for another owner.
+    pub fn shared(&self) -> Arc<dyn Ranks> {
+        Arc::clone(&self.ranks)
+    }
+
     /// The engine of this rank's tasks.
     pub fn local(&self) -> &Engine {
         &self.local

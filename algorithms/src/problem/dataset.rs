@@ -12,7 +12,7 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
-use super::domain::{Domain, Label, Storage};
+use super::domain::{Column, ColumnKind, Columns, Domain, Label, Storage};
 use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix, check_positive, fault};
 use crate::parallel::ranks::{Ranks, gather_messages};
 use crate::parallel::{Engine, partition};
@@ -90,6 +90,10 @@ impl Dataset {
 
     /// The same rows with the domain into which they were encoded. Of a data set that has a domain already, the unit stays.
     ///
+    /// What an [`Encoder`](super::Encoder) could not have made becomes what it would have made, row by row: features and numbers
+    /// are cut to ±1, and a row in which a category has not one 1 among zeros is the null row. So the bounds that the domain
+    /// promises ([`Domain::row_bound`]) hold whoever encoded the rows, and no row of the domain's shape is refused.
+    ///
     /// # Errors
     /// Columns, storage or classes that are not those of the domain; real targets other than ±1 where it declares two classes.
     pub fn in_domain(self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
@@ -122,9 +126,39 @@ impl Dataset {
             (found, declared) if found != declared => return refuse(classes(found), classes(declared)),
             _ => {}
         }
+        if let (Labels::Values(values), Label::Number(_)) = (&mut self.labels, &domain.label) {
+            // Of NaN, which is the null row's, this is NaN.
+            values.iter_mut().for_each(|value| *value = value.clamp(-1.0, 1.0));
+        }
+        if let (None, Columns::Named(columns)) = (&self.declared, &domain.columns) {
+            self.null_rows_of_no_category(columns);
+        }
         self.declared = Some(Declared { domain, unit });
         self.round_to_grid();
         Ok(self)
+    }
+
+    /// Makes rows null rows in which some category has not one 1 among zeros.
+    fn null_rows_of_no_category(&mut self, columns: &[Column]) {
+        let ends = columns.iter().scan(0, |end, column| {
+            *end += column.kind.features();
+            Some((*end, column))
+        });
+        let is_category = |column: &Column| matches!(column.kind, ColumnKind::Category { .. });
+        let categories: Vec<_> = ends
+            .filter(|(_, column)| is_category(column))
+            .map(|(end, column)| end - column.kind.features()..end)
+            .collect();
+        let Features::F32 { values, columns } = &self.features else { return };
+        let is_one = |group: &[f32]| {
+            let ones = group.iter().filter(|&&value| value == 1.0).count();
+            ones == 1 && group.iter().filter(|&&value| value == 0.0).count() == group.len() - 1
+        };
+        let fits = |row: &[f32]| categories.iter().all(|category| is_one(&row[category.clone()]));
+        let rows = values.chunks_exact(*columns).enumerate();
+        let misfits: Vec<usize> =
+            rows.filter(|&(row, features)| !self.is_null(row) && !fits(features)).map(|(row, _)| row).collect();
+        self.make_null(&misfits);
     }
 
     /// The declared domain, if the rows were encoded into one.
@@ -167,12 +201,19 @@ impl Dataset {
     /// If there is no such row.
     #[must_use]
     pub fn null_row(mut self, row: usize) -> Self {
-        match &mut self.labels {
-            Labels::Classes { values, .. } => values[row] = NULL_CLASS,
-            Labels::Values(values) => values[row] = NULL_TARGET,
-        }
-        self.features.clear_rows(|other| other == row);
+        self.make_null(&[row]);
         self
+    }
+
+    /// Makes `rows`, in ascending order, null rows.
+    fn make_null(&mut self, rows: &[usize]) {
+        for &row in rows {
+            match &mut self.labels {
+                Labels::Classes { values, .. } => values[row] = NULL_CLASS,
+                Labels::Values(values) => values[row] = NULL_TARGET,
+            }
+        }
+        self.features.clear_rows(|row| rows.binary_search(&row).is_ok());
     }
 
     /// The name in tables and results.
@@ -621,7 +662,7 @@ fn hash_numbers<T: Copy, const BYTES: usize>(hasher: &mut Sha256, numbers: &[T],
 
 #[cfg(test)]
 mod tests {
-    use super::super::domain::{Bounds, Columns, DomainSource};
+    use super::super::domain::{Bounds, DomainSource, Other};
     use super::*;
     use proptest::prelude::*;
 
@@ -837,6 +878,28 @@ mod tests {
         let bytes = bytes.in_domain(domain(4, Storage::Bytes, names())).unwrap();
         assert!(bound(&bytes, Norm::L2) < 2.000_001);
         assert_eq!(bytes.to_f32().unwrap().domain().unwrap().storage, Storage::Dense);
+    }
+
+    #[test]
+    fn rows_that_no_encoder_made_are_cut_into_their_domain() {
+        let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+        let number = ColumnKind::Number { bounds: Bounds::new(0.0, 1.0).unwrap(), missing: None };
+        let values = ["a", "b"].map(str::to_owned).to_vec();
+        let category = ColumnKind::Category { values, other: Other::NullRow };
+        let columns = Columns::Named(vec![column("number", number), column("category", category)]);
+        let label = Label::Number(Bounds::new(0.0, 1.0).unwrap());
+        let domain = Arc::new(Domain::new(columns, Storage::Dense, label, DomainSource::Arguments));
+        let features = [[0.5, 1.0, 0.0], [3e38, 0.0, 1.0], [0.5, 1.0, 1.0], [0.5, 0.0, 0.0], [0.5, 0.5, 0.0]];
+        let labels = Labels::Values(vec![0.25, 3e38, 0.0, 0.0, 0.0]);
+        let data = data(dense(features.as_flattened(), 3), labels).in_domain(domain).unwrap();
+        assert_eq!([0, 1, 2, 3, 4].map(|row| data.is_null(row)), [false, false, true, true, true]);
+        assert_eq!(self::values(&data)[..9], [0.5, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        let Labels::Values(values) = data.labels() else { panic!("values") };
+        assert_eq!(values[..2], [0.25, 1.0]);
+        // Features times a factor are no ones any more, and stay.
+        let scaled = data.scale_features(0.5).unwrap();
+        let domain = scaled.domain().unwrap().clone();
+        assert!(!scaled.in_domain(domain).unwrap().is_null(0));
     }
 
     #[test]

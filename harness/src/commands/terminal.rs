@@ -58,7 +58,9 @@ impl Observer for Terminal<'_> {
             if self.keeps_state && self.cluster.count().is_none() {
                 match stop_on_interrupt(AFTER_THIS_ROUND) {
                     Ok(stopped) => self.stopped = stopped,
-                    Err(error) => output::warn(error),
+                    Err(error) => output::warn(format_args!(
+                        "Ctrl-C will end this run at once, without a checkpoint of its last rounds: {error}"
+                    )),
                 }
             }
         } else if let Some(progress) = self.progress.take() {

@@ -169,7 +169,7 @@ impl Declaration {
 ///
 /// # Errors
 /// Another kind of data, a domain without numbers, noise beyond 2⁵⁰ rows, a table that cannot be read.
-pub fn bound_privately(
+pub(crate) fn bound_privately(
     name_or_path: &str,
     domain: &Domain,
     epsilon: f64,

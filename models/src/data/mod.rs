@@ -24,7 +24,8 @@ pub mod schema;
 mod source;
 mod table;
 
-pub use declaration::{Declaration, bound_privately, declare, drafted, schema_beside};
+pub(crate) use declaration::bound_privately;
+pub use declaration::{Declaration, declare, drafted, schema_beside};
 pub use doubts::doubts;
 pub use error::DataError;
 pub use error::listing;

@@ -1,5 +1,6 @@
 //! Rows of a data set: features and labels as a reader finds them, and the data sets of training and test rows that they make.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,12 +11,19 @@ use super::labels::{Meaning, RawLabels};
 use super::request::{Request, Split};
 
 /// A data set as a run needs it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TrainTest {
     /// Training rows.
     pub train: Dataset,
     /// Test rows for accuracy, if there are any. Same columns and classes as `train`.
     pub test: Option<Dataset>,
+}
+
+/// The name alone: settings that hold rows may be printed.
+impl fmt::Debug for TrainTest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TrainTest").field("name", &self.train.name()).finish_non_exhaustive()
+    }
 }
 
 impl TrainTest {

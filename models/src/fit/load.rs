@@ -62,6 +62,11 @@ pub(super) fn load(
     let every = kept.file.is_some().then_some(kept.every);
     let lines = setup.parameters.iter().map(|(name, value)| format!("`{name}` {value}\n"));
     group.check_same("command line", &(lines.collect::<String>() + &format!("checkpoint every {every:?}")))?;
+    if group.count().is_some() {
+        // Rounds over ranks of other kernels would not add up to one run.
+        group.check_same("build", &(execution.build)().identity())?;
+        group.check_same("instruction set", instructions::level())?;
+    }
     let resumed = resumed(training, execution)?;
     setup.settings.key = key(training, execution, resumed.as_ref())?;
 
@@ -177,12 +182,10 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
     let request = training.request(domain);
     let part = match &training.data.rows {
         None => group.read_part(&training.data.data, training.data.data_dir.as_deref(), request),
-        Some(_) if group.ranks().is_some() => {
-            return Err(FitError::argument(
-                "data",
-                "ranks read their rows from files; rows in memory are for one process",
-            ));
-        }
+        Some(_) if group.ranks().is_some() => group.all_ok(Err(FitError::argument(
+            "data",
+            "ranks read their rows from files; rows in memory are for one process",
+        )))?,
         Some(rows) => {
             let rows = request
                 .split
@@ -190,7 +193,12 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
             rows.map(|rows| Part { train: rows.train, test: rows.test, digests: Digests::default() })
         }
     };
-    let part = group.all_ok(part.map_err(|error: DataError| explained(training, error)))?;
+    let mut part = group.all_ok(part.map_err(|error: DataError| explained(training, error)))?;
+    if let (Some(_), Some(domain)) = (&training.data.rows, domain) {
+        // What the run declares of its test rows.
+        let of_run = |rows: Dataset| rows.in_domain(Arc::clone(domain));
+        part = Part { train: of_run(part.train)?, test: part.test.map(of_run).transpose()?, ..part };
+    }
     group.check_same_rows(&part.digests)?;
     Ok(part)
 }

@@ -67,7 +67,7 @@ pub fn fit(training: &Training, execution: &Execution, observer: &mut dyn Observ
     let executor = rounds::run(training, execution, observer, &loaded, prepared)?;
     observer.enter(Stage::Publishing);
     let (weights, finished) = publish::finish(Shown::of(&training.privacy), execution, &loaded, executor)?;
-    let model = publish::keep(training, execution, &loaded, &plan, weights)?;
-    let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, model.weights()))?;
+    let (model, place) = publish::keep(training, execution, observer, &loaded, &plan, weights)?;
+    let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Fitted { model, outcome })
 }

@@ -8,27 +8,29 @@ use crate::group::Group;
 /// The threads and ranks of a run, and the build that its files name. None of them decides the model.
 #[derive(Clone)]
 pub struct Execution {
-    /// The engine; over the ranks of `group` if there are any.
-    pub engine: Engine,
-    /// The ranks.
-    pub group: Group,
+    pub(super) engine: Engine,
+    /// The ranks of `engine`.
+    pub(super) group: Group,
     /// The binding of threads to cores, in a word.
     pub pinning: Option<String>,
-    /// The build of the program. It may read the executable, which only files of models and checkpoints need.
+    /// The build of the program. It may read the executable, which only files of models and checkpoints need. A face that names a
+    /// build that it is not answers for models and checkpoints that it mixes.
     pub build: fn() -> &'static Build,
 }
 
 impl Default for Execution {
     /// The calling thread.
     fn default() -> Self {
-        Self { engine: Engine::Sequential, group: Group::alone(), pinning: None, build: Build::of_process }
+        Self::on(Engine::Sequential)
     }
 }
 
 impl Execution {
-    /// The threads of an engine in this process.
+    /// The threads of an engine, on each of its ranks if it is over ranks.
     pub fn on(engine: Engine) -> Self {
-        Self { engine, ..Self::default() }
+        // One value says what the ranks are: an engine over ranks without their common key and rows would add up other runs.
+        let group = engine.ranked().map_or_else(Group::alone, |ranked| Group::over(ranked.shared()));
+        Self { engine, group, pinning: None, build: Build::of_process }
     }
 }
 

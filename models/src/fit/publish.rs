@@ -1,7 +1,7 @@
 //! The last step of a run: its model, the end of its checkpoints, and its outcome.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds_algorithms::executor::Executor;
@@ -50,14 +50,15 @@ pub(super) fn finish(
     Ok((weights.to_vec(), Finished { ledger, training }))
 }
 
-/// Writes the model and removes the checkpoints of a run that is finished, on rank 0.
+/// Writes the model and removes the checkpoints of a run that is finished, on rank 0; the model, and where it lies.
 pub(super) fn keep(
     training: &Training,
     execution: &Execution,
+    observer: &mut dyn Observer,
     loaded: &Loaded,
     plan: &Plan,
     weights: Vec<f32>,
-) -> Result<Model, FitError> {
+) -> Result<(Model, Option<PathBuf>), FitError> {
     // Algorithm, data and domain have keys of their own.
     let own = ["algorithm", "data", "schema"];
     let parameters = loaded.setup.parameters.iter().filter(|(name, _)| !own.contains(&name.as_str()));
@@ -65,17 +66,23 @@ pub(super) fn keep(
     let (loss, trained_on) = (loaded.problem.model().loss, loaded.trained_on.clone());
     let header = Header::new(loaded.setup.algorithm.id, loss, trained_on, parameters, plan.privacy.clone(), &weights);
     let mut model = Model::new(header, weights, loss, loaded.problem.dataset().domain().cloned());
+    let mut place = training.model.clone();
     execution.group.root_only(|| {
-        if let Some(path) = &training.model {
+        if let Some(place) = &mut place {
             // The model is on the disk before the state that could make it again is removed.
-            model.replace(path, execution.build)?;
+            let written = model.keep(place, execution.build)?;
+            if written != *place {
+                let [taken, own] = [&*place, &written].map(|path| path.display());
+                observer.warn(&format!("{taken} holds a release since this run began: this model is {own}"));
+            }
+            *place = written;
         }
         for path in [&training.checkpoint.file, &training.checkpoint.resume].into_iter().flatten() {
             checkpoint::remove(path)?;
         }
         Ok::<_, FitError>(())
     })?;
-    Ok(model)
+    Ok((model, place))
 }
 
 /// The document of a run, by the rule of [`Shown`].
@@ -85,9 +92,10 @@ pub(super) fn outcome(
     observer: &mut dyn Observer,
     loaded: &Loaded,
     plan: Plan,
-    (finished, weights): (&Finished, &[f32]),
+    (finished, model, place): (&Finished, &Model, Option<PathBuf>),
 ) -> Result<Outcome, FitError> {
     let Loaded { problem, .. } = loaded;
+    let weights = model.weights();
     let shown = Shown::of(&training.privacy);
     let Plan { privacy, mut warnings, expected_queries, parameters } = plan;
     let test_is_public = loaded.setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
@@ -146,7 +154,7 @@ pub(super) fn outcome(
         parameters,
         seed: (!training.privacy.secure).then_some(training.seed),
         warnings,
-        model: training.model.clone(),
+        model: place,
         model_sha256: digest(weights),
         privacy,
         shown,

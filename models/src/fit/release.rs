@@ -48,7 +48,10 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
     let draft = training.draft_command();
     match domain.as_ref().map(|domain| domain.is_draft()) {
         Some(_) if !secure => {}
-        Some(false) if domain.as_ref().is_some_and(|domain| declaration.columns_are_guessed(domain)) => {
+        Some(false)
+            if training.data.rows.is_none()
+                && domain.as_ref().is_some_and(|domain| declaration.columns_are_guessed(domain)) =>
+        {
             let problem = format!(
                 "`bounds` for all columns takes every column of the header for a number, and a word in one would be \
                  lost. Declare the columns by name: by a schema, which `{draft}` drafts for you to check (`bounds \
@@ -88,6 +91,11 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
             ));
         }
         // They are rows of the private file, whatever the schema says of test rows.
+        Arc::make_mut(domain).test_is_public = false;
+    }
+    if let (true, Some(_), Some(domain)) = (secure, &training.data.rows, &mut domain) {
+        // No file shows that test rows in memory are none of the training rows, and a comparison of rows would tell of them. The
+        // model evaluates public rows after the run.
         Arc::make_mut(domain).test_is_public = false;
     }
     Ok((domain, warnings))

@@ -219,9 +219,10 @@ impl Training {
         self
     }
 
-    /// The declared domain, with the relation.
+    /// The declared domain, with the relation of the privacy settings if they have one.
     pub(super) fn declaration(&self) -> Declaration {
-        Declaration { relation: self.privacy.adjacency, ..self.data.declaration.clone() }
+        let declared = self.data.declaration.clone();
+        Declaration { relation: self.privacy.adjacency.or(declared.relation), ..declared }
     }
 
     /// The command that drafts the schema of these data, to the place where a run finds it.

@@ -1,15 +1,14 @@
 //! Runs through the library: what a release refuses whatever its face, what its outcome and its errors hold, and runs that are
 //! stopped and go on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds_algorithms::parallel::Engine;
-use rounds_algorithms::parallel::ranks::{Ranks, ThreadRanks};
+use rounds_algorithms::parallel::ranks::ThreadRanks;
 use rounds_algorithms::privacy::{Adjacency, Claim};
 use rounds_models::data::{TrainTest, declare, load_declared};
 use rounds_models::fit::{Execution, FitError, Fitted, Observer, Times, Training, fit};
-use rounds_models::group::Group;
 use rounds_models::model_file::Model;
 use rounds_models::statement;
 use serde_json::Value;
@@ -113,6 +112,41 @@ fn no_face_replaces_a_release() {
     assert!(statement::recompute(&model).unwrap().holds);
 }
 
+/// Puts a release where a run will write its own.
+struct Racing {
+    model: Model,
+    path: PathBuf,
+    warned: Vec<String>,
+}
+
+impl Observer for Racing {
+    fn after_round(&mut self, round: u64) {
+        if round == 1 {
+            self.model.write(&self.path).unwrap();
+        }
+    }
+
+    fn warn(&mut self, warning: &str) {
+        self.warned.push(warning.to_owned());
+    }
+}
+
+#[test]
+fn a_release_that_came_during_a_run_stays_and_the_run_keeps_its_own() {
+    let folder = folder(SCHEMA);
+    let mut training = release(&folder);
+    let model = run(&training).unwrap().model;
+    let path = folder.path().join("model.safetensors");
+    training.model = Some(path.clone());
+    let first = model.weights().to_vec();
+    let mut racing = Racing { model, path: path.clone(), warned: Vec::new() };
+    let Fitted { model: own, outcome } = fit(&training, &Execution::default(), &mut racing).unwrap();
+    assert_eq!(outcome.model, Some(folder.path().join("model-1.safetensors")));
+    assert!(racing.warned.iter().any(|warning| warning.contains("model-1.safetensors")), "{:?}", racing.warned);
+    assert_eq!(Model::read(&path).unwrap().weights(), first);
+    assert_eq!(Model::read(&folder.path().join("model-1.safetensors")).unwrap().weights(), own.weights());
+}
+
 #[test]
 fn an_outcome_of_a_release_holds_no_statistic_of_the_rows() {
     let folder = folder(SCHEMA);
@@ -167,6 +201,23 @@ fn rows_in_memory_give_the_model_of_their_file() {
     assert_eq!(memory.outcome.privacy.claim, Claim::Simulation);
     in_memory.privacy.secure = true;
     assert_eq!(run(&in_memory).unwrap().outcome.privacy.claim, Claim::Release);
+    // Nobody can say that test rows in memory are no training rows.
+    let public = Arc::new({
+        let mut domain = (**train.domain().unwrap()).clone();
+        domain.test_is_public = true;
+        domain
+    });
+    let rows = train.clone().in_domain(public).unwrap();
+    in_memory.data.rows = Some(TrainTest { train: rows.clone(), test: Some(rows) });
+    let outcome = serde_json::to_value(run(&in_memory).unwrap().outcome).unwrap();
+    assert!(outcome.get("test_accuracy").is_none() && outcome.get("test_rows").is_none(), "{outcome}");
+    assert!(!format!("{in_memory:?}").contains("values"), "settings show rows");
+    in_memory.data.rows = Some(TrainTest { train: train.clone(), test: None });
+    for refused in
+        ranks(|engine| fit(&in_memory, &Execution::on(engine), &mut ()).err().expect("a refusal").to_string())
+    {
+        assert!(refused.contains("rows in memory are for one process"), "{refused}");
+    }
     // The number of rows would set the batches of a claim under which it is private.
     in_memory.privacy.adjacency = Some(Adjacency::AddRemove);
     refused(&in_memory, "`adjacency`|add-remove");
@@ -219,19 +270,24 @@ fn a_run_that_is_stopped_goes_on_to_the_same_model_and_on_nothing_else() {
     assert!(message.contains("its `clip-norm` was not given, now it is 0.5"), "{message}");
 }
 
+/// What `run` gives on the engine of each of three ranks.
+fn ranks<R: Send>(run: impl Fn(Engine) -> R + Sync) -> Vec<R> {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = ThreadRanks::of(3)
+            .into_iter()
+            .map(|ranks| scope.spawn(move || run(Engine::over_ranks(Arc::new(ranks), 1).unwrap())))
+            .collect();
+        running.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
 /// The outcome of a run on each of three ranks; `data` is a rank's.
 fn on_ranks(training: &Training, data: impl Fn(usize) -> String + Sync) -> Vec<Result<String, FitError>> {
-    let run = &|ranks: Arc<dyn Ranks>| {
+    ranks(|engine| {
         let mut own = training.clone();
-        own.data.data = data(ranks.rank());
-        let engine = Engine::over_ranks(ranks.clone(), 1).unwrap();
-        let execution = Execution { engine, group: Group::over(ranks), ..Execution::default() };
-        fit(&own, &execution, &mut ()).map(|fitted| fitted.outcome.model_sha256)
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> =
-            ThreadRanks::of(3).into_iter().map(|ranks| scope.spawn(move || run(Arc::new(ranks)))).collect();
-        running.into_iter().map(|rank| rank.join().unwrap()).collect()
+        own.data.data = data(engine.ranked().unwrap().ranks().rank());
+        fit(&own, &Execution::on(engine), &mut ()).map(|fitted| fitted.outcome.model_sha256)
     })
 }
 

@@ -5,7 +5,6 @@ mod outcome;
 
 pub use arguments::TrainArguments;
 use rounds_models::fit::{Execution, FitError, fit};
-use rounds_models::group::Group;
 
 use super::terminal::Terminal;
 use super::{Output, threads};
@@ -47,6 +46,8 @@ fn execution(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Ex
     let policy = arguments.execution.pin;
     let threads = threads::count(arguments.execution.threads)?;
     let engine = cluster.engine(&threads::pinning(policy, cluster)?, threads)?;
-    let pinning = (policy != PinPolicy::None).then(|| policy.to_string());
-    Ok(Execution { engine, group: Group::clone(cluster), pinning, build })
+    let mut execution = Execution::on(engine);
+    execution.pinning = (policy != PinPolicy::None).then(|| policy.to_string());
+    execution.build = build;
+    Ok(execution)
 }
