@@ -130,7 +130,7 @@ pub(super) fn outcome(
             test,
         }),
     });
-    let place = Path::new(&training.data.data);
+    let data = Path::new(&training.data.data);
     let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
     let queries = shown.beside_claim(false, Some(finished.ledger.gradient_queries));
     Ok(Outcome {
@@ -148,7 +148,7 @@ pub(super) fn outcome(
         times: None,
         test: shown.beside_claim(test_is_public, test),
         test_rows: shown.beside_claim(test_is_public, loaded.test.as_ref().map(Problem::rows)),
-        test_file: data::test_file(place, training.request(None)).filter(|_| loaded.test.is_some() && place.is_file()),
+        test_file: data::test_file(data, training.request(None)).filter(|_| loaded.test.is_some() && data.is_file()),
         held_out: held_out(training, execution, loaded),
         diagnostics,
         parameters,
