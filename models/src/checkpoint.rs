@@ -1,9 +1,10 @@
 //! Checkpoints of a training run: the state, and the binding that a resumed run must match.
 //!
-//! A checkpoint binds the data, the parameters, the build and the instruction set. A run resumed on anything else would add
-//! the same noise to another gradient, and the difference of two such releases has no noise.
+//! A checkpoint binds the data, the parameters, the build, the instruction set and the coefficients of correlated noise. From these and
+//! the system's key follows the key of a release, so on anything else the same noise is not drawn; the binding says what differs,
+//! and keeps a model from being made of two runs.
 //!
-//! **Secrets.** A release's file holds its key, from which all noise follows, and the optimiser's state. It has mode 0600 and
+//! **Secrets.** A release's file holds the system's key, from which all noise follows, and the optimiser's state. It has mode 0600 and
 //! lies in a folder in which nobody else can replace it. Copies of the key in memory are zeroed after use; copies that the
 //! compiler makes of moved values, and those in buffers of MPI and of the system, are not. The state is not zeroed.
 //!
@@ -12,7 +13,7 @@
 //! writes, and in a journal that holds data; use an encrypted disk there. A process that is killed while it writes leaves
 //! `.rounds-…` beside the checkpoint, to be shredded by hand. Access lists beyond the mode are not read.
 //!
-//! **Digests.** [`KeyedDigest`] names the data under the run's key. The checksum of the file is a plain SHA-256, and lies in
+//! **Digests.** [`KeyedDigest`] names the data under a key that the system's gives. The checksum of the file is a plain SHA-256, and lies in
 //! the file that holds the key and the state. A simulation's key is its seed: a simulation keeps nothing secret.
 
 use std::fs::{self, File, OpenOptions};
@@ -40,7 +41,7 @@ const SIMULATION: &[u8; 16] = b"rounds-ckpt-v3 s";
 /// First bytes of a release's checkpoint. Its key follows, then the length of the header.
 const RELEASE: &[u8; 16] = b"rounds-ckpt-v3 r";
 
-/// The stream of the run's key that gives the key of [`KeyedDigest`].
+/// The stream of the source that gives the key of [`KeyedDigest`].
 const BINDING: Purpose = Purpose(0x434b_5054);
 
 /// Largest size of a checkpoint: headers and vectors of a model that fits in memory.
@@ -58,13 +59,13 @@ pub enum CheckpointError {
     #[error("checkpoint {}: {reason}; start the run anew without `resume`", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error(
-        "checkpoint {}: the data differ; resuming would add the same noise to other gradients. Resume with the same data, \
+        "checkpoint {}: the data differ, and no model is made of two. Resume with the same data, \
          or start anew without `resume`",
         path.display()
     )]
     OtherData { path: PathBuf },
     #[error(
-        "checkpoint {}: its {difference}; resuming would add the same noise to other gradients. Resume with the same {}, or \
+        "checkpoint {}: its {difference}, and no model is made of two runs. Resume with the same {}, or \
          start anew without `resume`",
         path.display(), difference.what
     )]
@@ -83,11 +84,11 @@ pub struct Difference {
     pub now: String,
 }
 
-/// HMAC-SHA-256 of a digest of the rows under a key that the run's key gives. Without the run's key it can be compared neither
+/// HMAC-SHA-256 of a digest of the rows under a key that the source of the run's keys gives. Without the source it can be compared neither
 /// with the digest of guessed rows nor with that of another run.
 ///
 /// ```text
-/// HMAC key = first 256 bits of the uniform stream (run's key, BINDING, round 0, block 0)
+/// HMAC key = first 256 bits of the uniform stream (source, BINDING, round 0, block 0)
 /// ```
 ///
 /// No other draw has that address, so for a release ChaCha20 makes the HMAC key independent of all noise.
@@ -115,6 +116,8 @@ pub(crate) struct Binding {
     pub(crate) build: String,
     /// The build's vector extension.
     pub(crate) isa: String,
+    /// SHA-256 of the coefficients of correlated noise, which may come from a file or a cache.
+    pub(crate) coefficients: Option<String>,
     /// Every parameter that decides the model, as name and value.
     pub(crate) parameters: Vec<(String, String)>,
 }
@@ -130,7 +133,8 @@ impl Binding {
             // Two builds of one package differ in both, and --isa chooses between them.
             let own = [("instruction set", &binding.isa), ("build", &binding.build)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
-            own.into_iter().chain(binding.parameters.iter().map(named)).collect::<Vec<_>>()
+            let coefficients = binding.coefficients.iter().map(|digest| ("factorization".to_owned(), digest.clone()));
+            own.into_iter().chain(binding.parameters.iter().map(named)).chain(coefficients).collect::<Vec<_>>()
         };
         let (recorded, now) = (facts(self), facts(now));
         let value = |facts: &[(String, String)], name: &str| {
@@ -475,6 +479,7 @@ mod tests {
             data: KeyedDigest::new(key, &DIGEST),
             build: "b".into(),
             isa: "i".into(),
+            coefficients: Some("c".into()),
             parameters: vec![("epsilon".into(), "1".into())],
         }
     }
@@ -582,6 +587,7 @@ mod tests {
         let seed = of_parameters(&[("epsilon", "1"), ("seed", "2")], &StreamKey::Simulation(2));
         let others = [
             ("build", build),
+            ("factorization", Binding { coefficients: None, ..run.clone() }),
             ("instruction set", Binding { isa: "x".into(), ..run }),
             ("epsilon", of_parameters(&[("epsilon", "2")], &key)),
             ("seed", seed),

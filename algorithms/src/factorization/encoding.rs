@@ -121,6 +121,11 @@ impl Factorization {
         bytes.extend_from_slice(&digest);
         bytes
     }
+
+    /// SHA-256 of what [`encode`](Self::encode) writes before it.
+    pub fn digest(&self, key: FactorizationKey) -> [u8; 32] {
+        *self.encode(key).last_chunk().expect("it ends with its digest")
+    }
 }
 
 fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use rounds_kernels::random::StreamKey;
+use sha2::{Digest as _, Sha256};
 
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
@@ -94,6 +95,8 @@ impl Inverse {
 struct FactorizedStrategy {
     inverse: Inverse,
     sensitivity: f64,
+    /// SHA-256 of the factorisation.
+    digest: [u8; 32],
 }
 
 /// Strategies by all the inputs of their factorisation, shared by the clones of a handle.
@@ -109,6 +112,14 @@ impl StrategyMemory {
         Self { source, ..Self::default() }
     }
 
+    /// SHA-256 of the coefficients of all strategies so far; none of a run without any. They may come from a file or a cache, and
+    /// are public.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        let mut digests: Vec<[u8; 32]> = lock(&self.known).values().map(|strategy| strategy.digest).collect();
+        digests.sort_unstable();
+        (!digests.is_empty()).then(|| Sha256::digest(digests.as_flattened()).into())
+    }
+
     /// The strategy of `request`, made once. Two threads may make it at the same time; both get the one that is kept.
     fn strategy(&self, request: FactorizationRequest) -> Result<Arc<FactorizedStrategy>, FactorizationError> {
         let key = request.key();
@@ -117,8 +128,8 @@ impl StrategyMemory {
         }
         let factorization = self.source.factorize(request)?;
         let (inverse, factor) = Inverse::of(factorization.strategy())?;
-        let strategy =
-            Arc::new(FactorizedStrategy { inverse, sensitivity: factor * factorization.sensitivity().value });
+        let (sensitivity, digest) = (factor * factorization.sensitivity().value, factorization.digest(key));
+        let strategy = Arc::new(FactorizedStrategy { inverse, sensitivity, digest });
         Ok(Arc::clone(lock(&self.known).entry(key).or_insert(strategy)))
     }
 }

@@ -165,7 +165,8 @@ impl Declaration {
 }
 
 /// `domain` with private bounds of all its columns of numbers, the label among them, in the rows of a table with a header; missing
-/// values are the middle of the bounds. With it the SHA-256 of the counts, which is of the rows and must not be shown.
+/// values are the middle of the bounds. With it the SHA-256 of the counts, which is of the rows and must not be shown; `key` gives the
+/// key of their noise from it.
 ///
 /// # Errors
 /// Another kind of data, a domain without numbers, noise beyond 2⁵⁰ rows, a table that cannot be read.
@@ -173,7 +174,7 @@ pub(crate) fn bound_privately(
     name_or_path: &str,
     domain: &Domain,
     epsilon: f64,
-    key: &StreamKey,
+    key: impl FnOnce(&[u8; 32]) -> StreamKey,
 ) -> Result<(Domain, [u8; 32]), SchemaError> {
     let declared = domain;
     let mut domain = domain.clone();
@@ -204,7 +205,10 @@ pub(crate) fn bound_privately(
     let header = FirstLine::read(&file)?;
     let names: Vec<String> = found.iter().map(|(name, ..)| (*name).clone()).collect();
     let counts = csv::count_numbers(&file, &header, declared, &names)?;
-    let released = private_bounds(&counts, domain.relation, epsilon, key);
+    let mut digest = Sha256::new();
+    counts.iter().flat_map(BinCounts::iter).for_each(|count| digest.update(count.to_le_bytes()));
+    let digest = digest.finalize().into();
+    let released = private_bounds(&counts, domain.relation, epsilon, &key(&digest));
     for ((_, bounds, missing), private) in found.into_iter().zip(released) {
         *bounds = private;
         // A drafted schema's would be a mean of the rows.
@@ -212,9 +216,7 @@ pub(crate) fn bound_privately(
             *missing = 0.5 * private.lo() + 0.5 * private.hi();
         }
     }
-    let mut digest = Sha256::new();
-    counts.iter().flat_map(BinCounts::iter).for_each(|count| digest.update(count.to_le_bytes()));
-    Ok((domain, digest.finalize().into()))
+    Ok((domain, digest))
 }
 
 /// Bounds as a flag gives them.

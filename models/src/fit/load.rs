@@ -15,10 +15,11 @@ use rounds_kernels::random::StreamKey;
 use zeroize::Zeroizing;
 
 use super::error::FitError;
+use super::key;
 use super::observer::{Execution, Observer, Stage};
 use super::release::{declared, explained};
 use super::settings::Training;
-use crate::checkpoint::{self, Binding, Checkpoint, KeyedDigest};
+use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, SchemaError};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
@@ -46,15 +47,22 @@ pub(super) struct Loaded {
     pub(super) resumed: Option<Checkpoint>,
     /// The training rows' columns and label, for the model's file.
     pub(super) trained_on: TrainedOn,
-    /// The binding of checkpoints, if the run has any.
-    pub(super) binding: Option<Binding>,
+    /// The source of the run's key.
+    pub(super) source: StreamKey,
+    /// The run has a [`Binding`](crate::checkpoint::Binding): it is a release or has checkpoints.
+    pub(super) is_bound: bool,
+    /// SHA-256 of the counts of private bounds. Rows that differ may be encoded alike in bounds that differ.
+    pub(super) counted: Option<[u8; 32]>,
+    /// SHA-256 of the rows of all ranks, where there are ranks.
+    pub(super) digest: Option<[u8; 32]>,
 }
 
-/// Reads the settings, the checkpoint and the data.
+/// Reads the settings, the checkpoint and the data; `draw` is the system's generator.
 pub(super) fn load(
     training: &Training,
     execution: &Execution,
     observer: &mut dyn Observer,
+    draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
 ) -> Result<Loaded, FitError> {
     let group = &execution.group;
     let mut setup = group.all_ok(set_up(training, group.is_root()))?;
@@ -68,12 +76,16 @@ pub(super) fn load(
         group.check_same("instruction set", instructions::level())?;
     }
     let resumed = resumed(training, execution)?;
-    setup.settings.key = key(training, execution, resumed.as_ref())?;
+    let source = key::source(training, execution, resumed.as_ref(), draw)?;
+    setup.settings.key = key::unused(&source);
 
     observer.enter(Stage::Loading);
     let mut counted = None;
     if let (Some(domain), Some(epsilon)) = (&mut setup.domain, training.data.declaration.private_bounds()) {
-        let bounded = data::bound_privately(&training.data.data, domain, epsilon, &setup.settings.key);
+        let decided = serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
+        let decided = decided.expect("names and values");
+        let key = |counts: &[u8; 32]| key::derived(&source, "bounds", &[&counts[..], &decided].concat());
+        let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);
         let (bounded, counts) = group.all_ok(bounded.map_err(|error| match error {
             SchemaError::Data(error) => explained(training, error),
             error => FitError::Schema(error),
@@ -87,23 +99,16 @@ pub(super) fn load(
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
     }
-    let binding = (kept.file.is_some() || kept.resume.is_some()).then(|| Binding {
-        // Rows that differ may be encoded alike in bounds that differ.
-        data: KeyedDigest::new(
-            &setup.settings.key,
-            &[&group.digest(&train)[..], counted.as_ref().map_or(&[], |counts| &counts[..])].concat(),
-        ),
-        build: (execution.build)().identity(),
-        isa: instructions::level().to_owned(),
-        parameters: setup.parameters.clone(),
-    });
+    let is_bound = training.privacy.secure || kept.file.is_some() || kept.resume.is_some();
+    // A process alone digests its rows beside its plan.
+    let digest = group.ranks().filter(|_| is_bound).map(|ranks| train.digest_over(ranks));
     let regularization = training.optimizer.regularization;
     let problem = match group.ranks() {
         None => Problem::new(Arc::new(train), loss, true, regularization)?,
         Some(ranks) => Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?,
     };
     let problem = placed(problem, &setup, execution);
-    Ok(Loaded { setup, dataset, problem, test, resumed, trained_on, binding })
+    Ok(Loaded { setup, dataset, problem, test, resumed, trained_on, source, is_bound, counted, digest })
 }
 
 /// The algorithm, its settings and the domain; refusals that need no row.
@@ -156,24 +161,6 @@ fn resumed(training: &Training, execution: &Execution) -> Result<Option<Checkpoi
     let read = if group.is_root() { Checkpoint::bytes(path) } else { Ok(Zeroizing::default()) };
     let bytes = group.broadcast_secret(group.all_ok(read)?);
     group.all_ok(Checkpoint::parse(path, &bytes).map(Some))
-}
-
-/// The key of all noise and sampling: a simulation's seed, the resumed checkpoint's, or a new one that rank 0 draws. With one
-/// key all ranks draw the same noise, and no round sends any.
-fn key(training: &Training, execution: &Execution, resumed: Option<&Checkpoint>) -> Result<StreamKey, FitError> {
-    if !training.privacy.secure {
-        return Ok(StreamKey::Simulation(training.seed));
-    }
-    let group = &execution.group;
-    let kept = training.checkpoint.file.as_deref();
-    group.root_only(|| kept.map_or(Ok(()), checkpoint::check_place))?;
-    if let Some(key) = resumed.and_then(Checkpoint::key) {
-        return Ok(key);
-    }
-    let mut key = Zeroizing::new(vec![0; if group.is_root() { 32 } else { 0 }]);
-    group.root_only(|| getrandom::fill(&mut key).map_err(FitError::Key))?;
-    let drawn = group.broadcast_secret(key);
-    Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
 }
 
 /// This rank's training rows and the test rows.

@@ -4,6 +4,7 @@
 //! `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
 
 mod error;
+mod key;
 mod load;
 mod observer;
 mod outcome;
@@ -60,11 +61,21 @@ pub struct Fitted {
 /// # Errors
 /// Anything that the settings, the data or the algorithm refuse, with the way out; [`FitError::Stopped`] if the observer stops it.
 pub fn fit(training: &Training, execution: &Execution, observer: &mut dyn Observer) -> Result<Fitted, FitError> {
-    let loaded = load::load(training, execution, observer)?;
+    fit_drawn(training, execution, observer, key::of_system)
+}
+
+/// [`fit`] with a generator of the system.
+fn fit_drawn(
+    training: &Training,
+    execution: &Execution,
+    observer: &mut dyn Observer,
+    draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
+) -> Result<Fitted, FitError> {
+    let loaded = load::load(training, execution, observer, draw)?;
     observer.enter(Stage::Planning);
-    let (prepared, plan) = execution.group.all_ok(plan::plan(training, &loaded))?;
+    let (prepared, plan) = execution.group.all_ok(plan::plan(training, execution, &loaded))?;
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
-    let executor = rounds::run(training, execution, observer, &loaded, prepared)?;
+    let executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
     observer.enter(Stage::Publishing);
     let (weights, finished) = publish::finish(Shown::of(&training.privacy), execution, &loaded, executor)?;
     let (model, place) = publish::keep(training, execution, observer, &loaded, &plan, weights)?;

@@ -3,14 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use rounds_algorithms::optimizers::Prepared;
+use rounds_algorithms::hexadecimal;
+use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{self, DomainSource, PublicProblem};
+use rounds_kernels::instructions;
+use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
+use super::key;
 use super::load::Loaded;
+use super::observer::Execution;
 use super::release::{check_release, check_rows};
 use super::settings::Training;
+use crate::checkpoint::{Binding, KeyedDigest};
 use crate::text::three_digits;
 
 /// The plan of a run: what it claims, and what there is to say of it.
@@ -20,13 +26,26 @@ pub(super) struct Plan {
     pub(super) expected_queries: u64,
     pub(super) parameters: BTreeMap<&'static str, String>,
     pub(super) warnings: Vec<String>,
+    /// The facts that a resumed run must share, of a run that has any.
+    pub(super) binding: Option<Binding>,
 }
 
 /// Prepares the optimiser and its statement, and refuses a release that must not be.
-pub(super) fn plan(training: &Training, loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
+pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
     let Loaded { setup, problem, .. } = loaded;
     let algorithm = setup.algorithm;
-    let prepared = algorithm.prepare(problem, &setup.settings)?;
+    let (prepared, binding) = std::thread::scope(|scope| {
+        let digest = loaded.is_bound.then(|| scope.spawn(|| rows_digest(loaded)));
+        let prepared = algorithm.prepare(problem, &setup.settings)?;
+        let digest = digest.map(|digest| digest.join().expect("a digest"));
+        let binding = digest.map(|digest| binding(execution, loaded, &digest));
+        let StreamKey::Release(_) = loaded.source else { return Ok((prepared, binding)) };
+        // What is remembered of the plan makes the second one quick.
+        let bound = serde_json::to_vec(&binding).expect("names and values");
+        let key = key::derived(&loaded.source, "run", &bound);
+        let prepared = algorithm.prepare(problem, &Settings { key, ..setup.settings.clone() })?;
+        Ok::<_, FitError>((prepared, binding))
+    })?;
     let mut privacy = after_bounds(training, loaded, prepared.privacy.clone())?;
     check_release(training, problem, &privacy)?;
     let drafted = DomainSource::Draft(training.data.data.clone());
@@ -55,7 +74,24 @@ pub(super) fn plan(training: &Training, loaded: &Loaded) -> Result<(Prepared, Pl
     let warnings = setup.warnings.iter().cloned().chain(unread).chain(assumptions).collect();
     let expected_queries = expected_queries(&prepared, problem.public());
     let parameters = prepared.parameters.clone();
-    Ok((prepared, Plan { privacy: noted(training, privacy), expected_queries, parameters, warnings }))
+    Ok((prepared, Plan { privacy: noted(training, privacy), expected_queries, parameters, warnings, binding }))
+}
+
+/// SHA-256 of the rows and of the counts of private bounds.
+fn rows_digest(loaded: &Loaded) -> Vec<u8> {
+    let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
+    [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
+}
+
+/// What a resumed run must share, and the key of a release follows from. The plan has filled the memory of strategies.
+fn binding(execution: &Execution, loaded: &Loaded, rows: &[u8]) -> Binding {
+    Binding {
+        data: KeyedDigest::new(&loaded.source, rows),
+        build: (execution.build)().identity(),
+        isa: instructions::level().to_owned(),
+        coefficients: loaded.setup.settings.strategies.digest().map(|digest| hexadecimal(&digest)),
+        parameters: loaded.setup.parameters.clone(),
+    }
 }
 
 /// The statement with the part that private bounds took.

@@ -97,7 +97,7 @@ pub(super) fn outcome(
     let Loaded { problem, .. } = loaded;
     let weights = model.weights();
     let shown = Shown::of(&training.privacy);
-    let Plan { privacy, mut warnings, expected_queries, parameters } = plan;
+    let Plan { privacy, mut warnings, expected_queries, parameters, .. } = plan;
     let test_is_public = loaded.setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
     let test = loaded.test.as_ref().filter(|_| test_is_public || shown.has_statistics());
     let evaluated = test.map(|test| quality(loaded, execution, test, weights));
@@ -201,7 +201,7 @@ fn quality(
 /// which have checkpoints or ranks, and where so few rows allow no such run.
 fn held_out(training: &Training, execution: &Execution, loaded: &Loaded) -> Option<Quality> {
     let Loaded { setup, problem, .. } = loaded;
-    let is_long = loaded.binding.is_some() || execution.group.count().is_some();
+    let is_long = loaded.is_bound || execution.group.count().is_some();
     if training.privacy.secure || loaded.test.is_some() || is_long {
         return None;
     }

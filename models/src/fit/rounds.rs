@@ -11,7 +11,7 @@ use super::error::FitError;
 use super::load::Loaded;
 use super::observer::{Execution, Observer, Stage};
 use super::settings::Training;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Binding, Checkpoint};
 
 /// The error without the row or query at which a round failed. Rows of a domain are bounded, so only weights decide whether one
 /// fails.
@@ -37,13 +37,13 @@ pub(super) fn run<'p>(
     execution: &Execution,
     observer: &mut dyn Observer,
     loaded: &'p Loaded,
-    prepared: Prepared,
+    (prepared, binding): (Prepared, Option<&Binding>),
 ) -> Result<Executor<'p>, FitError> {
     let group = &execution.group;
     let kept = &training.checkpoint;
     observer.enter(Stage::Placing);
     let mut executor = Executor::new(&loaded.problem, execution.engine.clone(), prepared);
-    if let (Some(checkpoint), Some(path), Some(binding)) = (&loaded.resumed, &kept.resume, &loaded.binding) {
+    if let (Some(checkpoint), Some(path), Some(binding)) = (&loaded.resumed, &kept.resume, binding) {
         group.all_ok(checkpoint.restore(path, binding, |visitor| executor.visit_state(visitor)))?;
         executor.set_ledger(checkpoint.ledger());
     }
@@ -57,11 +57,11 @@ pub(super) fn run<'p>(
             return Ok(ControlFlow::Continue(()));
         }
         let stopped = group.count().is_none() && observer.stops();
-        if let (Some(path), Some(binding)) = (&kept.file, &loaded.binding)
+        if let (Some(path), Some(binding)) = (&kept.file, binding)
             && (stopped || round % kept.every == 0)
         {
             group.root_only(|| {
-                let (ledger, key) = (executor.ledger(), &loaded.setup.settings.key);
+                let (ledger, key) = (executor.ledger(), &loaded.source);
                 Checkpoint::take(binding.clone(), ledger, key, |visitor| executor.visit_state(visitor)).write(path)
             })?;
         }

@@ -5,9 +5,10 @@ mod outcome;
 
 pub use arguments::TrainArguments;
 use rounds_models::fit::{Execution, FitError, fit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use super::terminal::Terminal;
-use super::{Output, threads};
+use super::{Output, output, threads};
 use crate::cluster::Cluster;
 use crate::machine::{PinPolicy, build};
 use crate::usage::{command_again, flags, reported};
@@ -24,6 +25,9 @@ pub fn run(arguments: &TrainArguments, output: Output) -> anyhow::Result<()> {
 /// [`run`] on every rank; rank 0 alone prints and writes.
 fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyhow::Result<()> {
     let training = arguments.training();
+    if training.privacy.secure {
+        keep_memory_private();
+    }
     let execution = cluster.all_ok(execution(arguments, cluster))?;
     let mut terminal = Terminal::new(output, cluster, training.checkpoint.file.is_some());
     let fitted = fit(&training, &execution, &mut terminal).map_err(|error| match error {
@@ -39,6 +43,17 @@ fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyho
     let mut outcome = fitted.outcome.with_times(terminal.times());
     outcome.warnings.iter_mut().for_each(|warning| *warning = flags(warning));
     output.print(&outcome, outcome::table(&outcome))
+}
+
+/// The memory of a release holds its key: no core file, and no reading by other processes of the user.
+fn keep_memory_private() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let limited = setrlimit(Resource::Core, none);
+    if let Err(error) = limited.and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable)) {
+        output::warn(format_args!(
+            "this system lets other processes read the memory of this one, which holds the key: {error}"
+        ));
+    }
 }
 
 /// Threads and ranks, bound as the arguments say.
