@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, completions, evaluate, factorize, list, machine, manual, output,
-    predict, report, run, schema, simulate, train, with_causes,
+    Output, UsageError, account, audit, compare, completions, evaluate, factorize, keygen, list, machine, manual,
+    output, predict, report, run, schema, simulate, train, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -52,6 +52,8 @@ enum Command {
     Evaluate(evaluate::EvaluateArguments),
     /// Accounts for privacy: ε from noise, or the smallest noise for ε.
     Account(account::AccountArguments),
+    /// Makes a pair of keys that signs and verifies privacy statements.
+    Keygen(keygen::KeygenArguments),
     /// Drafts the schema of a data file, for a person to check.
     Schema(schema::SchemaArguments),
     /// Prints the error of a factorisation of a workload.
@@ -135,6 +137,7 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => predict::run(arguments, output),
         Command::Evaluate(arguments) => evaluate::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, output),
+        Command::Keygen(arguments) => keygen::run(arguments, output),
         Command::Schema(arguments) => schema::run(arguments, output),
         Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, output),

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // All settings that decide the model must be the same: else the same noise would meet other gradients.
     kept.checkpoint.resume = Some(checkpoint);
     let resumed = fit(&kept, &execution, &mut ())?;
-    assert_eq!(resumed.outcome.model_sha256, whole.outcome.model_sha256);
-    println!("the resumed run has the model of the whole one: {}", whole.outcome.model_sha256);
+    assert_eq!(resumed.outcome.header.model_sha256, whole.outcome.header.model_sha256);
+    println!("the resumed run has the model of the whole one: {}", whole.outcome.header.model_sha256);
     Ok(())
 }

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     training.optimizer.epochs = Some(10.0);
     // One seed gives one model, on any number of threads.
     let fitted = fit(&training, &Execution::on(Engine::with_threads(2)?), &mut ())?;
-    println!("{} rounds, model {}", fitted.outcome.rounds, fitted.outcome.model_sha256);
+    println!("{} rounds, model {}", fitted.outcome.header.rounds, fitted.outcome.header.model_sha256);
 
     let found = fitted.model.evaluate(ModelRows { dataset: rows(1_000, 5, &domain)?, are_test_rows: true })?;
     if let Assessment::Classification(quality) = found.quality {

@@ -12,7 +12,7 @@
 //! // A named data set that is made without a file; the path of a file or folder does as well.
 //! let training = Training::on("synthetic-logistic").private(1.0, 1e-5);
 //! let fitted = fit(&training, &Execution::default(), &mut ())?;
-//! assert!(fitted.outcome.privacy.epsilon.is_some_and(|epsilon| epsilon <= 1.0));
+//! assert!(fitted.outcome.header.privacy.epsilon.is_some_and(|epsilon| epsilon <= 1.0));
 //! # Ok::<(), rounds_models::fit::FitError>(())
 //! ```
 //!
@@ -28,8 +28,8 @@
 //! # Use
 //!
 //! [`Model`](model_file::Model) reads and writes model files, [loads](model_file::Model::load) rows as its training rows were loaded,
-//! [predicts](model_file::Model::predict) and [evaluates](model_file::Model::evaluate). [`statement::recompute`] computes the ε of a
-//! model's statement again.
+//! [predicts](model_file::Model::predict) and [evaluates](model_file::Model::evaluate). [`statement::verify`] computes the
+//! statement of a release again, all of it.
 //!
 //! # Examples
 //!
@@ -48,6 +48,7 @@ pub mod fit;
 pub mod group;
 pub mod model_file;
 pub mod predictions;
+pub mod signature;
 pub mod statement;
 pub mod text;
 

@@ -1,5 +1,6 @@
 //! Models as files: the weights with everything that predictions need, and the privacy statement (docs/FORMAT.md).
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use rounds_algorithms::privacy::{Claim, PrivacyStatement};
-use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Label, Labels};
+use rounds_algorithms::problem::{Dataset, DatasetError, Domain, DomainSource, Label, Labels};
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
@@ -17,8 +18,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::build::Build;
-use crate::data::{DataError, LabelUse, ModelRows, Request, load_for_model, schema};
+use crate::data::{DataError, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
 use crate::files;
+use crate::signature::{SecretKey, Signature};
 
 /// The version of the header that is written, and the last one that is read.
 const VERSION: u32 = 1;
@@ -112,6 +114,12 @@ pub struct TrainedOn {
     pub target: Target,
     /// The domain as the TOML text of a schema; none of undeclared rows, whose features are taken as they are.
     pub schema: Option<String>,
+    /// The origin of the domain.
+    pub domain_source: Option<String>,
+    /// ε of private bounds of the columns of numbers.
+    pub private_bounds: Option<f64>,
+    /// The rows that were kept for testing.
+    pub test_split: Option<Split>,
     /// Public factor by which features are multiplied.
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
@@ -136,19 +144,27 @@ enum NormName {
     L2,
 }
 
-/// All that a model file holds beside the weights.
+/// All that a model file holds beside the weights, and the document of a run beside its outcome: the statement with everything
+/// that it follows from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// The version of the format.
     pub version: u32,
     /// The algorithm's id.
     pub algorithm: String,
+    /// The number of rows, if it is public.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<usize>,
+    /// Rounds of the run.
+    pub rounds: u64,
     /// The loss, as the command line names it.
     pub loss: String,
     /// The columns and the label of the training rows.
     pub data: TrainedOn,
     /// Hyper-parameters as they were given.
     pub parameters: Map<String, Value>,
+    /// Values of the algorithm's parameters, given or chosen.
+    pub plan: BTreeMap<String, String>,
     /// SHA-256 of the weights as little-endian values.
     pub model_sha256: String,
     /// The statement as it was printed.
@@ -156,6 +172,9 @@ pub struct Header {
     /// The build of the program that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
+    /// The signature of all of the above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
 }
 
 /// The part of every header that later versions keep.
@@ -181,13 +200,14 @@ struct Version {
 /// let rows = model.load("synthetic-logistic", None, LabelUse::Needed)?;
 /// assert_eq!(model.predict(&rows.dataset, false).predictions.len(), rows.dataset.len());
 /// assert!(model.evaluate(rows)?.rows > 0);
-/// assert!(statement::recompute(&path)?.holds);
+/// // No release: noise from a seed protects nothing.
+/// assert!(statement::verify(&path, None).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Everything but the weights.
-    pub header: Header,
+    /// Everything but the weights. No caller changes it: a simulation would be rewritten as a release.
+    pub(crate) header: Header,
     /// Row-major `[K, d + 1]`, bias last.
     weights: Vec<f32>,
     loss: Loss,
@@ -213,6 +233,14 @@ pub(crate) fn treat_features(
 }
 
 impl Target {
+    /// The meaning that a domain declares.
+    fn of(domain: &Domain) -> Self {
+        match &domain.label {
+            Label::Classes(names) => Self::Classes(names.clone()),
+            Label::Number(bounds) => Self::Bounds(Some([bounds.lo(), bounds.hi()])),
+        }
+    }
+
     /// The number that an output predicts, in the units of the label.
     pub fn number(&self, output: f64) -> f64 {
         match *self {
@@ -226,9 +254,8 @@ impl TrainedOn {
     /// The columns and the label of training rows as they were loaded, which a run treats so.
     pub fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
         let numbered = |classes: usize| (0..classes).map(|class| class.to_string()).collect();
-        let target = match (dataset.domain().map(|domain| &domain.label), dataset.labels()) {
-            (Some(Label::Classes(names)), _) => Target::Classes(names.clone()),
-            (Some(Label::Number(bounds)), _) => Target::Bounds(Some([bounds.lo(), bounds.hi()])),
+        let target = match (dataset.domain(), dataset.labels()) {
+            (Some(domain), _) => Target::of(domain),
             (None, Labels::Classes { classes, names, .. }) => {
                 Target::Classes(names.clone().unwrap_or_else(|| numbered(*classes)))
             }
@@ -240,6 +267,9 @@ impl TrainedOn {
             dimension: dataset.columns(),
             target,
             schema: dataset.domain().map(schema),
+            domain_source: dataset.domain().map(|domain| domain.source.to_string()),
+            private_bounds: None,
+            test_split: None,
             scale_features,
             clip_features: clip_features.map(|(norm, bound)| NormBound { norm, bound }),
         }
@@ -247,27 +277,33 @@ impl TrainedOn {
 }
 
 impl Header {
-    pub(crate) fn new(
-        algorithm: &str,
-        loss: Loss,
-        mut data: TrainedOn,
-        parameters: Map<String, Value>,
-        privacy: PrivacyStatement,
-        weights: &[f32],
-    ) -> Self {
-        if loss.targets() == TargetKind::Signs && !matches!(data.target, Target::Classes(_)) {
-            data.target = Target::Classes(["-1", "1"].map(str::to_owned).to_vec());
+    /// The same header with all that follows from the loss, the domain, the statement and the weights.
+    pub(crate) fn completed(mut self, loss: Loss, domain: Option<&Domain>, weights: Option<&[f32]>) -> Self {
+        self.version = VERSION;
+        self.loss = loss.to_string();
+        self.model_sha256 = weights.map_or(self.model_sha256, digest);
+        if let Some(domain) = domain {
+            self.data.target = Target::of(domain);
+            self.data.dimension = domain.features();
+            self.data.schema = Some(schema::write(domain, &Default::default()));
+            self.data.domain_source = Some(domain.source.to_string());
         }
-        Self {
-            version: VERSION,
-            algorithm: algorithm.to_owned(),
-            loss: loss.to_string(),
-            data,
-            parameters,
-            model_sha256: digest(weights),
-            privacy,
-            build: None,
+        if loss.targets() == TargetKind::Signs && !matches!(self.data.target, Target::Classes(_)) {
+            self.data.target = Target::Classes(["-1", "1"].map(str::to_owned).to_vec());
         }
+        self.plan.insert("rounds".to_owned(), self.rounds.to_string());
+        self.plan.extend(self.privacy.clip_norm.map(|clip_norm| ("clip-norm".to_owned(), clip_norm.to_string())));
+        self
+    }
+
+    /// The declared domain.
+    ///
+    /// # Errors
+    /// A text that declares none.
+    pub(crate) fn domain(&self, place: &str) -> Result<Option<Domain>, SchemaError> {
+        let domain = self.data.schema.as_deref().map(|text| schema::parse(place, text)).transpose()?;
+        let source = self.data.domain_source.as_deref().and_then(DomainSource::stated);
+        Ok(domain.map(|domain| Domain { source: source.unwrap_or(domain.source.clone()), ..domain }))
     }
 
     /// The file of a model: safetensors with the tensor `weights` and this header as JSON in its metadata.
@@ -298,9 +334,21 @@ impl Model {
         &self.weights
     }
 
+    /// Everything but the weights.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
     /// The privacy statement.
     pub fn privacy(&self) -> &PrivacyStatement {
         &self.header.privacy
+    }
+
+    /// Signs the header, with the build.
+    pub(crate) fn sign(&mut self, key: &SecretKey, build: fn() -> &'static Build) {
+        self.header.build.get_or_insert_with(|| build().clone());
+        let document = serde_json::to_value(&self.header).expect("names and values");
+        self.header.signature = Some(key.sign(&document));
     }
 
     /// Writes the model: a file called `.npy` as NPY f32 `[K, d + 1]`, any other one with its header. The header holds what the
@@ -375,13 +423,7 @@ impl Model {
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
-        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
-        let Some(header) = metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY)) else {
-            return Err(ModelFileError::Foreign {
-                path: path.into(),
-                found: "a safetensors file of another program".to_owned(),
-            });
-        };
+        let header = &header_text(path, bytes)?;
         let malformed = |error: serde_json::Error| damaged(format!("its header: {error}"));
         let Version { version } = serde_json::from_str(header).map_err(malformed)?;
         if version > VERSION {
@@ -398,8 +440,7 @@ impl Model {
         }
         let loss: Loss = header.loss.parse().map_err(|error| damaged(format!("its loss: {error}")))?;
         let place = path.display().to_string();
-        let domain = header.data.schema.as_deref().map(|text| schema::parse(&place, text));
-        let domain = domain.transpose().map_err(|error| damaged(error.to_string()))?;
+        let domain = header.domain(&place).map_err(|error| damaged(error.to_string()))?;
         let data = &header.data;
         let outputs = match (&data.target, loss.targets()) {
             (Target::Classes(names), TargetKind::Classes) => names.len(),
@@ -465,6 +506,15 @@ impl Model {
             _ => outputs.to_vec(),
         }
     }
+}
+
+/// The header in the bytes of the model file `path`.
+pub(crate) fn header_text(path: &Path, bytes: &[u8]) -> Result<String, ModelFileError> {
+    let unreadable = |error: SafeTensorError| ModelFileError::Damaged { path: path.into(), reason: error.to_string() };
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
+    let header = metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY)).cloned();
+    let found = || "a safetensors file of another program".to_owned();
+    header.ok_or_else(|| ModelFileError::Foreign { path: path.into(), found: found() })
 }
 
 /// SHA-256 of parameters as little-endian f32, in hexadecimal digits.

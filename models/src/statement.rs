@@ -1,17 +1,33 @@
-//! Privacy statements as documents, and the recomputation of what they state.
+//! Privacy statements as documents: what a run writes, and what a verifier computes again.
+//!
+//! A statement is a function of its mechanisms, accountant, relation, δ and clip norm, of the domain and of the plan, which stand in the
+//! same document. The verifier reads these, writes the statement by the code of the run, and compares all of it.
 
 use std::path::{Path, PathBuf};
 
-use rounds_algorithms::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, PrivacyStatement};
+use rounds_algorithms::catalog;
+use rounds_algorithms::privacy::{
+    Accountant, Adjacency, Arithmetic, Claim, DISJOINT_CHUNKS, Mechanism, NoiseSource, PrivacyStatement, PrivateRun,
+    Sampling,
+};
+use rounds_algorithms::problem::{self, Domain, PublicProblem};
+use rounds_kernels::features::Norm;
+use rounds_kernels::loss::Loss;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::model_file::{Model, ModelFileError};
+use crate::fit::Outcome;
+use crate::model_file::{Header, Model, ModelFileError, NormBound, TrainedOn, header_text};
+use crate::signature::PublicKey;
+use crate::text::three_digits;
 
-/// Relative tolerance of a recomputed ε: that of printing and reading decimal numbers.
+/// Relative tolerance of numbers that are computed again, on another machine perhaps.
 const TOLERANCE: f64 = 1e-9;
 
-/// A file without a statement that can be computed again.
+/// What no document shows.
+const UNSHOWN: &str = "that this run took place, as its build runs, on rows of this domain, with a secret key";
+
+/// A file without a statement that can be verified.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages describe the fields")]
@@ -22,28 +38,31 @@ pub enum StatementError {
     /// Neither JSON nor a model.
     #[error("`statement {}`: it is no JSON ({json}), and no model ({model})", path.display())]
     Foreign { path: PathBuf, json: serde_json::Error, model: Box<ModelFileError> },
-    /// A document without a statement.
+    /// A document without a statement and its plan.
     #[error(
-        "`statement {}`: it holds no privacy statement ({source}); give a model of `rounds train --model`, or the document of \
-         `rounds train --json`",
+        "`statement {}`: it holds no privacy statement with its plan ({source}); give a model of `rounds train --model`, or the \
+         whole document of `rounds train --json`",
         path.display()
     )]
     Absent { path: PathBuf, source: serde_json::Error },
-    /// A statement without a claim.
-    #[error("`statement {}`: it claims nothing: {reason}", path.display())]
+    /// A statement that claims no release.
+    #[error("`statement {}`: it claims no release: {reason}; `rounds train --secure` makes one", path.display())]
     NoClaim { path: PathBuf, reason: String },
-    /// Mechanisms that no accountant covers so.
-    #[error("`statement {}`: its mechanisms cannot be accounted: {source}", path.display())]
-    Mechanisms { path: PathBuf, source: PrivacyError },
+    /// A document that no run writes.
+    #[error("`statement {}`: no run can have written it: {reason}", path.display())]
+    Impossible { path: PathBuf, reason: String },
+    /// A statement that nobody has signed.
+    #[error("`statement {}`: it is not signed; `rounds train --sign KEYFILE` signs, and without `verify` the rest is checked", path.display())]
+    Unsigned { path: PathBuf },
 }
 
-/// The ε of a statement, computed again from its mechanisms, accountant, relation and δ.
+/// A statement beside the one that follows from its mechanisms, domain and plan.
 #[derive(Clone, Debug, Serialize)]
-pub struct Recomputed {
+pub struct Verified {
     /// ε of the mechanisms.
-    pub epsilon: f64,
+    pub epsilon: Option<f64>,
     /// ε as it is stated.
-    pub stated_epsilon: f64,
+    pub stated_epsilon: Option<f64>,
     /// δ.
     pub delta: Option<f64>,
     /// The neighbouring relation.
@@ -52,41 +71,273 @@ pub struct Recomputed {
     pub accountant: Option<Accountant>,
     /// The mechanisms.
     pub mechanisms: Vec<Mechanism>,
-    /// The mechanisms give at most the stated ε.
+    /// Each field that differs, with what is stated and what follows.
+    pub differences: Vec<String>,
+    /// The key that the document is signed with.
+    pub signer: Option<String>,
+    /// The weights are in the file, and those of the statement.
+    pub weights: bool,
+    /// What no document shows.
+    pub unshown: &'static str,
+    /// Nothing differs.
     pub holds: bool,
 }
 
-/// The statement in a file: a model, the document of a run, or a statement by itself.
-///
-/// # Errors
-/// A file that cannot be read or holds no statement.
-pub fn read(path: &Path) -> Result<PrivacyStatement, StatementError> {
-    let bytes = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
-    let privacy = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(document) => document.get("privacy").unwrap_or(&document).clone(),
-        Err(json) => {
-            return match Model::parse(path, &bytes) {
-                Ok(model) => Ok(model.header.privacy),
-                Err(model) => Err(StatementError::Foreign { path: path.into(), json, model: Box::new(model) }),
-            };
-        }
-    };
-    serde_json::from_value(privacy).map_err(|source| StatementError::Absent { path: path.into(), source })
+/// The statement of a run for that of its noise: with the part that private bounds took, and notes on public treatments of the rows.
+pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Option<&Domain>) -> PrivacyStatement {
+    if let (Some(epsilon), Some(domain)) = (data.private_bounds, domain) {
+        let (columns, relation) = (domain.numbers(), domain.relation);
+        let note = format!(
+            "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {} for \
+             all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
+            relation.adjacency(),
+            three_digits(problem::noise_scale(columns, relation, epsilon))
+        );
+        privacy = privacy.after_private_bounds(epsilon).with_note(note);
+    }
+    if let Some(NormBound { norm, bound }) = data.clip_features {
+        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
+        privacy = privacy.with_note(note);
+    }
+    if let Some(factor) = data.scale_features {
+        privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
+    }
+    if let Some(split) = data.test_split {
+        let but = if data.private_bounds.is_some() { " but the counts of the private bounds" } else { "" };
+        privacy = privacy.with_note(format!(
+            "a part of {} of the rows is kept for testing and enters no sum{but}; their positions follow from the number of \
+             rows and the seed {}, both public",
+            split.fraction, split.seed
+        ));
+    }
+    privacy
 }
 
-/// Recomputes the statement in a file.
+/// Verifies the statement of a model, or of the document of a run; `key` is that of the signer who is asked for.
 ///
 /// # Errors
-/// As [`read`]; statements without a claim, mechanisms that cannot be accounted.
-pub fn recompute(path: &Path) -> Result<Recomputed, StatementError> {
-    let statement = read(path)?;
-    let Some(stated_epsilon) = statement.epsilon else {
-        let reason = statement.reason.unwrap_or_else(|| "no reason is given".to_owned());
+/// A file that holds no statement of a release, or none that is signed where a signer is asked for.
+pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, StatementError> {
+    let (document, weights) = read(path)?;
+    let absent = |source| StatementError::Absent { path: path.into(), source };
+    let header: Header = serde_json::from_value(document.clone()).map_err(absent)?;
+    let stated = &header.privacy;
+    if stated.claim != Claim::Release {
+        let none = || "nothing is claimed".to_owned();
+        let reason = match stated.claim {
+            Claim::Simulation => "its noise comes from a seed".to_owned(),
+            _ => stated.reason.clone().unwrap_or_else(none),
+        };
         return Err(StatementError::NoClaim { path: path.into(), reason });
+    }
+    let rebuilt = rebuilt(path, &header, weights.as_deref());
+    let rebuilt = rebuilt.map_err(|reason| StatementError::Impossible { path: path.into(), reason })?;
+    let mut differences = Vec::new();
+    compare("", Some(&document), serde_json::to_value(&rebuilt).ok().as_ref(), &mut differences);
+    let signer = header.signature.as_ref().map(|signature| signature.signer(&document));
+    let other = match (&signer, key) {
+        (None, Some(_)) => return Err(StatementError::Unsigned { path: path.into() }),
+        (Some(None), _) => Some("it is not of this document, which was changed since"),
+        (Some(Some(signer)), Some(key)) if signer != key => Some("it is of another signer than that of `verify`"),
+        _ => None,
     };
-    let epsilon = statement.recomputed_epsilon();
-    let epsilon = epsilon.map_err(|source| StatementError::Mechanisms { path: path.into(), source })?;
-    let PrivacyStatement { delta, adjacency, accountant, mechanisms, .. } = statement;
-    let holds = epsilon <= stated_epsilon * (1.0 + TOLERANCE);
-    Ok(Recomputed { epsilon, stated_epsilon, delta, adjacency, accountant, mechanisms, holds })
+    differences.extend(other.map(|difference| format!("signature: {difference}")));
+    Ok(Verified {
+        epsilon: rebuilt.privacy.epsilon,
+        stated_epsilon: stated.epsilon,
+        delta: stated.delta,
+        adjacency: stated.adjacency,
+        accountant: stated.accountant,
+        mechanisms: stated.mechanisms.clone(),
+        holds: differences.is_empty(),
+        differences,
+        signer: header.signature.filter(|_| other.is_none()).map(|signature| signature.key),
+        weights: weights.is_some(),
+        unshown: UNSHOWN,
+    })
+}
+
+/// The header in a file, with the weights of a model.
+fn read(path: &Path) -> Result<(Value, Option<Vec<f32>>), StatementError> {
+    let bytes = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(mut document) => {
+            if let Some(document) = document.as_object_mut() {
+                document.retain(|key, _| !Outcome::BESIDE_STATEMENT.contains(&key.as_str()));
+            }
+            Ok((document, None))
+        }
+        Err(json) => {
+            let foreign = |model| StatementError::Foreign { path: path.into(), json, model: Box::new(model) };
+            let model = Model::parse(path, &bytes).and_then(|model| Ok((model, header_text(path, &bytes)?)));
+            let (model, header) = model.map_err(foreign)?;
+            let absent = |source| StatementError::Absent { path: path.into(), source };
+            let header = serde_json::from_str(&header).map_err(absent)?;
+            Ok((header, Some(model.weights().to_vec())))
+        }
+    }
+}
+
+/// The header that a release with the mechanisms, the domain and the plan of `header` writes; the reason if there is none.
+fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Header, String> {
+    let algorithm = catalog::find(&header.algorithm).map_err(|error| error.to_string())?;
+    if !(algorithm.private && algorithm.release) {
+        return Err(format!("algorithm '{}' makes no release", algorithm.id));
+    }
+    let loss: Loss = header.loss.parse().map_err(|error| format!("its loss: {error}"))?;
+    let domain = header.domain(&path.display().to_string()).map_err(|error| error.to_string())?;
+    let domain = std::sync::Arc::new(domain.ok_or("it declares no domain")?);
+    if header.data.private_bounds.is_some_and(|epsilon| !(epsilon > 0.0 && epsilon.is_finite())) {
+        return Err("its private bounds have no ε above 0".to_owned());
+    }
+    let problem = PublicProblem::of_domain(&header.data.dataset, &domain, header.n.unwrap_or_default(), loss, 0.0);
+    let problem = problem.map_err(|error| error.to_string())?;
+    let stated = &header.privacy;
+    let (Some(accountant), Some(mut adjacency), Some(delta), Some(clip_norm)) =
+        (stated.accountant, stated.adjacency, stated.delta, stated.clip_norm)
+    else {
+        return Err("it has no accountant, adjacency, delta or clip norm".to_owned());
+    };
+    let declared = domain.relation.adjacency();
+    if header.data.private_bounds.is_some() || [declared, adjacency].contains(&Adjacency::AddRemove) {
+        // No other relation can be stated.
+        adjacency = declared;
+    }
+    let mechanism = Mechanism::Composition(stated.mechanisms.clone());
+    let mechanism = mechanism.single().unwrap_or(&mechanism);
+    let is_laplace = |step: &&Mechanism| matches!(step, Mechanism::Laplace { .. });
+    let mut privacy = PrivacyStatement::new(&PrivateRun {
+        mechanism,
+        accountant,
+        adjacency,
+        delta,
+        clip_norm,
+        norm: if mechanism.steps().iter().all(is_laplace) { Norm::L1 } else { Norm::L2 },
+        problem: &problem,
+        noise_source: NoiseSource::Chacha20,
+        arithmetic: Arithmetic::Exact,
+    });
+    // Of the algorithms that write this note, one makes releases.
+    if header.plan.contains_key("chunks") {
+        privacy = privacy.with_note(DISJOINT_CHUNKS);
+    }
+    let privacy = of_run(privacy, &header.data, Some(&domain));
+    if let Some(reason) = privacy.reason {
+        return Err(reason);
+    }
+    let n = (declared != Adjacency::AddRemove).then(|| problem.rows());
+    let rebuilt = Header { n, privacy, ..header.clone() }.completed(loss, Some(&domain), weights);
+    let rebuilt = if algorithm.reads("batch-size") { batched(rebuilt, mechanism, problem.rows()) } else { rebuilt };
+    Ok(given(rebuilt))
+}
+
+/// The header with the batches that its mechanism implies on so many rows: their size and number, as far as it implies them.
+fn batched(mut header: Header, mechanism: &Mechanism, rows: usize) -> Header {
+    let planned = |name| header.plan.get(name).map(|value| value.parse().ok().filter(|&value: &usize| value > 0));
+    let inner = planned("inner");
+    if let (Some(Some(inner)), Some(chunks)) = (inner, planned("chunks").unwrap_or(Some(1))) {
+        // Rounds of several releases on batches drawn from each chunk.
+        header.rounds = (mechanism.rounds() / inner * chunks) as u64;
+        header.plan.insert("rounds".to_owned(), header.rounds.to_string());
+        return header;
+    }
+    let Some(Some(batch_size)) = planned("batch-size").filter(|_| inner.is_none()) else {
+        header.plan.insert("batch-size".to_owned(), "at least 1".to_owned());
+        return header;
+    };
+    let implied = match mechanism.sampling() {
+        Some(Sampling::Poisson { rate }) if batch_size as f64 / rows as f64 != rate => rate * rows as f64,
+        Some(Sampling::WithoutReplacement { population, .. }) if population != rows => f64::NAN,
+        Some(Sampling::WithoutReplacement { batch, .. }) => batch as f64,
+        Some(Sampling::FullBatch) => rows as f64,
+        _ => batch_size as f64,
+    };
+    let (rounds, epoch) = (header.rounds as usize, rows.div_ceil(batch_size).max(1));
+    let epochs = rounds.div_ceil(epoch);
+    let rounds = match *mechanism {
+        Mechanism::Gaussian { participations, .. } if participations != epochs => participations * epoch,
+        Mechanism::Tree { trees, rounds: leaves, .. } if (trees, leaves) != (epochs, rounds.min(epoch)) => {
+            trees * leaves
+        }
+        Mechanism::SubsampledGaussian { .. } | Mechanism::Laplace { .. } | Mechanism::Composition(_) => {
+            mechanism.rounds()
+        }
+        _ => rounds,
+    };
+    header.rounds = rounds as u64;
+    header.plan.insert("rounds".to_owned(), rounds.to_string());
+    header.plan.insert("batch-size".to_owned(), implied.to_string());
+    if let (Some(sampling), Some(planned)) = (mechanism.sampling(), header.plan.get_mut("sampling")) {
+        sampling.name().clone_into(planned);
+    }
+    header
+}
+
+/// The header with the settings that follow from its statement and its plan, where they were given.
+fn given(mut header: Header) -> Header {
+    let Header { privacy, plan, data, .. } = &header;
+    // A target is met but for the tolerance of the search for the noise.
+    let target = header.parameters.get("epsilon").and_then(|target| target.as_str()?.parse::<f64>().ok());
+    let spent = privacy.epsilon.map(|epsilon| epsilon - privacy.bounds_epsilon.unwrap_or_default());
+    let spent = spent.map(|spent| target.filter(|target| (spent / target - 1.0).abs() < 1e-4).unwrap_or(spent));
+    let is_targeted = !header.parameters.contains_key("noise-multiplier");
+    let number = |value: Option<f64>| value.map(|value| value.to_string());
+    let implied = [
+        ("secure", true, Some("true".to_owned())),
+        ("epsilon", is_targeted, number(spent)),
+        // Pure privacy spends no δ, whatever was given.
+        ("delta", true, number(privacy.delta.filter(|&delta| delta > 0.0))),
+        ("accountant", false, privacy.accountant.map(|accountant| accountant.to_string())),
+        ("adjacency", false, privacy.adjacency.map(|adjacency| adjacency.to_string())),
+        ("noise-multiplier", false, number(privacy.noise_multiplier)),
+        ("scale-features", false, data.scale_features.map(|factor| factor.to_string())),
+        ("test-split", data.test_split.is_some(), data.test_split.map(|split| split.fraction.to_string())),
+        ("bounds", data.private_bounds.is_some(), data.private_bounds.map(|epsilon| format!("private:{epsilon}"))),
+        ("batch-size", false, plan.get("batch-size").cloned()),
+        ("clip-norm", false, plan.get("clip-norm").cloned()),
+        ("epochs", false, plan.get("epochs").cloned()),
+    ];
+    for (name, is_needed, implied) in implied {
+        let Some(implied) = implied.filter(|_| is_needed || header.parameters.contains_key(name)) else { continue };
+        let given = header.parameters.entry(name).or_insert(Value::Null);
+        // 1e-5 and 0.00001 are one number; a clip norm is one of f32.
+        let number = |text: &str| text.parse::<f64>().ok().map(|number| number as f32);
+        let is_same = |given: &str| given == implied || (number(given).is_some() && number(given) == number(&implied));
+        if !given.as_str().is_some_and(is_same) {
+            *given = implied.into();
+        }
+    }
+    header
+}
+
+/// Names every leaf of `stated` that is not as in `follows`.
+fn compare(place: &str, stated: Option<&Value>, follows: Option<&Value>, differences: &mut Vec<String>) {
+    let below = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+    match (stated, follows) {
+        (Some(Value::Object(stated)), Some(Value::Object(follows))) => {
+            let added = stated.keys().filter(|key| !follows.contains_key(*key));
+            for key in follows.keys().chain(added) {
+                compare(&below(key), stated.get(key), follows.get(key), differences);
+            }
+        }
+        (Some(Value::Array(stated)), Some(Value::Array(follows))) => {
+            for index in 0..stated.len().max(follows.len()) {
+                compare(&below(&index.to_string()), stated.get(index), follows.get(index), differences);
+            }
+        }
+        (Some(Value::Number(stated)), Some(Value::Number(follows))) if is_near(stated, follows) => {}
+        (stated, follows) if stated == follows => {}
+        (stated, follows) => {
+            let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            differences.push(format!("{place}: {} is stated, {} follows", shown(stated), shown(follows)));
+        }
+    }
+}
+
+fn is_near(stated: &serde_json::Number, follows: &serde_json::Number) -> bool {
+    match (stated.as_u64(), follows.as_u64(), stated.as_f64(), follows.as_f64()) {
+        (Some(stated), Some(follows), ..) => stated == follows,
+        (.., Some(stated), Some(follows)) => (stated - follows).abs() <= TOLERANCE * follows.abs(),
+        _ => false,
+    }
 }

@@ -32,7 +32,7 @@ use super::scene::{RAW_GRADIENT, Scene};
 use super::settings::SettingsError;
 use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase, QueryError, in_real_numbers};
-use crate::privacy::{Adjacency, Budget, Sampling};
+use crate::privacy::{Adjacency, Budget, DISJOINT_CHUNKS, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::Result;
 use crate::resque::acceleration::{BallAcceleration, ProximalOracle};
@@ -339,7 +339,7 @@ fn practical(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Pr
     if !localized {
         return Ok(prepared);
     }
-    Ok(prepared.with_note("disjoint chunks: each spends the whole budget, none is composed"))
+    Ok(prepared.with_note(DISJOINT_CHUNKS).with("chunks", rounds / per_chunk))
 }
 
 /// Ball acceleration over noisy ball solves, chunk after chunk.

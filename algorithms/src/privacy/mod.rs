@@ -36,7 +36,7 @@ pub(crate) use mechanism::tree_squared_sensitivity;
 pub(crate) use normal::gauss_legendre;
 pub use normal::normal_quantile;
 pub use sampling::Sampling;
-pub use statement::{Arithmetic, Claim, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
+pub use statement::{Arithmetic, Claim, DISJOINT_CHUNKS, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
 
 /// Mechanisms and a comparison for tests.
 #[cfg(test)]

@@ -5,7 +5,7 @@ use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, gdp};
-use crate::problem::{DomainSource, PublicProblem, Relation};
+use crate::problem::{PublicProblem, Relation};
 
 /// The claim of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub enum Arithmetic {
     /// Floating-point sums and noise stand for real ones.
     Idealised,
 }
+
+/// The note to a run that spends its whole budget on each of several disjoint chunks of its rows.
+pub const DISJOINT_CHUNKS: &str = "disjoint chunks: each spends the whole budget, none is composed";
 
 /// The reason against δ = 0 under Laplace noise in floating point.
 const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: floating-point noise takes finitely many \
@@ -87,7 +90,7 @@ pub struct PrivacyStatement {
     pub sampling: Option<String>,
     /// The mechanism in words.
     pub mechanism: Option<String>,
-    /// Every mechanism of the run, in order and in full: with accountant, adjacency and δ, ε can be computed from them again.
+    /// Every mechanism of the run, in order and in full: with accountant, relation and δ, ε follows from them.
     pub mechanisms: Vec<Mechanism>,
     /// The norm in which terms are clipped and sensitivities are stated.
     pub norm: Option<String>,
@@ -206,27 +209,6 @@ impl PrivacyStatement {
         self
     }
 
-    /// ε at δ of the statement's mechanisms, computed anew.
-    ///
-    /// # Errors
-    /// A statement that claims nothing, an ε of private bounds that is not above 0, and whatever the accountant refuses.
-    pub fn recomputed_epsilon(&self) -> Result<f64, PrivacyError> {
-        let (Some(accountant), Some(adjacency), Some(delta)) = (self.accountant, self.adjacency, self.delta) else {
-            return Err(PrivacyError::EmptyComposition);
-        };
-        if let Some(found) = self.bounds_epsilon.filter(|bounds| !(*bounds > 0.0 && bounds.is_finite())) {
-            return Err(PrivacyError::OutOfRange {
-                quantity: "bounds_epsilon",
-                found,
-                expected: "above 0",
-                remedy: "this is no statement of rounds",
-            });
-        }
-        let mechanism = Mechanism::Composition(self.mechanisms.clone());
-        let epsilon = accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)?;
-        Ok(self.bounds_epsilon.map_or(epsilon, |bounds| (epsilon + bounds).next_up()))
-    }
-
     /// The guarantee of zero-out or add/remove at (ε, δ) for replacing one row: a row is replaced by way of the null row (or
     /// of its absence), two steps. For a Gaussian mechanism that is 2μ; in general (2ε, (1 + e^ε)δ), group privacy for two.
     fn for_replacement(run: &PrivateRun<'_>, epsilon: f64) -> ReplaceOne {
@@ -282,18 +264,14 @@ impl PrivacyStatement {
             adjacency: Some(run.adjacency),
             accountant: Some(run.accountant),
             sampling: run.mechanism.sampling().map(|sampling| sampling.name().into()),
-            mechanism: Some(run.mechanism.to_string()),
+            // Mechanisms in a list do not tell a composition of one from that one.
+            mechanism: Some(run.mechanism.single().unwrap_or(run.mechanism).to_string()),
             mechanisms: run.mechanism.steps().into_iter().cloned().collect(),
             norm: Some(if run.norm == Norm::L1 { "l1" } else { "l2" }.to_owned()),
             public: Self::public_facts(run.problem, run.adjacency),
             domain: run.problem.domain().map(|domain| DomainStatement {
                 sha256: crate::hexadecimal(&domain.digest()),
-                source: match &domain.source {
-                    DomainSource::Schema(name) => format!("schema {name}"),
-                    DomainSource::BuiltIn(name) => format!("built-in schema of {name}"),
-                    DomainSource::Arguments => "arguments".to_owned(),
-                    DomainSource::Draft(name) => format!("draft {name}"),
-                },
+                source: domain.source.to_string(),
             }),
             noise_multiplier: run.mechanism.noise_multiplier(),
             clip_norm: Some(run.clip_norm),
@@ -326,7 +304,7 @@ impl PrivacyWarning {
 mod tests {
     use super::*;
     use crate::privacy::examples::{gaussian, poisson, without_replacement};
-    use crate::problem::{Bounds, Columns, Domain, Label, Storage};
+    use crate::problem::{Bounds, Columns, Domain, DomainSource, Label, Storage};
     use rounds_kernels::loss::Loss;
     use std::sync::{Arc, LazyLock};
 
@@ -385,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_holds_what_its_epsilon_is_computed_from() {
+    fn a_statement_is_that_of_the_mechanisms_in_it() {
         let schedule = Mechanism::laplace_schedule(&[10.0, 12.0, 14.0], 1.0, Sampling::FullBatch);
         let laplace =
             PrivateRun { accountant: Accountant::Pure, delta: 0.0, adjacency: Adjacency::ZeroOut, ..run(&schedule) };
@@ -393,10 +371,11 @@ mod tests {
             let statement = PrivacyStatement::new(&run);
             let text = serde_json::to_string(&statement).unwrap();
             let read: PrivacyStatement = serde_json::from_str(&text).unwrap();
-            assert_eq!(read.recomputed_epsilon().unwrap(), statement.epsilon.unwrap());
+            let mechanism = Mechanism::Composition(read.mechanisms.clone());
+            let mechanism = mechanism.single().unwrap_or(&mechanism);
+            assert_eq!(PrivacyStatement::new(&PrivateRun { mechanism, ..run.clone() }), read);
             assert_eq!(read.mechanisms.len(), run.mechanism.steps().len());
         }
-        assert!(PrivacyStatement::none("nothing").recomputed_epsilon().is_err());
     }
 
     #[test]
@@ -473,11 +452,6 @@ mod tests {
         let both = main.clone().after_private_bounds(0.5);
         assert_eq!(both.epsilon, main.epsilon.map(|epsilon| (epsilon + 0.5).next_up()));
         assert_eq!((both.delta, both.bounds_epsilon), (main.delta, Some(0.5)));
-        assert_eq!(both.recomputed_epsilon().unwrap(), both.epsilon.unwrap());
-        for wrong in [-0.5, 0.0, f64::NAN, f64::INFINITY] {
-            let altered = PrivacyStatement { bounds_epsilon: Some(wrong), ..both.clone() };
-            assert!(altered.recomputed_epsilon().is_err(), "{wrong}");
-        }
         let replaced = [&main, &both].map(|statement| statement.replace_one.unwrap());
         assert_eq!(replaced[1].epsilon, (replaced[0].epsilon + 1.0).next_up());
         assert_eq!(replaced[1].delta, replaced[0].delta);

@@ -3,7 +3,7 @@
 //! A privacy claim compares two data sets that differ in one row. Shapes, scales, batch sizes, divisors and formats may
 //! therefore depend on the domain, never on a row. Rows outside the domain are mapped into it, so that no row can fail.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
@@ -205,6 +205,28 @@ pub enum DomainSource {
     Arguments,
     /// A draft that was read from the rows: it covers no claim.
     Draft(String),
+}
+
+/// As a statement says it.
+impl Display for DomainSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Schema(name) => write!(formatter, "schema {name}"),
+            Self::BuiltIn(name) => write!(formatter, "built-in schema of {name}"),
+            Self::Arguments => write!(formatter, "arguments"),
+            Self::Draft(name) => write!(formatter, "draft {name}"),
+        }
+    }
+}
+
+impl DomainSource {
+    /// The origin that a statement says, if it says one.
+    pub fn stated(text: &str) -> Option<Self> {
+        let named = |kind: &str, of: fn(String) -> Self| text.strip_prefix(kind).map(|name| of(name.to_owned()));
+        let is_arguments = text == Self::Arguments.to_string();
+        let schema = named("schema ", Self::Schema).or_else(|| named("built-in schema of ", Self::BuiltIn));
+        schema.or_else(|| named("draft ", Self::Draft)).or(is_arguments.then_some(Self::Arguments))
+    }
 }
 
 /// A domain that is no domain.

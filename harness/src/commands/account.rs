@@ -15,18 +15,22 @@ use serde_json::{Map, Value, json};
 
 use super::{Output, UsageError, output};
 use crate::experiment::text;
-use crate::format::scientific;
-use crate::usage::reported;
-use rounds_models::statement;
+use crate::format::{plural, scientific};
+use crate::usage::{flags, reported};
+use rounds_models::signature::PublicKey;
+use rounds_models::statement::{self, Verified};
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct AccountArguments {
-    /// Recompute ε from the mechanisms of a privacy statement: a model of `rounds train --model`, a document of `rounds train
-    /// --json`, or its `privacy`
+    /// Verify the privacy statement of a release, a model of `rounds train --model` or a document of `rounds train --json`: all of
+    /// it is computed again from its mechanisms, domain and plan
     #[arg(long, value_name = "FILE", required = true)]
     statement: Option<PathBuf>,
+    /// Ask for the signature of this public key, a file of `rounds keygen`
+    #[arg(long, value_name = "PUBLIC", requires = "statement")]
+    verify: Option<PathBuf>,
     #[command(subcommand)]
     mechanism: Option<MechanismArguments>,
 }
@@ -182,26 +186,39 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             output.print(&answer, answer.table())
         }
         (None, Some(path)) => {
-            let found = statement::recompute(path).map_err(|error| reported(true, error))?;
-            let text = output::pairs([
-                ("ε, recomputed", rounded_up(found.epsilon)),
-                ("ε, stated", rounded_up(found.stated_epsilon)),
-                ("δ", scientific(found.delta.unwrap_or_default())),
-                ("adjacency", found.adjacency.map_or("", Adjacency::name).to_owned()),
-                ("accountant", found.accountant.map_or("", Accountant::name).to_owned()),
-                ("mechanisms", found.mechanisms.len().to_string()),
-            ]);
-            output.print(&found, text)?;
+            let key = arguments.verify.as_deref().map(PublicKey::read).transpose();
+            let key = key.map_err(|error| reported(true, error))?;
+            let found = statement::verify(path, key.as_ref()).map_err(|error| reported(true, error))?;
+            output.print(&found, verified(&found))?;
             anyhow::ensure!(
                 found.holds,
-                "the mechanisms give ε = {}, more than the stated {}: the statement does not hold",
-                found.epsilon,
-                found.stated_epsilon
+                "{}: the statement does not hold, in {}:\n  {}",
+                path.display(),
+                plural(found.differences.len(), "field"),
+                flags(&found.differences.join("\n  "))
             );
             Ok(())
         }
         (None, None) => unreachable!("clap requires a mechanism or a statement"),
     }
+}
+
+/// What was found of a statement.
+fn verified(found: &Verified) -> Table {
+    output::pairs([
+        ("ε, recomputed", rounded_up(found.epsilon.unwrap_or(f64::NAN))),
+        ("ε, stated", rounded_up(found.stated_epsilon.unwrap_or(f64::NAN))),
+        ("δ", scientific(found.delta.unwrap_or_default())),
+        ("adjacency", found.adjacency.map_or("", Adjacency::name).to_owned()),
+        ("accountant", found.accountant.map_or("", Accountant::name).to_owned()),
+        ("mechanisms", found.mechanisms.len().to_string()),
+        ("weights", if found.weights { "those of the statement" } else { "not in this file" }.to_owned()),
+        (
+            "signed by",
+            found.signer.clone().unwrap_or_else(|| "nobody: names, build and steps are taken on trust".to_owned()),
+        ),
+        ("not shown", found.unshown.to_owned()),
+    ])
 }
 
 /// The answer to a question: the keys of every mechanism, and those of this one.

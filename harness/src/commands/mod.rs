@@ -11,6 +11,7 @@ pub mod completions;
 mod declaration;
 pub mod evaluate;
 pub mod factorize;
+pub mod keygen;
 pub mod list;
 pub mod machine;
 pub mod manual;

@@ -80,7 +80,7 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
     if arguments.probabilities && !model.has_probabilities() {
         return Err(UsageError::of(format!(
             "--probabilities: {} loss has none; train with softmax or logistic loss",
-            model.header.loss
+            model.header().loss
         )));
     }
     let ModelAndData { data, data_dir, .. } = &arguments.rows;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::problem::{Dataset, Domain};
+use serde::{Deserialize, Serialize};
 
 use super::error::DataError;
 use super::labels::Task;
@@ -54,7 +55,7 @@ impl<'a> Request<'a> {
 /// (zero-out, replace-one) they are public, and of two neighbouring data sets the same positions remain for training: these
 /// differ in at most the one row that the data sets differ in, and their number is the public n of the run. Under add-remove a
 /// row more moves the others to other positions; there is no such split, and callers refuse it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// F, between 0 and 1.
     pub fraction: f64,

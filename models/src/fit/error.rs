@@ -11,6 +11,7 @@ use crate::data::{DataError, SchemaError};
 use crate::factorization_file::FactorizationFileError;
 use crate::group::{Group, SharedError};
 use crate::model_file::ModelFileError;
+use crate::signature::KeyError;
 use crate::text::with_causes;
 
 /// The reason for which a run ends without a model.
@@ -60,6 +61,9 @@ pub enum FitError {
     /// A place that the model cannot be written to.
     #[error(transparent)]
     Model(#[from] ModelFileError),
+    /// A key that cannot sign.
+    #[error(transparent)]
+    Sign(#[from] KeyError),
     /// The system gives no key.
     #[error("the generator of the operating system gives no key")]
     Key(#[source] getrandom::Error),
@@ -80,7 +84,12 @@ impl FitError {
     /// Something that only the arguments decide.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Argument { .. } | Self::Schema(_) | Self::Dataset(_) | Self::Prepare(_) | Self::Unknown(_) => true,
+            Self::Argument { .. }
+            | Self::Sign(_)
+            | Self::Schema(_)
+            | Self::Dataset(_)
+            | Self::Prepare(_)
+            | Self::Unknown(_) => true,
             Self::Data(error) => matches!(error, DataError::Schema { .. } | DataError::MoreRanksThanRows { .. }),
             Self::Model(error) => error.is_usage(),
             Self::Checkpoint(error) => matches!(error, CheckpointError::Place { .. }),

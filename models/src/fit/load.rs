@@ -24,6 +24,7 @@ use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, SchemaError};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
 use crate::model_file::{self, TrainedOn, treat_features};
+use crate::signature::SecretKey;
 
 /// A run before its data: all that the settings decide.
 pub(super) struct Setup {
@@ -36,12 +37,13 @@ pub(super) struct Setup {
     pub(super) factorization_used: Option<Arc<AtomicBool>>,
     /// Every setting that decides the model, as name and value.
     pub(super) parameters: Vec<(String, String)>,
+    /// The signer of the statement, on rank 0.
+    pub(super) signer: Option<SecretKey>,
 }
 
 /// A run before its plan.
 pub(super) struct Loaded {
     pub(super) setup: Setup,
-    pub(super) dataset: String,
     pub(super) problem: Problem,
     pub(super) test: Option<Problem>,
     pub(super) resumed: Option<Checkpoint>,
@@ -93,8 +95,11 @@ pub(super) fn load(
         (*domain, counted) = (Arc::new(bounded), Some(counts));
     }
     let part = rows(training, execution, setup.domain.as_ref())?;
-    let dataset = part.train.name().to_owned();
-    let trained_on = TrainedOn::of(&part.train, training.data.scale_features, training.data.clip_features);
+    let trained_on = TrainedOn {
+        private_bounds: training.data.declaration.private_bounds(),
+        test_split: training.request(None).split,
+        ..TrainedOn::of(&part.train, training.data.scale_features, training.data.clip_features)
+    };
     let (train, loss, test) = group.all_ok(treated(training, part))?;
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
@@ -108,7 +113,7 @@ pub(super) fn load(
         Some(ranks) => Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?,
     };
     let problem = placed(problem, &setup, execution);
-    Ok(Loaded { setup, dataset, problem, test, resumed, trained_on, source, is_bound, counted, digest })
+    Ok(Loaded { setup, problem, test, resumed, trained_on, source, is_bound, counted, digest })
 }
 
 /// The algorithm, its settings and the domain; refusals that need no row.
@@ -126,6 +131,10 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
         // Before the work rather than after it.
         model_file::check_place(path, training.privacy.secure)?;
     }
+    if training.sign.is_some() && !training.privacy.secure {
+        return Err(FitError::argument("sign", "only a release is signed; give `secure`"));
+    }
+    let signer = training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?;
     let (domain, warnings) = declared(training)?;
     let parameters = training.bound_parameters(domain.as_deref());
     let mut settings = training.settings(algorithm)?;
@@ -137,7 +146,7 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
         settings.strategies = StrategyMemory::filled_from(source);
         used
     });
-    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters })
+    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters, signer })
 }
 
 /// A source of the factorisation in a file, checked against every request, and a flag that the first request sets.

@@ -54,7 +54,7 @@ pub struct Fitted {
 /// training.optimizer.epochs = Some(2.0);
 /// let mut counting = Counting(0);
 /// let fitted = fit(&training, &Execution::default(), &mut counting)?;
-/// assert_eq!(counting.0, fitted.outcome.rounds);
+/// assert_eq!(counting.0, fitted.outcome.header.rounds);
 /// # Ok::<(), rounds_models::fit::FitError>(())
 /// ```
 ///

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use rounds_algorithms::privacy::PrivacyStatement;
 use serde::Serialize;
 
 use super::settings::PrivacySettings;
 use crate::evaluation::Regression;
+use crate::model_file::Header;
 
 /// The part of an outcome that may be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,17 +49,9 @@ impl Shown {
 /// The outcome of a run, in the order of the `--json` document.
 #[derive(Serialize)]
 pub struct Outcome {
-    /// The algorithm's id.
-    pub algorithm: &'static str,
-    /// The name of the data set.
-    pub dataset: String,
-    /// The number of rows, if it is public.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub n: Option<usize>,
-    /// Features a row, without the bias.
-    pub dimension: usize,
-    /// Number of classes; 1 for numbers.
-    pub classes: usize,
+    /// The statement, with the plan and the domain that it follows from: of a model, its header.
+    #[serde(flatten)]
+    pub header: Header,
     /// Columns of numbers, by what a field that is no number does.
     pub numbers: BTreeMap<&'static str, Vec<String>>,
     /// Number of ranks, if there are several processes.
@@ -70,8 +62,6 @@ pub struct Outcome {
     /// The binding of threads to cores, if the face binds them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinning: Option<String>,
-    /// Rounds of the run.
-    pub rounds: u64,
     /// Gradient queries; the expected number of a release.
     pub gradient_queries: u64,
     /// Absent from a release.
@@ -92,8 +82,6 @@ pub struct Outcome {
     /// Statistics of the rows, outside the guarantee; of a release only with diagnostics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diagnostics: Option<Diagnostics>,
-    /// Values of the algorithm's parameters, given or chosen.
-    pub parameters: BTreeMap<&'static str, String>,
     /// The seed of a simulation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -103,15 +91,32 @@ pub struct Outcome {
     /// The file of the model.
     #[serde(skip)]
     pub model: Option<PathBuf>,
-    /// SHA-256 of the weights.
-    pub model_sha256: String,
-    /// The statement.
-    pub privacy: PrivacyStatement,
     #[serde(skip)]
     pub(super) shown: Shown,
 }
 
 impl Outcome {
+    /// The keys of the document beside its header, which no statement is about.
+    pub(crate) const BESIDE_STATEMENT: [&'static str; 17] = [
+        "numbers",
+        "ranks",
+        "threads",
+        "pinning",
+        "gradient_queries",
+        "seconds",
+        "communication_seconds",
+        "load_seconds",
+        "calibration_seconds",
+        "test_accuracy",
+        "test_errors",
+        "test_rows",
+        "test_file",
+        "held_out",
+        "diagnostics",
+        "seed",
+        "warnings",
+    ];
+
     /// The same outcome with the times that a face took, where they may be printed.
     #[must_use]
     pub fn with_times(mut self, times: Times) -> Self {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{self, DomainSource, PublicProblem};
+use rounds_algorithms::problem::{DomainSource, PublicProblem};
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
@@ -17,11 +17,12 @@ use super::observer::Execution;
 use super::release::{check_release, check_rows};
 use super::settings::Training;
 use crate::checkpoint::{Binding, KeyedDigest};
-use crate::text::three_digits;
+use crate::statement;
 
 /// The plan of a run: what it claims, and what there is to say of it.
 pub(super) struct Plan {
     pub(super) privacy: PrivacyStatement,
+    pub(super) rounds: u64,
     /// Gradient queries of all rounds: their exact number if it is public, else the expected one.
     pub(super) expected_queries: u64,
     pub(super) parameters: BTreeMap<&'static str, String>,
@@ -46,7 +47,9 @@ pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) 
         let prepared = algorithm.prepare(problem, &Settings { key, ..setup.settings.clone() })?;
         Ok::<_, FitError>((prepared, binding))
     })?;
-    let mut privacy = after_bounds(training, loaded, prepared.privacy.clone())?;
+    check_relation(training, problem, &prepared.privacy)?;
+    let domain = problem.domain().map(|domain| &**domain);
+    let mut privacy = statement::of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
     check_release(training, problem, &privacy)?;
     let drafted = DomainSource::Draft(training.data.data.clone());
     if problem.domain().is_some_and(|domain| domain.source == drafted)
@@ -73,8 +76,8 @@ pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) 
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let warnings = setup.warnings.iter().cloned().chain(unread).chain(assumptions).collect();
     let expected_queries = expected_queries(&prepared, problem.public());
-    let parameters = prepared.parameters.clone();
-    Ok((prepared, Plan { privacy: noted(training, privacy), expected_queries, parameters, warnings, binding }))
+    let (rounds, parameters) = (prepared.rounds, prepared.parameters.clone());
+    Ok((prepared, Plan { privacy, rounds, expected_queries, parameters, warnings, binding }))
 }
 
 /// SHA-256 of the rows and of the counts of private bounds.
@@ -94,49 +97,19 @@ fn binding(execution: &Execution, loaded: &Loaded, rows: &[u8]) -> Binding {
     }
 }
 
-/// The statement with the part that private bounds took.
-fn after_bounds(training: &Training, loaded: &Loaded, privacy: PrivacyStatement) -> Result<PrivacyStatement, FitError> {
-    let Some(epsilon) = training.data.declaration.private_bounds() else {
-        return Ok(privacy);
-    };
-    let relation = loaded.problem.public().relation();
-    let drawn_for = relation.adjacency();
-    if let Some(stated) = privacy.adjacency.filter(|&stated| stated != drawn_for) {
-        let problem = format!(
-            "the noise of the bounds is drawn for {drawn_for}, the relation of the domain, and the run would \
-             state {stated}; give the relation by `adjacency` or in the schema"
-        );
-        return Err(FitError::argument(format!("bounds private:{epsilon}"), problem));
+/// Refuses private bounds whose noise is drawn for another relation than the run would state.
+fn check_relation(training: &Training, problem: &PublicProblem, privacy: &PrivacyStatement) -> Result<(), FitError> {
+    let drawn_for = problem.relation().adjacency();
+    match (training.data.declaration.private_bounds(), privacy.adjacency) {
+        (Some(epsilon), Some(stated)) if stated != drawn_for => {
+            let problem = format!(
+                "the noise of the bounds is drawn for {drawn_for}, the relation of the domain, and the run would \
+                 state {stated}; give the relation by `adjacency` or in the schema"
+            );
+            Err(FitError::argument(format!("bounds private:{epsilon}"), problem))
+        }
+        _ => Ok(()),
     }
-    let columns = loaded.setup.domain.as_ref().map_or(0, |domain| domain.numbers());
-    let note = format!(
-        "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {drawn_for} for \
-         all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
-        three_digits(problem::noise_scale(columns, relation, epsilon))
-    );
-    Ok(privacy.after_private_bounds(epsilon).with_note(note))
-}
-
-/// The statement with notes on public treatments of the rows.
-fn noted(training: &Training, mut privacy: PrivacyStatement) -> PrivacyStatement {
-    let data = &training.data;
-    if let Some((norm, bound)) = data.clip_features {
-        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
-        privacy = privacy.with_note(note);
-    }
-    if let Some(factor) = data.scale_features {
-        privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
-    }
-    if let Some(fraction) = data.test_split {
-        let but =
-            if data.declaration.private_bounds().is_some() { " but the counts of the private bounds" } else { "" };
-        privacy = privacy.with_note(format!(
-            "a part of {fraction} of the rows is kept for testing and enters no sum{but}; their positions follow from the number of \
-             rows and the seed {}, both public",
-            training.seed
-        ));
-    }
-    privacy
 }
 
 /// The exact number of gradient queries if it is public, else the expected one.

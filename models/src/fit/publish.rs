@@ -64,8 +64,25 @@ pub(super) fn keep(
     let parameters = loaded.setup.parameters.iter().filter(|(name, _)| !own.contains(&name.as_str()));
     let parameters = parameters.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     let (loss, trained_on) = (loaded.problem.model().loss, loaded.trained_on.clone());
-    let header = Header::new(loaded.setup.algorithm.id, loss, trained_on, parameters, plan.privacy.clone(), &weights);
-    let mut model = Model::new(header, weights, loss, loaded.problem.dataset().domain().cloned());
+    let domain = loaded.problem.domain().cloned();
+    let header = Header {
+        version: 0,
+        algorithm: loaded.setup.algorithm.id.to_owned(),
+        n: (!matches!(loaded.problem.relation(), Relation::AddRemove { .. })).then(|| loaded.problem.rows()),
+        rounds: plan.rounds,
+        loss: String::new(),
+        data: trained_on,
+        parameters,
+        plan: plan.parameters.iter().map(|(&name, value)| (name.to_owned(), value.clone())).collect(),
+        model_sha256: String::new(),
+        privacy: plan.privacy.clone(),
+        build: None,
+        signature: None,
+    };
+    let mut model = Model::new(header.completed(loss, domain.as_deref(), Some(&weights)), weights, loss, domain);
+    if let Some(signer) = &loaded.setup.signer {
+        model.sign(signer, execution.build);
+    }
     let mut place = training.model.clone();
     execution.group.root_only(|| {
         if let Some(place) = &mut place {
@@ -97,7 +114,7 @@ pub(super) fn outcome(
     let Loaded { problem, .. } = loaded;
     let weights = model.weights();
     let shown = Shown::of(&training.privacy);
-    let Plan { privacy, mut warnings, expected_queries, parameters, .. } = plan;
+    let Plan { mut warnings, expected_queries, .. } = plan;
     let test_is_public = loaded.setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
     let test = loaded.test.as_ref().filter(|_| test_is_public || shown.has_statistics());
     let evaluated = test.map(|test| quality(loaded, execution, test, weights));
@@ -131,19 +148,13 @@ pub(super) fn outcome(
         }),
     });
     let data = Path::new(&training.data.data);
-    let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
     let queries = shown.beside_claim(false, Some(finished.ledger.gradient_queries));
     Ok(Outcome {
-        algorithm: loaded.setup.algorithm.id,
-        dataset: loaded.dataset.clone(),
-        n: shown.beside_claim(size_is_public, Some(problem.rows())),
-        dimension: problem.model().features,
-        classes: problem.dataset().classes().unwrap_or(1),
+        header: model.header().clone(),
         numbers: loaded.setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
         ranks: execution.group.count(),
         threads: execution.engine.local().threads(),
         pinning: execution.pinning.clone(),
-        rounds: finished.ledger.rounds,
         gradient_queries: queries.unwrap_or(expected_queries),
         times: None,
         test: shown.beside_claim(test_is_public, test),
@@ -151,12 +162,9 @@ pub(super) fn outcome(
         test_file: data::test_file(data, training.request(None)).filter(|_| loaded.test.is_some() && data.is_file()),
         held_out: held_out(training, execution, loaded),
         diagnostics,
-        parameters,
         seed: (!training.privacy.secure).then_some(training.seed),
         warnings,
         model: place,
-        model_sha256: digest(weights),
-        privacy,
         shown,
     })
 }

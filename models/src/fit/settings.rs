@@ -40,6 +40,8 @@ pub struct Training {
     pub seed: u64,
     /// The file that the model is written to at the end. A file that holds a release is not replaced.
     pub model: Option<PathBuf>,
+    /// File of the secret key that signs the statement of a release.
+    pub sign: Option<PathBuf>,
     /// The checkpoint of the run.
     pub checkpoint: CheckpointSettings,
 }
@@ -54,6 +56,7 @@ impl Default for Training {
             optimizer: OptimizerSettings::default(),
             seed: 1,
             model: None,
+            sign: None,
             checkpoint: CheckpointSettings::default(),
         }
     }

@@ -7,3 +7,4 @@ mod domain;
 mod files;
 mod fit;
 mod neighbours;
+mod statement;

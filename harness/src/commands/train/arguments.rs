@@ -99,6 +99,9 @@ struct PrivacyArguments {
     /// Allow a release with δ ≥ 1/n or ε > 10
     #[arg(long)]
     allow_weak_privacy: bool,
+    /// Sign the statement of a release with this secret key, a file of `rounds keygen`
+    #[arg(long, value_name = "KEYFILE")]
+    sign: Option<PathBuf>,
 }
 
 /// The objective and the steps.
@@ -202,6 +205,7 @@ impl TrainArguments {
             },
             seed: self.execution.seed,
             model: self.model.clone(),
+            sign: privacy.sign.clone(),
             checkpoint: CheckpointSettings {
                 file: self.checkpoint.checkpoint.clone(),
                 every: self.checkpoint.checkpoint_every,

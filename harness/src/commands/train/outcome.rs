@@ -1,9 +1,10 @@
 //! The outcome of a training run as a table.
 
 use comfy_table::Table;
+use rounds_algorithms::privacy::Claim;
 use rounds_models::data::listing;
 use rounds_models::fit::{Outcome, Quality, Times};
-use rounds_models::model_file::is_npy;
+use rounds_models::model_file::{Target, is_npy};
 
 use crate::commands::evaluate::regression_text;
 use crate::commands::output;
@@ -14,17 +15,18 @@ use crate::usage::quoted;
 /// The whole outcome.
 pub(super) fn table(outcome: &Outcome) -> Table {
     let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
-    let rows = outcome.n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
-    let mut table = output::table([outcome.algorithm.to_owned(), format!("on {}", outcome.dataset)]);
+    let header = &outcome.header;
+    let rows = header.n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
+    let mut table = output::table([header.algorithm.clone(), format!("on {}", header.data.dataset)]);
     table.set_width(80);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };
-    let label = match outcome.classes {
-        1 => "1 output".to_owned(),
-        classes => format!("{classes} classes"),
+    let label = match &header.data.target {
+        Target::Bounds(_) => "1 output".to_owned(),
+        Target::Classes(names) => format!("{} classes", names.len()),
     };
-    row("data", format!("{rows} rows, {} features, {label}", outcome.dimension));
+    row("data", format!("{rows} rows, {} features, {label}", header.data.dimension));
     for (becomes, names) in &outcome.numbers {
         let names = listing(names);
         row("numbers", format!("{names}: a field that is no number {becomes}"));
@@ -45,8 +47,8 @@ pub(super) fn table(outcome: &Outcome) -> Table {
         row(&format!("{name} held out"), format!("{text} ({how})"));
     }
     let queries = outcome.gradient_queries;
-    row("work", format!("{} rounds, {queries} gradient queries", outcome.rounds));
-    let parameters = outcome.parameters.iter().filter(|(name, _)| **name != "rounds");
+    row("work", format!("{} rounds, {queries} gradient queries", header.rounds));
+    let parameters = header.plan.iter().filter(|(name, _)| *name != "rounds");
     let parameters = parameters.map(|(name, value)| match value.parse() {
         Ok(number) => format!("{name} {}", three_digits(number)),
         Err(_) => format!("{name} {value}"),
@@ -73,17 +75,20 @@ pub(super) fn table(outcome: &Outcome) -> Table {
         );
         row("diagnostics", text);
     }
-    for (name, value) in privacy_rows(&outcome.privacy) {
+    for (name, value) in privacy_rows(&header.privacy) {
         row(name, value);
     }
     if let Some(path) = &outcome.model {
         row("model", path.display().to_string());
-        if outcome.privacy.epsilon.is_some() && !is_npy(path) {
+        if header.privacy.claim == Claim::Release && !is_npy(path) {
             let file = quoted(&path.to_string_lossy());
-            row("", format!("`rounds account --statement {file}` computes ε again"));
+            row("", format!("`rounds account --statement {file}` verifies it"));
         }
     }
-    let (begin, end) = outcome.model_sha256.split_at(32);
+    if let Some(signature) = &header.signature {
+        row("signed by", signature.key.clone());
+    }
+    let (begin, end) = header.model_sha256.split_at(32);
     row("model sha256", format!("{begin}\n{end}"));
     table
 }

@@ -1,0 +1,390 @@
+//! Statements: what every kind of release writes is verified, and nothing that was changed in it.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::{NoiseKind, SamplingKind};
+use rounds_algorithms::privacy::{Accountant, Adjacency};
+use rounds_kernels::features::Norm;
+use rounds_kernels::loss::Loss;
+use rounds_models::fit::{Execution, Fitted, Training, fit};
+use rounds_models::signature::{self, PublicKey};
+use rounds_models::statement::{self, StatementError, Verified};
+use serde_json::{Value, json};
+
+use crate::files::Folder;
+
+const SCHEMA: &str = "[columns.height]\nkind = \"number\"\nbounds = [0, 10]\n[columns.colour]\nkind = \"category\"\n\
+    values = [\"red\", \"green\"]\nother = \"null-row\"\n[label]\ncolumn = \"kind\"\nclasses = [\"no\", \"yes\"]\n";
+
+/// A folder with 400 rows and their schema.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let row = |row: usize| format!("{},{},{}\n", row % 11, ["red", "green"][row % 2], ["no", "yes"][row / 2 % 2]);
+    folder.write("table.csv", "height,colour,kind\n".to_owned() + &(0..400).map(row).collect::<String>());
+    folder.write("schema.toml", SCHEMA);
+    signature::generate(&folder.path().join("key")).unwrap();
+    folder
+}
+
+fn release(folder: &Folder, algorithm: &str) -> Training {
+    let mut training = Training::on(folder.path().join("table.csv").to_str().unwrap()).private(1.0, 1e-6);
+    training.algorithm = algorithm.to_owned();
+    training.privacy.secure = true;
+    training.optimizer.regularization = 0.01;
+    let reads = |parameter| catalog::find(algorithm).unwrap().reads(parameter);
+    // The others read every row once, or in batches of their own.
+    if reads("batch-size") && reads("momentum") {
+        (training.optimizer.epochs, training.optimizer.batch_size) = (Some(2.0), Some(50));
+    }
+    training.sign = Some(folder.path().join("key"));
+    training
+}
+
+fn run(training: &Training) -> Fitted {
+    let run = fit(training, &Execution::default(), &mut ());
+    run.unwrap_or_else(|error| panic!("{}: {error}", training.algorithm))
+}
+
+/// Every kind of statement that the library writes: every algorithm that makes releases, and every relation, sampler, accountant
+/// and treatment of rows.
+fn kinds(folder: &Folder) -> Vec<(String, Training)> {
+    let releasing = catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private && algorithm.release);
+    let mut kinds: Vec<_> = releasing.map(|of| (of.id.to_owned(), release(folder, of.id))).collect();
+    let mut add = |name: &str, algorithm: &str, change: &dyn Fn(&mut Training)| {
+        let mut training = release(folder, algorithm);
+        change(&mut training);
+        kinds.push((name.to_owned(), training));
+    };
+    for sampling in SamplingKind::ALL {
+        for &adjacency in Adjacency::ALL {
+            let is_poisson = *sampling == SamplingKind::Poisson;
+            if (adjacency == Adjacency::AddRemove && !is_poisson) || (adjacency == Adjacency::ReplaceOne && is_poisson)
+            {
+                continue;
+            }
+            add(&format!("{sampling} {adjacency}"), "dp-sgd", &|training| {
+                (training.privacy.adjacency, training.optimizer.sampling) = (Some(adjacency), Some(*sampling));
+                let is_random = is_poisson || *sampling == SamplingKind::WithoutReplacement;
+                training.privacy.accountant = is_random.then_some(Accountant::Rdp);
+                if adjacency == Adjacency::AddRemove {
+                    training.data.declaration.public_rows = Some(400);
+                }
+            });
+        }
+    }
+    for accountant in [Accountant::Gdp, Accountant::Zcdp, Accountant::Rdp, Accountant::Pld] {
+        add(&format!("all rows, {accountant}"), "dp-sgd", &|training| {
+            training.privacy.accountant = Some(accountant);
+            (training.optimizer.sampling, training.optimizer.batch_size) = (Some(SamplingKind::Fixed), Some(400));
+        });
+    }
+    add("Laplace without replacement", "dp-gd", &|training| {
+        training.privacy.delta = 0.0;
+        training.optimizer.batch_size = Some(50);
+        training.optimizer.sampling = Some(SamplingKind::WithoutReplacement);
+    });
+    add("Laplace, delta", "dp-gd", &|training| training.privacy.accountant = Some(Accountant::Rdp));
+    add("Gaussian of dp-gd", "dp-gd", &|training| training.privacy.noise = Some(NoiseKind::Independent));
+    add("tree, zcdp", "dp-ftrl", &|training| training.privacy.accountant = Some(Accountant::Zcdp));
+    add("private bounds", "dp-ftrl", &|training| training.data.declaration.bounds = Some("private:0.5".into()));
+    add("treated", "pgd", &|training| {
+        (training.data.scale_features, training.data.clip_features) = (Some(0.5), Some((Norm::L2, 1.0)));
+        (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
+    });
+    add("noise multiplier", "dp-mf", &|training| {
+        (training.privacy.epsilon, training.privacy.noise_multiplier) = (None, Some(9.0));
+        training.optimizer.clip_norm = Some(0.7);
+        training.privacy.allow_weak_privacy = true;
+        training.privacy.delta = 0.01;
+    });
+    kinds
+}
+
+/// The pointers of all leaves, and of all objects and lists.
+fn places(value: &Value, place: String, leaves: &mut Vec<String>, groups: &mut Vec<String>) {
+    let below: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(index, item)| (index.to_string(), item)).collect(),
+        _ => return leaves.push(place),
+    };
+    below.into_iter().for_each(|(key, value)| places(value, format!("{place}/{key}"), leaves, groups));
+    groups.push(place);
+}
+
+/// Words of which each may stand where another does.
+const WORDS: [&str; 10] = [
+    "release simulation none",
+    "zero-out add-remove replace-one",
+    "gdp zcdp rdp pld pure",
+    "chacha20 xoshiro",
+    "exact idealised",
+    "l1 l2",
+    "full-batch fixed-order shuffled-once reshuffled-each-epoch",
+    "example user",
+    "dp-sgd dp-ftrl dp-mf dp-memf dp-gd dp-hb",
+    "softmax logistic hinge squared",
+];
+
+/// Other values of a leaf.
+fn others(leaf: &Value) -> Vec<Value> {
+    match leaf {
+        Value::Number(number) if number.is_f64() => {
+            let number = number.as_f64().unwrap();
+            let numbers = [number * 1.001, number * 0.999, number + 1.0, -number, 0.0];
+            let numbers = numbers.into_iter().filter(|other| *other != number).map(Value::from);
+            numbers.chain([Value::Null, json!(number.to_string())]).collect()
+        }
+        Value::Number(number) => vec![json!(number.as_u64().unwrap() + 1), json!(0), json!(-1), json!("1")],
+        Value::String(text) => {
+            let others = WORDS.iter().filter(|words| words.split(' ').any(|word| word == text));
+            let others = others.flat_map(|words| words.split(' ')).filter(|word| word != text);
+            let digit = text.char_indices().find(|(_, letter)| letter.is_ascii_digit());
+            let digit = digit.map(|(at, letter)| {
+                let other = if letter == '1' { "2" } else { "1" };
+                json!([&text[..at], other, &text[at + 1..]].concat())
+            });
+            others.map(Value::from).chain(digit).chain([json!(format!("{text} ")), json!(""), json!(1)]).collect()
+        }
+        Value::Bool(value) => vec![json!(!value)],
+        _ => vec![json!(1), json!(0.5), json!("arguments")],
+    }
+}
+
+/// Every change of one leaf, every loss of one, and every field more, with the place of each.
+fn mutations(document: &Value) -> Vec<(String, Value)> {
+    let (mut leaves, mut groups) = (Vec::new(), Vec::new());
+    places(document, String::new(), &mut leaves, &mut groups);
+    let mut mutations = Vec::new();
+    for leaf in leaves.iter().chain(&groups).filter(|place| !place.is_empty()) {
+        let (group, key) = leaf.rsplit_once('/').unwrap();
+        let mut without = document.clone();
+        match without.pointer_mut(group).unwrap() {
+            Value::Object(fields) => drop(fields.remove(key)),
+            Value::Array(items) => drop(items.remove(key.parse().unwrap())),
+            _ => unreachable!("a group"),
+        }
+        mutations.push((leaf.clone(), without));
+        let mutable = document.pointer(leaf).filter(|value| !(value.is_object() || value.is_array()));
+        for other in mutable.map(others).unwrap_or_default() {
+            let mut changed = document.clone();
+            *changed.pointer_mut(leaf).unwrap() = other;
+            mutations.push((leaf.clone(), changed));
+        }
+    }
+    for group in groups {
+        let mut more = document.clone();
+        match more.pointer_mut(&group).unwrap() {
+            Value::Object(fields) => drop(fields.insert("more".to_owned(), json!("1"))),
+            Value::Array(items) => items.push(json!("1")),
+            _ => unreachable!("a group"),
+        }
+        mutations.push((group + "/more", more));
+    }
+    mutations
+}
+
+fn verified(folder: &Path, document: &Value, key: Option<&PublicKey>) -> Result<Verified, StatementError> {
+    let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+    std::fs::write(file.path(), document.to_string()).unwrap();
+    statement::verify(file.path(), key)
+}
+
+/// The places of `document` where a change passes, and the number of changes.
+fn passing(folder: &Path, document: &Value, key: Option<&PublicKey>) -> (Vec<String>, usize) {
+    let mutations = mutations(document);
+    let holds = |(_, mutated): &&(String, Value)| verified(folder, mutated, key).is_ok_and(|found| found.holds);
+    let mut passing: Vec<String> = mutations.par_iter().filter(holds).map(|(place, _)| place.clone()).collect();
+    passing.dedup();
+    (passing, mutations.len())
+}
+
+/// Places of a document without weights and without a signature that no other place of it binds: names, weights, steps.
+const TRUSTED: [&str; 6] = ["/algorithm", "/loss", "/data/dataset", "/model_sha256", "/parameters/", "/plan/"];
+
+#[test]
+fn no_change_of_a_statement_is_verified() {
+    let folder = folder();
+    let key = PublicKey::read(&folder.path().join("key.pub")).unwrap();
+    let (mut count, mut names) = (0, Vec::new());
+    for (name, training) in kinds(&folder) {
+        let mut document = serde_json::to_value(run(&training).outcome.header).unwrap();
+        let found = verified(folder.path(), &document, Some(&key)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found.holds, "{name}: {:#?}", found.differences);
+        // A signature is over all leaves whatever they say: some kinds are enough.
+        if ["dp-sgd", "dp-gd", "poisson add-remove", "private bounds", "treated"].contains(&name.as_str()) {
+            let (passing, changes) = passing(folder.path(), &document, Some(&key));
+            assert_eq!(passing, [""; 0], "{name}, signed: passed after {count} changes that did not");
+            count += changes;
+        }
+        for key in ["signature", "build"] {
+            document.as_object_mut().unwrap().remove(key);
+        }
+        let (mut passing, changes) = passing(folder.path(), &document, None);
+        passing.retain(|place| !TRUSTED.iter().any(|trusted| place.starts_with(trusted)));
+        assert_eq!(passing, [""; 0], "{name}: passed after {count} changes that did not");
+        count += changes;
+        names.push(name);
+    }
+    assert!(count > 15_000 && names.len() >= 40, "{count} changes of the statements of {names:?}");
+}
+
+/// The bytes of a model file with another header.
+fn with_header(model: &[u8], header: &Value) -> Vec<u8> {
+    let (length, rest) = model.split_first_chunk::<8>().unwrap();
+    let (own, weights) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut own: Value = serde_json::from_slice(own).unwrap();
+    own["__metadata__"]["rounds"] = header.to_string().into();
+    let own = own.to_string();
+    [&(own.len() as u64).to_le_bytes()[..], own.as_bytes(), weights].concat()
+}
+
+#[test]
+fn a_model_holds_the_statement_of_its_document_and_no_changed_one() {
+    let folder = folder();
+    let path = folder.path().join("model");
+    for (name, algorithm) in [("softmax", "dp-sgd"), ("logistic", "dp-mf")] {
+        let mut training = release(&folder, algorithm);
+        training.sign = None;
+        training.optimizer.loss = Some(name.parse().unwrap());
+        let header = run(&training).model.header().clone();
+        let mut model = run(&training).model;
+        assert!(statement::verify(&folder.write("none", header.privacy.epsilon.unwrap().to_string()), None).is_err());
+        model.write(&path).unwrap();
+        let found = statement::verify(&path, None).unwrap();
+        assert!(found.holds && found.weights && found.signer.is_none(), "{found:#?}");
+        let bytes = std::fs::read(&path).unwrap();
+        let mut document = serde_json::to_value(model.header()).unwrap();
+        document.as_object_mut().unwrap().remove("build");
+        let mut passing = Vec::new();
+        for (place, mutated) in mutations(&document) {
+            let path = folder.write("changed", with_header(&bytes, &mutated));
+            let is_trusted = TRUSTED.iter().any(|trusted| place.starts_with(trusted)) && place != "/model_sha256";
+            if !is_trusted && statement::verify(&path, None).is_ok_and(|found| found.holds) {
+                passing.push(place);
+            }
+        }
+        assert_eq!(passing, [""; 0]);
+        let mut other = bytes.clone();
+        *other.last_mut().unwrap() ^= 1;
+        let error = statement::verify(&folder.write("other", other), None).unwrap_err().to_string();
+        assert!(error.contains("its weights are not those that were written"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn forgeries_are_named_by_their_fields() {
+    let folder = folder();
+    let with = |change: &dyn Fn(&mut Training)| {
+        let mut training = release(&folder, "dp-sgd");
+        training.sign = None;
+        change(&mut training);
+        let mut outcome = run(&training).outcome;
+        outcome.model = None;
+        serde_json::to_value(outcome).unwrap()
+    };
+    let bounded = with(&|training| training.data.declaration.bounds = Some("private:0.5".into()));
+    let diagnosed = with(&|training| training.privacy.diagnostics = true);
+    for document in [&bounded, &diagnosed] {
+        let found = verified(folder.path(), document, None).unwrap();
+        assert!(found.holds, "{:#?}", found.differences);
+    }
+    for (place, forged, named) in [
+        ("/privacy/bounds_epsilon", Value::Null, "privacy.bounds_epsilon: null is stated, 0.5 follows"),
+        ("/privacy/replace_one", json!({"epsilon": 0.0, "delta": 0.0}), "privacy.replace_one.epsilon: 0.0 is stated"),
+        ("/privacy/mechanisms/0/subsampled-gaussian/steps", json!(3), "rounds: 16 is stated, 3 follows"),
+        (
+            "/privacy/mechanisms/0/subsampled-gaussian/sampling/rate",
+            json!(0.01),
+            "plan.batch-size: \"50\" is stated, \"4\"",
+        ),
+        ("/n", json!(4000), "plan.batch-size: \"50\" is stated, \"500\" follows"),
+        ("/plan/batch-size", json!("5"), "plan.batch-size: \"5\" is stated, \"50\" follows"),
+        ("/privacy/delta", json!(0.5), "privacy.epsilon: "),
+        (
+            "/privacy/noise_source",
+            json!("xoshiro"),
+            "privacy.noise_source: \"xoshiro\" is stated, \"chacha20\" follows",
+        ),
+        ("/privacy/arithmetic", json!("idealised"), "privacy.arithmetic: "),
+        ("/privacy/adjacency", json!("add-remove"), "privacy.adjacency: "),
+        ("/privacy/unit", json!("user"), "privacy.unit: \"user\" is stated, \"example\" follows"),
+        ("/privacy/epsilon", json!(0.5), "privacy.epsilon: 0.5 is stated, 1.4"),
+        ("/more", json!(0.5), "more: 0.5 is stated, nothing follows"),
+    ] {
+        let mut document = bounded.clone();
+        match document.pointer_mut(place) {
+            Some(value) => *value = forged,
+            None => drop(document.as_object_mut().unwrap().insert("more".to_owned(), forged)),
+        }
+        let found = verified(folder.path(), &document, None).unwrap_or_else(|error| panic!("{place}: {error}"));
+        let is_named = found.differences.iter().any(|difference| difference.starts_with(named));
+        assert!(!found.holds && is_named, "{place}: {:#?}", found.differences);
+    }
+    let mut document = bounded.clone();
+    document["privacy"]["claim"] = "none".into();
+    assert!(matches!(verified(folder.path(), &document, None), Err(StatementError::NoClaim { .. })));
+    // A simulation that is rewritten as a release has a seed, and other arithmetic.
+    let mut simulated = with(&|training| training.privacy.secure = false);
+    assert!(matches!(verified(folder.path(), &simulated, None), Err(StatementError::NoClaim { .. })));
+    simulated["privacy"]["claim"] = "release".into();
+    let found = verified(folder.path(), &simulated, None).unwrap().differences.join("; ");
+    for named in ["privacy.noise_source", "privacy.arithmetic", "parameters.secure"] {
+        assert!(found.contains(named), "{found}");
+    }
+}
+
+#[test]
+fn a_signature_is_of_one_key_and_one_document() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    signature::generate(&at("other")).unwrap();
+    let mut training = release(&folder, "dp-sgd");
+    let document = serde_json::to_value(run(&training).outcome).unwrap();
+    let key = |name: &str| PublicKey::read(&at(name));
+    let found = verified(folder.path(), &document, key("key.pub").ok().as_ref()).unwrap();
+    assert!(
+        found.holds
+            && found.signer.is_some_and(|signer| std::fs::read_to_string(at("key.pub")).unwrap().contains(&signer))
+    );
+    let found = verified(folder.path(), &document, key("other.pub").ok().as_ref()).unwrap();
+    assert!(!found.holds && found.differences[0].contains("another signer"), "{:?}", found.differences);
+    let mut changed = document.clone();
+    changed["data"]["dataset"] = "other".into();
+    let found = verified(folder.path(), &changed, None).unwrap();
+    assert!(!found.holds && found.differences[0].contains("changed since"), "{:?}", found.differences);
+    let mut unsigned = document.clone();
+    unsigned.as_object_mut().unwrap().remove("signature");
+    let error = verified(folder.path(), &unsigned, key("key.pub").ok().as_ref()).unwrap_err();
+    assert!(error.to_string().contains("it is not signed; `rounds train --sign"), "{error}");
+
+    // Keys that are none.
+    let secret = std::fs::read_to_string(at("key")).unwrap();
+    for (name, text) in
+        [("cut", &secret[..40]), ("empty", ""), ("letters", &secret.replace('a', "g")), ("other kind", &secret)]
+    {
+        folder.write("bad", text);
+        let error = key("bad").unwrap_err().to_string();
+        assert!(error.contains("it holds no public key of `rounds keygen FILE`"), "{name}: {error}");
+        assert!(!error.contains(&secret[20..30]), "{error}");
+    }
+    assert!(key("missing").unwrap_err().to_string().contains("cannot be read"));
+    for name in ["key.pub", "missing"] {
+        training.sign = Some(at(name));
+        let error = fit(&training, &Execution::default(), &mut ()).err().unwrap();
+        assert!(error.is_usage() && error.to_string().contains("`rounds keygen FILE`"), "{error}");
+    }
+    (training.sign, training.privacy.secure) = (Some(at("key")), false);
+    let error = fit(&training, &Execution::default(), &mut ()).err().unwrap().to_string();
+    assert!(error.contains("only a release is signed"), "{error}");
+    // No key is replaced.
+    for taken in ["key", "fresh"] {
+        folder.write("fresh.pub", "");
+        assert!(signature::generate(&at(taken)).unwrap_err().to_string().contains("a key is never replaced"));
+    }
+    assert!(!at("fresh").exists() && std::fs::read_to_string(at("key")).unwrap() == secret);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(at("key")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
