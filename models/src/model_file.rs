@@ -296,6 +296,12 @@ impl Header {
         self
     }
 
+    /// The header as a reader of its text has it: 0.1 of an f32 is 0.1.
+    pub(crate) fn document(&self) -> Value {
+        let text = serde_json::to_string(self).expect("names and values");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
     /// The declared domain.
     ///
     /// # Errors
@@ -347,8 +353,7 @@ impl Model {
     /// Signs the header, with the build.
     pub(crate) fn sign(&mut self, key: &SecretKey, build: fn() -> &'static Build) {
         self.header.build.get_or_insert_with(|| build().clone());
-        let document = serde_json::to_value(&self.header).expect("names and values");
-        self.header.signature = Some(key.sign(&document));
+        self.header.signature = Some(key.sign(&self.header.document()));
     }
 
     /// Writes the model: a file called `.npy` as NPY f32 `[K, d + 1]`, any other one with its header. The header holds what the

@@ -133,7 +133,7 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     let rebuilt = rebuilt(path, &header, weights.as_deref());
     let rebuilt = rebuilt.map_err(|reason| StatementError::Impossible { path: path.into(), reason })?;
     let mut differences = Vec::new();
-    compare("", Some(&document), serde_json::to_value(&rebuilt).ok().as_ref(), &mut differences);
+    compare("", Some(&document), Some(&rebuilt.document()), &mut differences);
     let signer = header.signature.as_ref().map(|signature| signature.signer(&document));
     let other = match (&signer, key) {
         (None, Some(_)) => return Err(StatementError::Unsigned { path: path.into() }),

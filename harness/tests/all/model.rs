@@ -295,7 +295,8 @@ fn the_file_of_a_release_holds_what_the_outcome_prints_and_no_more() {
         trained(SCHEMA, "--epsilon 1 --delta 1e-4 --secure --adjacency add-remove --public-rows 180");
     let (.., own) = parts(&model);
     let keys: Vec<&String> = own.as_object().unwrap().keys().collect();
-    let expected = ["version", "algorithm", "loss", "data", "parameters", "model_sha256", "privacy", "build"];
+    let expected =
+        ["version", "algorithm", "rounds", "loss", "data", "parameters", "plan", "model_sha256", "privacy", "build"];
     assert_eq!(keys, expected);
     assert!(own["parameters"].get("seed").is_none());
     let (_folder, simulated, _) = trained(SCHEMA, "--epsilon 1 --delta 1e-4 --seed 7");

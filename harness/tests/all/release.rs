@@ -76,21 +76,33 @@ fn a_release_prints_its_domain_and_mechanisms_and_no_statistic_of_the_rows() {
 }
 
 #[test]
-fn a_statement_is_recomputed_from_its_file_and_a_forged_one_is_detected() {
+fn a_statement_is_verified_from_its_file_and_a_forged_one_is_detected() {
     let folder = folder(SCHEMA);
-    let path = folder.path().join("statement.json");
+    let [path, key] = ["statement.json", "key"].map(|name| folder.path().join(name));
+    assert!(stdout(&format!("keygen {}", key.display())).contains("key.pub"));
+    assert_refused(&format!("keygen {}", key.display()), "a key is never replaced");
     for more in ["", " --algorithm dp-ftrl", " --algorithm dp-gd --noise independent"] {
-        let mut outcome = document(&(release(folder.path()) + more));
+        let mut outcome = document(&format!("{} --sign {}{more}", release(folder.path()), key.display()));
         let check = |outcome: &Value| {
             fs::write(&path, outcome.to_string()).unwrap();
-            rounds(&format!("account --statement {} --json", path.display()))
+            rounds(&format!("account --statement {} --verify {}.pub --json", path.display(), key.display()))
         };
         let output = check(&outcome);
-        let recomputed: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(recomputed["holds"], true, "{recomputed:#}");
+        let verified: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&verified["holds"], &verified["signer"]), (&true.into(), &outcome["signature"]["key"]));
         assert!(output.status.success());
         outcome["privacy"]["epsilon"] = 0.5.into();
-        assert_eq!(check(&outcome).status.code(), Some(1));
+        let forged = check(&outcome);
+        assert_eq!(forged.status.code(), Some(1));
+        let said = stderr(&forged);
+        assert!(said.contains("in 2 fields") && said.contains("\n  privacy.epsilon: 0.5 is stated, "), "{said}");
+        outcome.as_object_mut().unwrap().remove("signature");
+        assert_eq!(check(&outcome).status.code(), Some(2));
+        let line = format!("account --statement {}", path.display());
+        assert_ends(&line, 1, "in 1 field|privacy.epsilon");
+        for (wrong, reason) in [("key", "no public key of `rounds keygen FILE`"), ("missing.pub", "cannot be read")] {
+            assert_refused(&format!("{line} --verify {}", folder.path().join(wrong).display()), reason);
+        }
     }
 }
 
@@ -100,11 +112,11 @@ fn a_model_holds_its_statement_and_a_release_is_not_overwritten() {
     let model = folder.path().join("model.st");
     let line = format!("{} --model {}", release(folder.path()), model.display());
     let again = format!("account --statement {}", model.display());
-    for run in [line.replace("--secure", ""), line.clone()] {
+    for (run, is_release) in [(line.replace("--secure", ""), false), (line.clone(), true)] {
         let text = stdout(&run);
         let halves = text.split_whitespace().filter(|word| word.len() == 32).count();
-        assert!(text.contains(&format!("`rounds {again}`")) && halves == 2, "{text}");
-        assert_succeeds(&again);
+        assert!(text.contains(&format!("`rounds {again}`")) == is_release && halves == 2, "{text}");
+        assert_ends(&again, if is_release { 0 } else { 2 }, if is_release { "" } else { "claims no release|--secure" });
     }
     let written = fs::read(&model).unwrap();
     assert_refused(&line, "it holds a release|name another file");

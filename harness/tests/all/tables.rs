@@ -9,7 +9,7 @@ use rounds_models::data::{ColumnUse, Declaration, Request, Split, declare, draft
 
 use crate::declared::{flags, rows};
 use crate::files::{Folder, npy, npz};
-use crate::support::{assert_ends, assert_refused, document, rounds, stderr, stdout};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, document, rounds, stderr, stdout};
 
 #[expect(dead_code, reason = "the example has a main function")]
 #[path = "../../examples/practitioner_table.rs"]
@@ -38,7 +38,7 @@ fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gi
     let folder = practitioner(4_000, 1_000);
     let undeclared = document(&train(&folder, &format!("train.csv {BOUGHT} --test {{}}/test.csv")));
     let privacy = &undeclared["privacy"];
-    assert_eq!((&privacy["claim"], undeclared["dimension"].as_u64()), (&"none".into(), Some(26)));
+    assert_eq!((&privacy["claim"], undeclared["data"]["dimension"].as_u64()), (&"none".into(), Some(26)));
     let reason = privacy["reason"].as_str().unwrap();
     for part in ["read from the rows", "/train.csv --label bought --drop next_year -o", "drafted = false"] {
         assert!(reason.contains(part), "{reason}");
@@ -178,16 +178,15 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
     let declared = document(&privately(&format!("--classes no,yes --bounds {bounds}")));
     let [private, declared] = [&found, &declared].map(|run| run["test_accuracy"].as_f64().unwrap());
     assert!(private > declared - 0.02, "{private} with private bounds, {declared} with declared ones");
-    // The statement can be recomputed.
-    let path = folder.write("statement.json", found.to_string());
-    assert!(rounds(&format!("account --statement {}", path.display())).status.success());
     // A number as label has private bounds, too; of a schema the categories stay as they are.
     let numbers = columns.replace("--label bought --drop next_year,", "--label next_year --drop bought,");
     let numbers = document(&train(&folder, &format!("{numbers} --task regression --bounds private:0.7")));
     assert!(numbers["test_errors"]["r2"].as_f64().unwrap() > 0.5, "{numbers}");
     let schema = "train.csv --schema {}/declared.toml --bounds private:0.6 --secure";
     let released = document(&train(&folder, schema));
-    assert_eq!((&released["privacy"]["claim"], &released["dimension"]), (&"release".into(), &26.into()));
+    assert_eq!((&released["privacy"]["claim"], &released["data"]["dimension"]), (&"release".into(), &26.into()));
+    let path = folder.write("statement.json", released.to_string());
+    assert_succeeds(&format!("account --statement {}", path.display()));
 
     // What is not declared is not claimed.
     for (rest, part) in [
@@ -242,12 +241,13 @@ fn a_task_decides_what_integers_mean() {
     folder.write("array.npy", npy("<i2", false, "300, 2", &array));
     for name in ["named.csv", "bare.csv", "array.npy"] {
         let of = |task: &str| document(&train(&folder, &format!("{name} {task}")));
-        assert_eq!(of("")["classes"], 30);
+        let classes = |of: &Value| of["data"]["target"]["classes"].as_array().map_or(1, Vec::len);
+        assert_eq!(classes(&of("")), 30);
         let said = of("")["warnings"].to_string();
         assert!(said.contains("30 different integers") && said.contains("--task regression"), "{said}");
-        for (task, classes) in [("classification", 30), ("regression", 1)] {
+        for (task, expected) in [("classification", 30), ("regression", 1)] {
             let document = of(&format!("--task {task}"));
-            assert_eq!(document["classes"], classes, "{name}");
+            assert_eq!(classes(&document), expected, "{name}");
             assert_eq!(document["warnings"], serde_json::json!([]), "{name}");
         }
     }
@@ -355,7 +355,7 @@ fn a_split_depends_on_positions_alone() {
 #[test]
 fn columns_are_dropped_from_tables_schemas_and_flags() {
     let folder = practitioner(60, 10);
-    let dimension = |rest: &str| document(&train(&folder, rest))["dimension"].as_u64();
+    let dimension = |rest: &str| document(&train(&folder, rest))["data"]["dimension"].as_u64();
     assert_eq!(dimension("train.csv --label bought --drop next_year,income,job"), Some(18));
     assert_eq!(dimension("train.csv --schema {}/declared.toml --drop income,job"), Some(18));
     assert_refused(&train(&folder, "train.csv --schema {}/declared.toml --drop bought"), "not the label");
@@ -378,7 +378,7 @@ fn indices_of_libsvm_files_count_from_0_or_1_and_may_be_declared() {
     assert_eq!(model(&format!("zero.svm --first-index 0 {declared}")), model(&format!("one.svm {declared}")));
     assert_ends(&train(&folder, "zero.svm"), 1, "line 1|--first-index 0");
     assert_ends(&train(&folder, "zero.svm --first-index 2"), 2, "--first-index");
-    assert_eq!(document(&train(&folder, "one.svm --dimension 7"))["dimension"], 7);
+    assert_eq!(document(&train(&folder, "one.svm --dimension 7"))["data"]["dimension"], 7);
     assert_ends(&train(&folder, "one.svm --dimension 2"), 1, "line 1|at most 2|index 3");
     folder.write("bare.csv", "1,2,0\n3,4,1\n");
     for flag in ["--first-index 0", "--dimension 2"] {

@@ -11,6 +11,7 @@ use rounds_kernels::loss::Loss;
 use rounds_models::fit::{Execution, Fitted, Training, fit};
 use rounds_models::signature::{self, PublicKey};
 use rounds_models::statement::{self, StatementError, Verified};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::files::Folder;
@@ -90,7 +91,7 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     add("tree, zcdp", "dp-ftrl", &|training| training.privacy.accountant = Some(Accountant::Zcdp));
     add("private bounds", "dp-ftrl", &|training| training.data.declaration.bounds = Some("private:0.5".into()));
     add("treated", "pgd", &|training| {
-        (training.data.scale_features, training.data.clip_features) = (Some(0.5), Some((Norm::L2, 1.0)));
+        (training.data.scale_features, training.data.clip_features) = (Some(0.1), Some((Norm::L2, 0.3)));
         (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
     });
     add("noise multiplier", "dp-mf", &|training| {
@@ -185,6 +186,11 @@ fn mutations(document: &Value) -> Vec<(String, Value)> {
     mutations
 }
 
+/// A value as a reader of its text has it.
+fn text(value: impl Serialize) -> Value {
+    serde_json::from_str(&serde_json::to_string(&value).unwrap()).unwrap()
+}
+
 fn verified(folder: &Path, document: &Value, key: Option<&PublicKey>) -> Result<Verified, StatementError> {
     let file = tempfile::NamedTempFile::new_in(folder).unwrap();
     std::fs::write(file.path(), document.to_string()).unwrap();
@@ -209,7 +215,7 @@ fn no_change_of_a_statement_is_verified() {
     let key = PublicKey::read(&folder.path().join("key.pub")).unwrap();
     let (mut count, mut names) = (0, Vec::new());
     for (name, training) in kinds(&folder) {
-        let mut document = serde_json::to_value(run(&training).outcome.header).unwrap();
+        let mut document = text(run(&training).outcome.header);
         let found = verified(folder.path(), &document, Some(&key)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(found.holds, "{name}: {:#?}", found.differences);
         // A signature is over all leaves whatever they say: some kinds are enough.
@@ -255,7 +261,7 @@ fn a_model_holds_the_statement_of_its_document_and_no_changed_one() {
         let found = statement::verify(&path, None).unwrap();
         assert!(found.holds && found.weights && found.signer.is_none(), "{found:#?}");
         let bytes = std::fs::read(&path).unwrap();
-        let mut document = serde_json::to_value(model.header()).unwrap();
+        let mut document = text(model.header());
         document.as_object_mut().unwrap().remove("build");
         let mut passing = Vec::new();
         for (place, mutated) in mutations(&document) {
@@ -283,7 +289,7 @@ fn forgeries_are_named_by_their_fields() {
         change(&mut training);
         let mut outcome = run(&training).outcome;
         outcome.model = None;
-        serde_json::to_value(outcome).unwrap()
+        text(outcome)
     };
     let bounded = with(&|training| training.data.declaration.bounds = Some("private:0.5".into()));
     let diagnosed = with(&|training| training.privacy.diagnostics = true);
@@ -342,7 +348,7 @@ fn a_signature_is_of_one_key_and_one_document() {
     let at = |name: &str| folder.path().join(name);
     signature::generate(&at("other")).unwrap();
     let mut training = release(&folder, "dp-sgd");
-    let document = serde_json::to_value(run(&training).outcome).unwrap();
+    let document = text(run(&training).outcome);
     let key = |name: &str| PublicKey::read(&at(name));
     let found = verified(folder.path(), &document, key("key.pub").ok().as_ref()).unwrap();
     assert!(

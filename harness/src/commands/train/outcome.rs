@@ -48,7 +48,11 @@ pub(super) fn table(outcome: &Outcome) -> Table {
     }
     let queries = outcome.gradient_queries;
     row("work", format!("{} rounds, {queries} gradient queries", header.rounds));
-    let parameters = header.plan.iter().filter(|(name, _)| *name != "rounds");
+    let parameters = header.plan.iter().filter(|(name, _)| match name.as_str() {
+        "rounds" => false,
+        "clip-norm" => header.parameters.contains_key("clip-norm"),
+        _ => true,
+    });
     let parameters = parameters.map(|(name, value)| match value.parse() {
         Ok(number) => format!("{name} {}", three_digits(number)),
         Err(_) => format!("{name} {value}"),
@@ -86,7 +90,8 @@ pub(super) fn table(outcome: &Outcome) -> Table {
         }
     }
     if let Some(signature) = &header.signature {
-        row("signed by", signature.key.clone());
+        let (begin, end) = signature.key.split_at(32);
+        row("signed by", format!("{begin}\n{end}"));
     }
     let (begin, end) = header.model_sha256.split_at(32);
     row("model sha256", format!("{begin}\n{end}"));
