@@ -241,7 +241,7 @@ fn a_task_decides_what_integers_mean() {
     folder.write("array.npy", npy("<i2", false, "300, 2", &array));
     for name in ["named.csv", "bare.csv", "array.npy"] {
         let of = |task: &str| document(&train(&folder, &format!("{name} {task}")));
-        let classes = |of: &Value| of["data"]["target"]["classes"].as_array().map_or(1, Vec::len);
+        let classes = |of: &serde_json::Value| of["data"]["target"]["classes"].as_array().map_or(1, Vec::len);
         assert_eq!(classes(&of("")), 30);
         let said = of("")["warnings"].to_string();
         assert!(said.contains("30 different integers") && said.contains("--task regression"), "{said}");
