@@ -5,7 +5,7 @@ use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, gdp};
-use crate::problem::{DomainSource, PublicProblem, Relation};
+use crate::problem::{PublicProblem, Relation};
 
 /// The claim of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -288,12 +288,7 @@ impl PrivacyStatement {
             public: Self::public_facts(run.problem, run.adjacency),
             domain: run.problem.domain().map(|domain| DomainStatement {
                 sha256: crate::hexadecimal(&domain.digest()),
-                source: match &domain.source {
-                    DomainSource::Schema(name) => format!("schema {name}"),
-                    DomainSource::BuiltIn(name) => format!("built-in schema of {name}"),
-                    DomainSource::Arguments => "arguments".to_owned(),
-                    DomainSource::Draft(name) => format!("draft {name}"),
-                },
+                source: domain.source.to_string(),
             }),
             noise_multiplier: run.mechanism.noise_multiplier(),
             clip_norm: Some(run.clip_norm),
@@ -326,7 +321,7 @@ impl PrivacyWarning {
 mod tests {
     use super::*;
     use crate::privacy::examples::{gaussian, poisson, without_replacement};
-    use crate::problem::{Bounds, Columns, Domain, Label, Storage};
+    use crate::problem::{Bounds, Columns, Domain, DomainSource, Label, Storage};
     use rounds_kernels::loss::Loss;
     use std::sync::{Arc, LazyLock};
 

@@ -3,7 +3,7 @@
 //! A privacy claim compares two data sets that differ in one row. Shapes, scales, batch sizes, divisors and formats may
 //! therefore depend on the domain, never on a row. Rows outside the domain are mapped into it, so that no row can fail.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
@@ -197,14 +197,39 @@ pub enum Label {
 /// The origin of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainSource {
-    /// A schema file, by its name.
+    /// A schema file that a person wrote, by its name.
     Schema(String),
+    /// A schema file that was drafted from the rows and that a person has confirmed, by its name.
+    Confirmed(String),
     /// The built-in schema of a named data set.
     BuiltIn(String),
     /// Flags of the command line, or the program that made the rows.
     Arguments,
     /// A draft that was read from the rows: it covers no claim.
     Draft(String),
+    /// Bounds that a private mechanism read off the rows, in a domain of that origin.
+    PrivateBounds(Box<Self>),
+}
+
+impl DomainSource {
+    /// The origin of the columns, whatever that of their bounds.
+    pub fn of_columns(&self) -> &Self {
+        if let Self::PrivateBounds(of) = self { of.of_columns() } else { self }
+    }
+}
+
+/// As a statement names it.
+impl fmt::Display for DomainSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Schema(name) => write!(formatter, "schema {name}, written"),
+            Self::Confirmed(name) => write!(formatter, "schema {name}, drafted from the rows and confirmed"),
+            Self::BuiltIn(name) => write!(formatter, "built-in schema of {name}"),
+            Self::Arguments => formatter.write_str("arguments"),
+            Self::Draft(name) => write!(formatter, "draft {name}"),
+            Self::PrivateBounds(of) => write!(formatter, "private bounds; else {of}"),
+        }
+    }
 }
 
 /// A domain that is no domain.
@@ -335,7 +360,7 @@ impl Domain {
 
     /// It was read from the rows, and no person has confirmed it.
     pub fn is_draft(&self) -> bool {
-        matches!(self.source, DomainSource::Draft(_))
+        matches!(self.source.of_columns(), DomainSource::Draft(_))
     }
 
     /// Features of an encoded row, without a bias.

@@ -71,7 +71,7 @@ fn stated(
     let mut privacy = after_bounds(training, loaded, prepared.privacy.clone())?;
     check_release(training, problem, &privacy)?;
     let drafted = DomainSource::Draft(training.data.data.clone());
-    if problem.domain().is_some_and(|domain| domain.source == drafted)
+    if problem.domain().is_some_and(|domain| *domain.source.of_columns() == drafted)
         && privacy.reason.as_deref() == problem.unclaimable()
     {
         let command = training.draft_command();
