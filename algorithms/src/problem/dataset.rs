@@ -97,13 +97,17 @@ impl Dataset {
     /// # Errors
     /// A domain that [`Domain::check`] refuses; columns, storage or classes that are not those of the domain; real targets other than ±1
     /// where it declares two classes; rows that were clipped before they have named columns.
-    pub fn in_domain(self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
+    pub fn in_domain(mut self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
         domain.check().or_else(|error| refused(&self.name, error.to_string()))?;
         if let (None, Some(_), Columns::Named(_)) = (&self.declared, self.feature_bound, &domain.columns) {
             return refused(
                 &self.name,
                 "its rows are clipped, so no category is seen in them; give the domain first".into(),
             );
+        }
+        if let (None, Labels::Values(values), Label::Number(_)) = (&self.declared, &mut self.labels, &domain.label) {
+            // Of NaN, which is the null row's, this is NaN.
+            values.iter_mut().for_each(|value| *value = value.clamp(-1.0, 1.0));
         }
         let unit = self.declared.as_ref().map_or(1.0, |declared| declared.unit);
         self.in_domain_times(domain, unit)
@@ -133,10 +137,6 @@ impl Dataset {
             (None, Some(2)) => {}
             (found, declared) if found != declared => return refuse(classes(found), classes(declared)),
             _ => {}
-        }
-        if let (Labels::Values(values), Label::Number(_)) = (&mut self.labels, &domain.label) {
-            // Of NaN, which is the null row's, this is NaN.
-            values.iter_mut().for_each(|value| *value = value.clamp(-1.0, 1.0));
         }
         if let Columns::Named(columns) = &domain.columns
             && self.declared.as_ref().is_none_or(|earlier| earlier.domain.columns != domain.columns)
