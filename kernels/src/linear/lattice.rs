@@ -348,6 +348,47 @@ mod tests {
 
     const SCALE: f32 = 1.0 / 255.0;
 
+    /// Every vector of three small integers and every limit: the result is within it, and nothing grows or changes its sign.
+    #[test]
+    fn what_is_cut_fits_whatever_it_was() {
+        for squared in [true, false] {
+            let size = |values: &[f32]| values.iter().map(|&v| if squared { v * v } else { v.abs() }).sum::<f32>();
+            for code in 0..13 * 13 * 13 {
+                let vector = [code % 13 - 6, code / 13 % 13 - 6, code / 169 - 6].map(|value| value as f32);
+                for limit in 0..=size(&vector) as i32 {
+                    let mut values = [0.0; 2 * BLOCK_ROWS + 1];
+                    vector.iter().zip(values.iter_mut().step_by(BLOCK_ROWS)).for_each(|(&from, to)| *to = from);
+                    cut(squared, f64::from(limit), &mut values);
+                    let kept = [values[0], values[BLOCK_ROWS], values[2 * BLOCK_ROWS]];
+                    assert!(size(&kept) <= limit as f32, "{vector:?} in {limit}: {kept:?}");
+                    assert!(kept.iter().zip(&vector).all(|(&kept, &of)| kept.abs() <= of.abs() && kept * of >= 0.0));
+                }
+            }
+        }
+    }
+
+    /// Every residual of one output that f32 holds, at norms that clip it and that do not.
+    #[test]
+    #[ignore = "2³² residuals: some minutes"]
+    fn exact_noise_in_full_every_residual_fits() {
+        let model = LinearModel { features: 64, outputs: 1, bias: true, loss: Loss::Logistic };
+        for norm in [1.0_f32, 1.5, 27.9] {
+            let lattice = SumLattice::new(&model, FeatureGrid::bytes(SCALE), 1.0, Clip::l2(0.7), 60_000).unwrap();
+            let limit = lattice.limits(f64x8::splat(f64::from(norm)), true, lattice.clip.1).to_array()[0];
+            let norms = [norm; BLOCK_ROWS];
+            for first in (0..=u32::MAX).step_by(BLOCK_ROWS) {
+                let residuals: [f32; BLOCK_ROWS] = std::array::from_fn(|row| f32::from_bits(first + row as u32));
+                let mut values = residuals;
+                lattice.round(&norms, &mut values, BLOCK_ROWS);
+                for (integer, residual) in values.into_iter().zip(residuals) {
+                    let integer = f64::from(integer);
+                    assert!(integer.fract() == 0.0 && integer * integer <= limit, "{residual:e}: {integer}");
+                    assert!(residual.is_nan() || integer * f64::from(residual) >= 0.0, "{residual:e}: {integer}");
+                }
+            }
+        }
+    }
+
     /// Rounding of a residual that all rows share is a bias of the sum, which no number of rows averages out.
     #[test]
     fn with_many_classes_a_shared_residual_keeps_its_digits() {
