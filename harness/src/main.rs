@@ -12,7 +12,7 @@ use rounds::commands::{
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
-use rounds_kernels::instructions::{self, InstructionSet, LimitError};
+use rounds_kernels::instructions::{self, InstructionSet, LimitError, UnknownInstructionSet};
 
 /// Trains and measures private convex optimisers: what an adaptive round costs, and what it buys.
 #[derive(Parser)]
@@ -24,8 +24,15 @@ struct CommandLine {
     #[arg(long, global = true)]
     json: bool,
     /// Greatest instruction set of the kernels: scalar, v3 (AVX2), v4 (AVX-512), vnni or amx [default: the best here]
-    #[arg(long, global = true, env = "ROUNDS_ISA", value_name = "SET")]
-    isa: Option<InstructionSet>,
+    #[arg(long, global = true, env = "ROUNDS_ISA", value_name = "SET", value_parser = ceiling)]
+    isa: Option<Ceiling>,
+}
+
+/// The greatest set that may be used; none of an empty variable.
+type Ceiling = Option<InstructionSet>;
+
+fn ceiling(text: &str) -> Result<Ceiling, UnknownInstructionSet> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
 }
 
 /// Limits the kernels to `set`. The float kernels are those that the build was compiled with, which a warning says.
@@ -126,7 +133,7 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return launcher::exit_unparsed(&error),
     };
-    if let Some((set, error)) = line.isa.and_then(|set| Some((set, limit(set).err()?))) {
+    if let Some((set, error)) = line.isa.flatten().and_then(|set| Some((set, limit(set).err()?))) {
         output::fail(format_args!("--isa {set}: {error}"));
         return ExitCode::from(2);
     }

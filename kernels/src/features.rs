@@ -10,9 +10,9 @@ pub const BLOCK_ROWS: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub struct StripedRows<'a> {
     /// The rows of each run, ascending, and the values before its own.
-    pub runs: &'a [(Range<usize>, usize)],
+    pub(crate) runs: &'a [(Range<usize>, usize)],
     /// `stripes × 32 × features × 16` values.
-    pub values: &'a [f32],
+    pub(crate) values: &'a [f32],
 }
 
 /// Dense rows of f32 features, row-major.

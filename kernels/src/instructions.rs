@@ -27,14 +27,16 @@ static CEILING: OnceLock<InstructionSet> = OnceLock::new();
 #[non_exhaustive]
 pub enum LimitError {
     /// The processor or the build lacks the set.
-    #[error("this processor or this build lacks {0}; the best set here is {best}", best = fastest_here())]
+    #[error("this processor or this build lacks {0}; the best set here is {best}", best = best_here())]
     Unavailable(InstructionSet),
     /// A limit was set before, or kernels were chosen without one.
     #[error("the instruction set is limited once, before any kernel is chosen")]
     TooLate,
 }
 
-/// Limits the products of integers of this process to `set`. No bits change. Kernels in floating point stay as they are compiled.
+/// Limits the products of integers of this process to `set`. No bits of a sum change. Kernels in floating point stay as they are
+/// compiled, and what libraries compute (the factorisations of correlated noise) as they choose: both may round in other ways on
+/// another processor.
 ///
 /// # Errors
 /// A set that is not available here; a call after the first kernel was chosen.
@@ -60,7 +62,7 @@ impl InstructionSet {
                     && is_x86_feature_detected!("avx512vl")
             }
             Self::Vnni => is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni"),
-            Self::Amx => products::tiles_agree(),
+            Self::Amx => Self::Vnni.is_available() && products::tiles_agree(),
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
@@ -76,12 +78,14 @@ impl InstructionSet {
     /// The fastest set here that the limit allows.
     pub fn fastest() -> Self {
         let ceiling = *CEILING.get_or_init(|| Self::Amx);
-        fastest_here().min(ceiling)
+        // A set above the limit is not even looked for: tiles are tried when they are.
+        let allowed = Self::ALL.into_iter().rev().filter(|&set| set <= ceiling);
+        allowed.into_iter().find(|set| set.is_available()).unwrap_or(Self::Scalar)
     }
 }
 
-/// The fastest set of this processor and build, whatever the limit.
-fn fastest_here() -> InstructionSet {
+/// The greatest set of this processor and build, whatever the limit.
+fn best_here() -> InstructionSet {
     InstructionSet::available().last().unwrap_or(InstructionSet::Scalar)
 }
 
@@ -89,7 +93,7 @@ fn fastest_here() -> InstructionSet {
 /// the same integers.
 pub fn has_integer_kernels() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| fastest_here() != InstructionSet::Scalar)
+    *HAS.get_or_init(|| InstructionSet::available().any(|set| set != InstructionSet::Scalar))
 }
 
 /// The level of the kernels in this process: `avx512` (with `+amx` where they also use this processor's integer tiles),

@@ -306,12 +306,26 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
             attained += entries[row * size + column] * dot(left, right);
         }
     }
-    let shifted = rounds_numerics::Mat::from_fn(size, size, |row, column| {
-        entries[row * size + column] - if row == column { multipliers[row] } else { 0.0 }
-    });
-    let largest = rounds_numerics::dense::largest_eigenvalue(shifted.as_ref());
+    let shifted: Vec<f64> = (0..size * size)
+        .map(|place| entries[place] - if place.is_multiple_of(size + 1) { multipliers[place / size] } else { 0.0 })
+        .collect();
     let sum: f64 = multipliers.iter().sum();
-    (attained, largest.map_or(f64::INFINITY, |largest| sum + size as f64 * largest.max(0.0)))
+    (attained, eigenvalue_bound(&shifted, size).map_or(f64::INFINITY, |largest| sum + size as f64 * largest))
+}
+
+/// A number that is proven to be at least the largest eigenvalue of a symmetric matrix (rows of `size` numbers), and 0: the computed one,
+/// with as much more as the proof takes.
+fn eigenvalue_bound(matrix: &[f64], size: usize) -> Option<f64> {
+    let computed = rounds_numerics::Mat::from_fn(size, size, |row, column| matrix[row * size + column]);
+    let computed = rounds_numerics::dense::largest_eigenvalue(computed.as_ref())?.max(0.0);
+    let sizes: f64 = (0..size).map(|index| matrix[index * (size + 1)].abs() + computed).sum();
+    (0..40).map(|doublings| computed + 8.0 * (size + 3) as f64 * f64::EPSILON * sizes * 2_f64.powi(doublings)).find(
+        |bound| {
+            let on_diagonal = |place: usize| if place.is_multiple_of(size + 1) { *bound } else { 0.0 };
+            let below = (0..size * size).map(|place| on_diagonal(place) - matrix[place]).collect();
+            rounds_numerics::dense::is_surely_semidefinite(below, size)
+        },
+    )
 }
 
 /// True if one sign vector makes all s_i s_{i'} X_{ii'} ≥ 0: a two-colouring of the graph of non-zero entries.
@@ -390,6 +404,26 @@ fn best_sum_around(values: &[f64], centre: usize, others: usize, separation: usi
 mod tests {
     use super::super::tests::{largest_signed_norm, separated, separated_sets, sequence, toeplitz_rows};
     use super::*;
+
+    #[test]
+    fn the_bound_of_an_eigenvalue_is_proven_and_tight() {
+        let surely = |eigenvalue: f64, size: usize| {
+            // λI − J, whose eigenvalues are λ − n and λ.
+            let below =
+                (0..size * size).map(|place| if place.is_multiple_of(size + 1) { eigenvalue - 1.0 } else { -1.0 });
+            rounds_numerics::dense::is_surely_semidefinite(below.collect(), size)
+        };
+        for size in [2, 3, 10, 60] {
+            let largest = size as f64;
+            let bound = eigenvalue_bound(&vec![1.0; size * size], size).unwrap();
+            assert!(bound > largest && bound < largest * (1.0 + 1e-11), "{size}: {bound}");
+            assert!(surely(bound, size) && surely(1.01 * largest, size));
+            // What is not so, and what is so by less than roundings, is not proven.
+            assert!(!surely(largest * (1.0 - 1e-12), size) && !surely(largest, size));
+        }
+        assert!(!rounds_numerics::dense::is_surely_semidefinite(vec![0.0; 4], 2));
+        assert!(!rounds_numerics::dense::is_surely_semidefinite(vec![1.0, f64::NAN, f64::NAN, 1.0], 2));
+    }
 
     fn gram_of(matrix: &[Vec<f64>]) -> impl Fn(usize, usize) -> f64 + '_ {
         |row, column| matrix.iter().map(|line| line[row] * line[column]).sum()

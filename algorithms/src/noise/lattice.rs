@@ -18,8 +18,10 @@ pub(super) const MOST_OF_RECURSIONS: f64 = 17_592_186_044_416.0;
 /// over the k rounds of a pattern by γ_T·(Σ‖C_i‖)² ≤ k·γ_T·Σ‖C_i‖², and Σ‖C_i‖² is at most the pattern's squared sensitivity. The sums
 /// over a pattern have at most k² + 2 terms ≥ 0, or k + T where columns are added; BLT coefficients with ω, θ ≥ 0 have relative errors
 /// of at most γ_{T+16}. So a sensitivity is wrong by less than (k + 1)(T + 20)·2u of itself, μ of n steps by (n + 10)·u/2, and each product
-/// and quotient on the way to σ/γ by u: together less than 2⁻²⁴ for (k + 1)(T + 20) and n below 2²⁷. Not proven is the error of the eigenvalue
-/// that bounds patterns of conflicting signs; a backward stable solver's is of the order of k·2u of the trace.
+/// and quotient on the way to σ/γ by u: together less than 2⁻²⁴ for (k + 1)(T + 20) and n below 2²⁷. Where signs
+/// conflict, the eigenvalue is a bound that Cholesky's factorisation proves (`eigenvalue_bound`), to a few roundings of the trace; the
+/// other terms are sums of at most k numbers ≥ 0, and an error of the entries moves the value by at most as much as above, since the
+/// value is at least Σ‖C_i‖².
 pub(crate) const EXCESS: f64 = 1.0 + 1.0 / (1 << 24) as f64;
 
 /// σ/γ times [`EXCESS`]: in units of the lattice the noise is more than the one that is accounted for. The real σ of every

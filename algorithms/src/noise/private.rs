@@ -2,15 +2,28 @@
 //! scaled to.
 //!
 //! Streams are made here and in the mechanisms' files alone, at the standard deviation that the stated mechanism says. An optimiser is
-//! given a [`PrivateNoise`] and can add it, as often as it was accounted for; it cannot scale it, and
-//! [`Prepared`](crate::optimizers::Prepared) states what this value states:
+//! given a [`PrivateNoise`] and can add it to sums; it has no way to another stream, and [`Prepared`](crate::optimizers::Prepared)
+//! states what this value states. The value does not see what the sums are: which rows they hold and how often is what the optimiser
+//! says by its plan (correlated noise and schedules end with their rounds, and a run with its own), and the smoke audits of
+//! `make test` find an optimiser that says otherwise.
 //!
-//! ```compile_fail
+//! ```
 //! use rounds_algorithms::noise::PrivateNoise;
+//! use rounds_algorithms::privacy::Mechanism;
 //!
-//! /// A field is no way to less noise.
-//! fn halved(noise: &mut PrivateNoise) {
-//!     noise.standard_deviation *= 0.5;
+//! /// What the noise states can be read,
+//! fn stated(noise: &PrivateNoise) -> &Mechanism {
+//!     noise.mechanism()
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! use rounds_algorithms::noise::PrivateNoise;
+//! use rounds_algorithms::privacy::Mechanism;
+//!
+//! /// and not changed beside the stream.
+//! fn restated(noise: &mut PrivateNoise, mechanism: Mechanism) {
+//!     noise.mechanism = mechanism;
 //! }
 //! ```
 
@@ -50,7 +63,9 @@ enum Drawn {
 impl PrivateNoise {
     /// Noise of one's own that `run` describes. Its description is the caller's word, so it never claims a release.
     pub fn own(run: &PrivateRun<'_>, stream: Box<dyn NoiseMechanism>) -> Self {
-        let run = PrivateRun { arithmetic: Arithmetic::Idealised, ..run.clone() };
+        // Terms are clipped in f32, to the norm that is stated then.
+        let clip_norm = f64::from(run.clip_norm as f32);
+        let run = PrivateRun { arithmetic: Arithmetic::Idealised, clip_norm, ..run.clone() };
         let mut statement = PrivacyStatement::new(&run);
         if statement.claim == Claim::Release {
             statement = statement.revoked("the rounding of this noise is not covered");

@@ -57,7 +57,15 @@ impl NoisySums {
     }
 
     /// Sums of `dimension` entries over the batches of `sampler`.
+    ///
+    /// # Panics
+    /// Noise that is accounted for another sampling.
     pub(super) fn of(sampler: Sampler, noise: Option<PrivateNoise>, dimension: usize) -> Self {
+        let accounted = noise.as_ref().and_then(|noise| noise.mechanism().sampling());
+        assert!(
+            accounted.is_none_or(|accounted| accounted == sampler.sampling()),
+            "the noise is accounted for the batches that are drawn"
+        );
         Self { sampler, noise, sum: vec![0.0; dimension], noise_alone: Vec::new() }
     }
 

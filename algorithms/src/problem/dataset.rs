@@ -95,8 +95,20 @@ impl Dataset {
     /// promises ([`Domain::row_bound`]) hold whoever encoded the rows, and no row of the domain's shape is refused.
     ///
     /// # Errors
-    /// Columns, storage or classes that are not those of the domain; real targets other than ±1 where it declares two classes.
-    pub fn in_domain(self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
+    /// A domain that [`Domain::check`] refuses; columns, storage or classes that are not those of the domain; real targets other than ±1
+    /// where it declares two classes; rows that were clipped before they have named columns.
+    pub fn in_domain(mut self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
+        domain.check().or_else(|error| refused(&self.name, error.to_string()))?;
+        if let (None, Some(_), Columns::Named(_)) = (&self.declared, self.feature_bound, &domain.columns) {
+            return refused(
+                &self.name,
+                "its rows are clipped, so no category is seen in them; give the domain first".into(),
+            );
+        }
+        if let (None, Labels::Values(values), Label::Number(_)) = (&self.declared, &mut self.labels, &domain.label) {
+            // Of NaN, which is the null row's, this is NaN.
+            values.iter_mut().for_each(|value| *value = value.clamp(-1.0, 1.0));
+        }
         let unit = self.declared.as_ref().map_or(1.0, |declared| declared.unit);
         self.in_domain_times(domain, unit)
     }
@@ -126,11 +138,9 @@ impl Dataset {
             (found, declared) if found != declared => return refuse(classes(found), classes(declared)),
             _ => {}
         }
-        if let (Labels::Values(values), Label::Number(_)) = (&mut self.labels, &domain.label) {
-            // Of NaN, which is the null row's, this is NaN.
-            values.iter_mut().for_each(|value| *value = value.clamp(-1.0, 1.0));
-        }
-        if let (None, Columns::Named(columns)) = (&self.declared, &domain.columns) {
+        if let Columns::Named(columns) = &domain.columns
+            && self.declared.as_ref().is_none_or(|earlier| earlier.domain.columns != domain.columns)
+        {
             self.null_rows_of_no_category(columns);
         }
         self.declared = Some(Declared { domain, unit });
@@ -362,7 +372,18 @@ impl Dataset {
     fn hash_segment(&self, segment: usize, stored_before: u64, hasher: &mut Sha256) {
         match (&self.features, segment) {
             (Features::F32 { values, .. }, 0) => hash_numbers(hasher, values, f32::to_le_bytes),
-            (Features::U8 { rows, .. }, 0) => rows.iter().for_each(|row| hasher.update(row)),
+            (Features::U8 { rows, .. }, 0) => {
+                // Whole blocks of the hash are twice as fast as rows that end within one.
+                let mut block = Vec::with_capacity(64 * self.columns());
+                for row in rows.iter() {
+                    block.extend_from_slice(row);
+                    if block.len() == block.capacity() {
+                        hasher.update(&block);
+                        block.clear();
+                    }
+                }
+                hasher.update(&block);
+            }
             (Features::Sparse(sparse), 0) => {
                 hash_numbers(hasher, &sparse.offsets[1..], |offset| (stored_before + offset as u64).to_le_bytes());
             }

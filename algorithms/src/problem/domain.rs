@@ -197,35 +197,49 @@ pub enum Label {
 /// The origin of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainSource {
-    /// A schema file, by its name.
+    /// A schema file that a person wrote, by its name.
     Schema(String),
+    /// A schema file that was drafted from the rows and that a person has confirmed, by its name.
+    Confirmed(String),
     /// The built-in schema of a named data set.
     BuiltIn(String),
     /// Flags of the command line, or the program that made the rows.
     Arguments,
     /// A draft that was read from the rows: it covers no claim.
     Draft(String),
-}
-
-/// As a statement says it.
-impl Display for DomainSource {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Schema(name) => write!(formatter, "schema {name}"),
-            Self::BuiltIn(name) => write!(formatter, "built-in schema of {name}"),
-            Self::Arguments => write!(formatter, "arguments"),
-            Self::Draft(name) => write!(formatter, "draft {name}"),
-        }
-    }
+    /// Bounds that a private mechanism read off the rows, in a domain of that origin.
+    PrivateBounds(Box<Self>),
 }
 
 impl DomainSource {
-    /// The origin that a statement says, if it says one.
+    /// The origin of the columns, whatever that of their bounds.
+    pub fn of_columns(&self) -> &Self {
+        if let Self::PrivateBounds(of) = self { of.of_columns() } else { self }
+    }
+
+    /// The origin that a statement names, if it names one.
     pub fn stated(text: &str) -> Option<Self> {
-        let named = |kind: &str, of: fn(String) -> Self| text.strip_prefix(kind).map(|name| of(name.to_owned()));
-        let is_arguments = text == Self::Arguments.to_string();
-        let schema = named("schema ", Self::Schema).or_else(|| named("built-in schema of ", Self::BuiltIn));
-        schema.or_else(|| named("draft ", Self::Draft)).or(is_arguments.then_some(Self::Arguments))
+        if let Some(of) = text.strip_prefix("private bounds; else ") {
+            return Self::stated(of).map(|of| Self::PrivateBounds(Box::new(of)));
+        }
+        let name = text.split_once(' ').map_or("", |(_, name)| name);
+        let name = name.strip_prefix("schema of ").unwrap_or(name).split(", ").next().unwrap_or_default().to_owned();
+        let all = [Self::Schema, Self::Confirmed, Self::BuiltIn, Self::Draft].map(|of| of(name.clone()));
+        all.into_iter().chain([Self::Arguments]).find(|source| source.to_string() == text)
+    }
+}
+
+/// As a statement names it.
+impl fmt::Display for DomainSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Schema(name) => write!(formatter, "schema {name}, written"),
+            Self::Confirmed(name) => write!(formatter, "schema {name}, drafted from the rows and confirmed"),
+            Self::BuiltIn(name) => write!(formatter, "built-in schema of {name}"),
+            Self::Arguments => formatter.write_str("arguments"),
+            Self::Draft(name) => write!(formatter, "draft {name}"),
+            Self::PrivateBounds(of) => write!(formatter, "private bounds; else {of}"),
+        }
     }
 }
 
@@ -357,7 +371,7 @@ impl Domain {
 
     /// It was read from the rows, and no person has confirmed it.
     pub fn is_draft(&self) -> bool {
-        matches!(self.source, DomainSource::Draft(_))
+        matches!(self.source.of_columns(), DomainSource::Draft(_))
     }
 
     /// Features of an encoded row, without a bias.

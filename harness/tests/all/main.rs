@@ -11,6 +11,7 @@ mod declared;
 mod files;
 mod floor_plan;
 mod instruction_sets;
+mod killed;
 mod model;
 mod model_hashes;
 mod release;

@@ -805,6 +805,42 @@ mod tests {
 
     const SCALE: f32 = 1.0 / 255.0;
 
+    /// Every integer that is ever split, and no digit beyond a signed byte.
+    #[test]
+    fn digits_are_those_of_every_integer() {
+        let greatest = 8_355_711;
+        for first in (-greatest..=greatest).step_by(LANES) {
+            let integers: [i32; LANES] = std::array::from_fn(|lane| first + lane as i32);
+            let digits = digits_of(i32x16::new(integers));
+            for (lane, &integer) in integers.iter().enumerate() {
+                let value = |digit: usize| i32::from(digits[digit][lane].cast_signed());
+                let joined = value(0) + 256 * value(1) + 65_536 * value(2);
+                assert!(joined == integer || integer > greatest, "{integer}: {joined}");
+            }
+        }
+    }
+
+    /// Sums of bytes at the ends of their ranges, joined as in exact integers.
+    #[test]
+    fn joined_sums_are_exact_to_the_ends_of_their_range() {
+        let most = 1_i128 << 39;
+        let ends = [-most, -most + 1, -(1 << 31), -255, -1, 0, 1, 255, 1 << 31, most - 1, most];
+        for total in ends {
+            // Σ c·byte for coefficients of one sign lies between 0 and 255 times their sum; of both signs, within the greatest.
+            for low in ends.map(|end| end * 255) {
+                for high in ends.map(|end| end * 255) {
+                    let expected = 256 * high + low - (1 << 14) * total;
+                    if expected.abs() > 1 << 53 {
+                        continue;
+                    }
+                    let [mut joined, high, total] = [low, high, total].map(|number| [number as f64; LANES]);
+                    join(&mut joined, &high, &total);
+                    assert_eq!(joined[0] as i128, expected);
+                }
+            }
+        }
+    }
+
     /// Rows, classes and parameters of a problem, from one seed.
     struct Example {
         model: LinearModel,

@@ -212,6 +212,33 @@ mod tests {
     use super::super::laws::{assert_chi_square, assert_kolmogorov_smirnov};
     use super::*;
 
+    /// The comparison of digits, for every probability k/2⁸ and every eight digits: with the digits of U = j/2⁸ the decision is j < k.
+    #[test]
+    fn every_decision_is_that_of_the_digits() {
+        for k in 0..256_u64 {
+            let q = k as f64 / 256.0;
+            // 256 numbers U a pass, one a bit: 1024 bits hold them four times, with other digits behind the first eight.
+            let mut drawn = 0;
+            let next = || {
+                let word = |word: usize| {
+                    let digit = |bit: usize| {
+                        let j = (64 * word + bit) % 256;
+                        if drawn < 8 { j >> (7 - drawn) & 1 } else { word / 4 % 2 }
+                    };
+                    (0..64).fold(0_u64, |mask, bit| mask | (digit(bit) as u64) << bit)
+                };
+                let words: [u64; 16] = std::array::from_fn(word);
+                drawn += 1;
+                cast(words)
+            };
+            let masks: [u64; 16] = cast(below_probability(q, next));
+            for place in 0..1024 {
+                let decided = masks[place / 64] >> (place % 64) & 1 == 1;
+                assert_eq!(decided, (place as u64 % 256) < k, "U = {}/256, q = {k}/256", place % 256);
+            }
+        }
+    }
+
     fn streams() -> [UniformStream; 2] {
         [StreamKey::Simulation(11), StreamKey::Release([11; 32])].map(|key| UniformStream::new(&key, Purpose(1), 2, 3))
     }

@@ -178,6 +178,7 @@ pub(crate) fn bound_privately(
 ) -> Result<(Domain, [u8; 32]), SchemaError> {
     let declared = domain;
     let mut domain = domain.clone();
+    domain.source = DomainSource::PrivateBounds(Box::new(domain.source));
     let named = Some(domain.label_column.is_some());
     let table = formats::table(Path::new(name_or_path), named).filter(|_| names::find(name_or_path).is_none());
     let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {

@@ -45,8 +45,8 @@ pub fn read(path: &Path) -> Result<Domain, SchemaError> {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SchemaTable {
-    #[serde(default)]
-    drafted: bool,
+    /// Absent from a schema that a person wrote.
+    drafted: Option<bool>,
     #[serde(default)]
     rows: RowsTable,
     #[serde(default)]
@@ -136,7 +136,12 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
             return refuse(&format!("{place}, line {line}"), error.message().replace('\n', " "));
         }
     };
-    let source = if table.drafted { DomainSource::Draft(place.into()) } else { DomainSource::Schema(place.into()) };
+    let source = match table.drafted {
+        None => DomainSource::Schema,
+        Some(false) => DomainSource::Confirmed,
+        Some(true) => DomainSource::Draft,
+    };
+    let source = source(place.into());
     table.domain(place, source)
 }
 
@@ -275,7 +280,10 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
         );
         lines.push("# private, and then sets drafted = false. Until then a run on this schema claims nothing.".into());
     }
-    lines.push(format!("drafted = {}\n\n[rows]", domain.is_draft()));
+    if let DomainSource::Draft(_) | DomainSource::Confirmed(_) = domain.source.of_columns() {
+        lines.push(format!("drafted = {}\n", domain.is_draft()));
+    }
+    lines.push("[rows]".into());
     lines.push(format!("relation = {}", quoted(domain.relation.adjacency().name())));
     if let Relation::AddRemove { public_rows } = domain.relation {
         lines.push(format!("public-rows = {public_rows}"));

@@ -77,6 +77,12 @@ pub(super) fn load(
         group.check_same("build", &(execution.build)().identity())?;
         group.check_same("instruction set", instructions::level())?;
     }
+    let is_bound = training.privacy.secure || kept.file.is_some() || kept.resume.is_some();
+    if is_bound {
+        // The executable is digested while rows are read.
+        let build = execution.build;
+        std::thread::spawn(build);
+    }
     let resumed = resumed(training, execution)?;
     let source = key::source(training, execution, resumed.as_ref(), draw)?;
     setup.settings.key = key::unused(&source);
@@ -104,7 +110,6 @@ pub(super) fn load(
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
     }
-    let is_bound = training.privacy.secure || kept.file.is_some() || kept.resume.is_some();
     // A process alone digests its rows beside its plan.
     let digest = group.ranks().filter(|_| is_bound).map(|ranks| train.digest_over(ranks));
     let regularization = training.optimizer.regularization;

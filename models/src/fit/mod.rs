@@ -73,7 +73,7 @@ fn fit_drawn(
 ) -> Result<Fitted, FitError> {
     let loaded = load::load(training, execution, observer, draw)?;
     observer.enter(Stage::Planning);
-    let (prepared, plan) = execution.group.all_ok(plan::plan(training, execution, &loaded))?;
+    let (prepared, plan) = plan::plan(training, execution, &loaded)?;
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     let executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
     observer.enter(Stage::Publishing);

@@ -12,7 +12,7 @@ use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
 use super::key;
-use super::load::Loaded;
+use super::load::{Loaded, Setup};
 use super::observer::Execution;
 use super::release::{check_release, check_rows};
 use super::settings::Training;
@@ -31,28 +31,50 @@ pub(super) struct Plan {
     pub(super) binding: Option<Binding>,
 }
 
-/// Prepares the optimiser and its statement, and refuses a release that must not be.
+/// Prepares the optimiser, twice of a release: what the first plan says enters its key. Then states it.
 pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
+    let group = &execution.group;
+    let Setup { algorithm, settings, .. } = &loaded.setup;
+    let (prepared, digest) = std::thread::scope(|scope| {
+        let digest = loaded.is_bound.then(|| scope.spawn(|| rows_digest(loaded)));
+        let prepared = group.all_ok(algorithm.prepare(&loaded.problem, settings))?;
+        Ok::<_, FitError>((prepared, digest.map(|digest| digest.join().expect("a digest"))))
+    })?;
+    let coefficients = settings.strategies.digest().map(|digest| hexadecimal(&digest));
+    // Libraries round by the processor that they find. Ranks with other coefficients would draw other noise for one sum.
+    group.check_same("factorization", coefficients.as_deref().unwrap_or_default())?;
+    let binding = digest.map(|rows| Binding {
+        data: KeyedDigest::new(&loaded.source, &rows),
+        build: (execution.build)().identity(),
+        isa: instructions::level().to_owned(),
+        coefficients,
+        parameters: loaded.setup.parameters.clone(),
+    });
+    let StreamKey::Release(_) = loaded.source else {
+        return group.all_ok(stated(training, loaded, prepared, binding));
+    };
+    // What is remembered of the plan makes the second one quick.
+    let bound = serde_json::to_vec(&binding).expect("names and values");
+    let key = key::derived(&loaded.source, "run", &bound);
+    let prepared = group.all_ok(algorithm.prepare(&loaded.problem, &Settings { key, ..settings.clone() }))?;
+    group.all_ok(stated(training, loaded, prepared, binding))
+}
+
+/// The plan that states what is prepared, or the refusal of a release that must not be.
+fn stated(
+    training: &Training,
+    loaded: &Loaded,
+    prepared: Prepared,
+    binding: Option<Binding>,
+) -> Result<(Prepared, Plan), FitError> {
     let Loaded { setup, problem, .. } = loaded;
     let algorithm = setup.algorithm;
-    let (prepared, binding) = std::thread::scope(|scope| {
-        let digest = loaded.is_bound.then(|| scope.spawn(|| rows_digest(loaded)));
-        let prepared = algorithm.prepare(problem, &setup.settings)?;
-        let digest = digest.map(|digest| digest.join().expect("a digest"));
-        let binding = digest.map(|digest| binding(execution, loaded, &digest));
-        let StreamKey::Release(_) = loaded.source else { return Ok((prepared, binding)) };
-        // What is remembered of the plan makes the second one quick.
-        let bound = serde_json::to_vec(&binding).expect("names and values");
-        let key = key::derived(&loaded.source, "run", &bound);
-        let prepared = algorithm.prepare(problem, &Settings { key, ..setup.settings.clone() })?;
-        Ok::<_, FitError>((prepared, binding))
-    })?;
     check_relation(training, problem, &prepared.privacy)?;
     let domain = problem.domain().map(|domain| &**domain);
     let mut privacy = statement::of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
     check_release(training, problem, &privacy)?;
     let drafted = DomainSource::Draft(training.data.data.clone());
-    if problem.domain().is_some_and(|domain| domain.source == drafted)
+    if problem.domain().is_some_and(|domain| *domain.source.of_columns() == drafted)
         && privacy.reason.as_deref() == problem.unclaimable()
     {
         let command = training.draft_command();
@@ -86,17 +108,6 @@ fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
 }
 
-/// What a resumed run must share, and the key of a release follows from. The plan has filled the memory of strategies.
-fn binding(execution: &Execution, loaded: &Loaded, rows: &[u8]) -> Binding {
-    Binding {
-        data: KeyedDigest::new(&loaded.source, rows),
-        build: (execution.build)().identity(),
-        isa: instructions::level().to_owned(),
-        coefficients: loaded.setup.settings.strategies.digest().map(|digest| hexadecimal(&digest)),
-        parameters: loaded.setup.parameters.clone(),
-    }
-}
-
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.
 fn check_relation(training: &Training, problem: &PublicProblem, privacy: &PrivacyStatement) -> Result<(), FitError> {
     let drawn_for = problem.relation().adjacency();
@@ -120,4 +131,48 @@ fn expected_queries(prepared: &Prepared, problem: &PublicProblem) -> u64 {
         let steps = mechanism.map_or(0, |mechanism| mechanism.rounds());
         (rate.unwrap_or(1.0) * problem.rows() as f64 * steps as f64).round() as u64
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rounds_algorithms::factorization::{FactorizationSource, Method};
+    use rounds_algorithms::noise::StrategyMemory;
+    use rounds_algorithms::parallel::Engine;
+    use rounds_algorithms::parallel::ranks::ThreadRanks;
+    use std::sync::Arc;
+
+    use super::super::load::load;
+    use super::*;
+
+    #[test]
+    fn ranks_that_compute_other_coefficients_draw_nothing() {
+        let mut training = Training::on("synthetic-logistic").private(1.0, 1e-6);
+        (training.algorithm, training.privacy.secure) = ("dp-mf".to_owned(), true);
+        training.optimizer.epochs = Some(1.0);
+        // As of a library that rounds by the processor.
+        let toeplitz = |mut request: rounds_algorithms::factorization::FactorizationRequest| {
+            request.method = Method::Toeplitz;
+            request.factorize()
+        };
+        let refusal = |rank: ThreadRanks, differs: bool| {
+            let execution = Execution::on(Engine::over_ranks(Arc::new(rank), 1).unwrap());
+            let mut loaded = load(&training, &execution, &mut (), key::of_system).unwrap();
+            let source = FactorizationSource::new(toeplitz);
+            let source = if differs { source } else { FactorizationSource::default() };
+            loaded.setup.settings.strategies = StrategyMemory::filled_from(source);
+            plan(&training, &execution, &loaded).err().map(|error| error.to_string())
+        };
+        for differs in [false, true] {
+            let refusals = std::thread::scope(|scope| {
+                let ranks = ThreadRanks::of(2).into_iter().enumerate();
+                let running: Vec<_> =
+                    ranks.map(|(number, rank)| scope.spawn(move || refusal(rank, differs && number == 1))).collect();
+                running.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
+            });
+            for refusal in refusals {
+                assert_eq!(refusal.is_some(), differs, "{refusal:?}");
+                assert!(refusal.is_none_or(|refusal| refusal.contains("has another factorization than")));
+            }
+        }
+    }
 }
