@@ -10,11 +10,11 @@ use rounds_algorithms::privacy::{
     Accountant, Adjacency, Arithmetic, Claim, DISJOINT_CHUNKS, Mechanism, NoiseSource, PrivacyStatement, PrivateRun,
     Sampling,
 };
-use rounds_algorithms::problem::{self, Domain, PublicProblem};
+use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::fit::Outcome;
 use crate::model_file::{Header, Model, ModelFileError, NormBound, TrainedOn, header_text};
@@ -51,9 +51,6 @@ pub enum StatementError {
     /// A document that no run writes.
     #[error("`statement {}`: no run can have written it: {reason}", path.display())]
     Impossible { path: PathBuf, reason: String },
-    /// A statement that nobody has signed.
-    #[error("`statement {}`: it is not signed; `rounds train --sign KEYFILE` signs, and without `verify` the rest is checked", path.display())]
-    Unsigned { path: PathBuf },
 }
 
 /// A statement beside the one that follows from its mechanisms, domain and plan.
@@ -123,11 +120,7 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     let header: Header = serde_json::from_value(document.clone()).map_err(absent)?;
     let stated = &header.privacy;
     if stated.claim != Claim::Release {
-        let none = || "nothing is claimed".to_owned();
-        let reason = match stated.claim {
-            Claim::Simulation => "its noise comes from a seed".to_owned(),
-            _ => stated.reason.clone().unwrap_or_else(none),
-        };
+        let reason = stated.reason.clone().unwrap_or_else(|| "its noise comes from a seed, or nothing is claimed".to_owned());
         return Err(StatementError::NoClaim { path: path.into(), reason });
     }
     let rebuilt = rebuilt(path, &header, weights.as_deref());
@@ -136,7 +129,7 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     compare("", Some(&document), Some(&rebuilt.document()), &mut differences);
     let signer = header.signature.as_ref().map(|signature| signature.signer(&document));
     let other = match (&signer, key) {
-        (None, Some(_)) => return Err(StatementError::Unsigned { path: path.into() }),
+        (None, Some(_)) => Some("there is none; `rounds train --secure --sign KEYFILE` signs"),
         (Some(None), _) => Some("it is not of this document, which was changed since"),
         (Some(Some(signer)), Some(key)) if signer != key => Some("it is of another signer than that of `verify`"),
         _ => None,
@@ -160,22 +153,18 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
 /// The header in a file, with the weights of a model.
 fn read(path: &Path) -> Result<(Value, Option<Vec<f32>>), StatementError> {
     let bytes = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
-    match serde_json::from_slice::<Value>(&bytes) {
+    let json = match serde_json::from_slice::<Map<String, Value>>(&bytes) {
         Ok(mut document) => {
-            if let Some(document) = document.as_object_mut() {
-                document.retain(|key, _| !Outcome::BESIDE_STATEMENT.contains(&key.as_str()));
-            }
-            Ok((document, None))
+            document.retain(|key, _| Outcome::BESIDE_STATEMENT.split(' ').all(|beside| beside != key));
+            return Ok((document.into(), None));
         }
-        Err(json) => {
-            let foreign = |model| StatementError::Foreign { path: path.into(), json, model: Box::new(model) };
-            let model = Model::parse(path, &bytes).and_then(|model| Ok((model, header_text(path, &bytes)?)));
-            let (model, header) = model.map_err(foreign)?;
-            let absent = |source| StatementError::Absent { path: path.into(), source };
-            let header = serde_json::from_str(&header).map_err(absent)?;
-            Ok((header, Some(model.weights().to_vec())))
-        }
-    }
+        Err(json) => json,
+    };
+    let model = Model::parse(path, &bytes).and_then(|model| Ok((model, header_text(path, &bytes)?)));
+    let foreign = |model| StatementError::Foreign { path: path.into(), json, model: Box::new(model) };
+    let (model, header) = model.map_err(foreign)?;
+    let absent = |source| StatementError::Absent { path: path.into(), source };
+    Ok((serde_json::from_str(&header).map_err(absent)?, Some(model.weights().to_vec())))
 }
 
 /// The header that a release with the mechanisms, the domain and the plan of `header` writes; the reason if there is none.
@@ -187,8 +176,9 @@ fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Head
     let loss: Loss = header.loss.parse().map_err(|error| format!("its loss: {error}"))?;
     let domain = header.domain(&path.display().to_string()).map_err(|error| error.to_string())?;
     let domain = std::sync::Arc::new(domain.ok_or("it declares no domain")?);
-    if header.data.private_bounds.is_some_and(|epsilon| !(epsilon > 0.0 && epsilon.is_finite())) {
-        return Err("its private bounds have no ε above 0".to_owned());
+    let has_private_bounds = matches!(domain.source, DomainSource::PrivateBounds(_));
+    if header.data.private_bounds.map_or(has_private_bounds, |epsilon| !(epsilon > 0.0 && has_private_bounds)) {
+        return Err("the origin of its domain and the ε of private bounds do not agree".to_owned());
     }
     let problem = PublicProblem::of_domain(&header.data.dataset, &domain, header.n.unwrap_or_default(), loss, 0.0);
     let problem = problem.map_err(|error| error.to_string())?;
@@ -237,7 +227,7 @@ fn batched(mut header: Header, mechanism: &Mechanism, rows: usize) -> Header {
     let inner = planned("inner");
     if let (Some(Some(inner)), Some(chunks)) = (inner, planned("chunks").unwrap_or(Some(1))) {
         // Rounds of several releases on batches drawn from each chunk.
-        header.rounds = (mechanism.rounds() / inner * chunks) as u64;
+        header.rounds = (mechanism.rounds() / inner).saturating_mul(chunks) as u64;
         header.plan.insert("rounds".to_owned(), header.rounds.to_string());
         return header;
     }
@@ -255,9 +245,9 @@ fn batched(mut header: Header, mechanism: &Mechanism, rows: usize) -> Header {
     let (rounds, epoch) = (header.rounds as usize, rows.div_ceil(batch_size).max(1));
     let epochs = rounds.div_ceil(epoch);
     let rounds = match *mechanism {
-        Mechanism::Gaussian { participations, .. } if participations != epochs => participations * epoch,
+        Mechanism::Gaussian { participations, .. } if participations != epochs => participations.saturating_mul(epoch),
         Mechanism::Tree { trees, rounds: leaves, .. } if (trees, leaves) != (epochs, rounds.min(epoch)) => {
-            trees * leaves
+            trees.saturating_mul(leaves)
         }
         Mechanism::SubsampledGaussian { .. } | Mechanism::Laplace { .. } | Mechanism::Composition(_) => {
             mechanism.rounds()
@@ -290,12 +280,9 @@ fn given(mut header: Header) -> Header {
         ("accountant", false, privacy.accountant.map(|accountant| accountant.to_string())),
         ("adjacency", false, privacy.adjacency.map(|adjacency| adjacency.to_string())),
         ("noise-multiplier", false, number(privacy.noise_multiplier)),
-        ("scale-features", false, data.scale_features.map(|factor| factor.to_string())),
-        ("test-split", data.test_split.is_some(), data.test_split.map(|split| split.fraction.to_string())),
         ("bounds", data.private_bounds.is_some(), data.private_bounds.map(|epsilon| format!("private:{epsilon}"))),
         ("batch-size", false, plan.get("batch-size").cloned()),
         ("clip-norm", false, plan.get("clip-norm").cloned()),
-        ("epochs", false, plan.get("epochs").cloned()),
     ];
     for (name, is_needed, implied) in implied {
         let Some(implied) = implied.filter(|_| is_needed || header.parameters.contains_key(name)) else { continue };

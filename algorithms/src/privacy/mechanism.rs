@@ -117,7 +117,7 @@ impl Mechanism {
             Self::SubsampledGaussian { steps, .. } | Self::Laplace { steps, .. } => steps,
             Self::Factorized { .. } => 1,
             Self::Tree { trees, .. } => trees,
-            Self::Composition(ref parts) => parts.iter().map(Self::rounds).sum(),
+            Self::Composition(ref parts) => parts.iter().map(Self::rounds).fold(0, usize::saturating_add),
         }
     }
 

@@ -219,13 +219,14 @@ impl DomainSource {
 
     /// The origin that a statement names, if it names one.
     pub fn stated(text: &str) -> Option<Self> {
-        if let Some(of) = text.strip_prefix("private bounds; else ") {
-            return Self::stated(of).map(|of| Self::PrivateBounds(Box::new(of)));
-        }
-        let name = text.split_once(' ').map_or("", |(_, name)| name);
-        let name = name.strip_prefix("schema of ").unwrap_or(name).split(", ").next().unwrap_or_default().to_owned();
-        let all = [Self::Schema, Self::Confirmed, Self::BuiltIn, Self::Draft].map(|of| of(name.clone()));
-        all.into_iter().chain([Self::Arguments]).find(|source| source.to_string() == text)
+        let named = |before, after| text.strip_prefix(before)?.strip_suffix(after).map(str::to_owned);
+        named("schema ", ", written")
+            .map(Self::Schema)
+            .or_else(|| named("schema ", ", drafted from the rows and confirmed").map(Self::Confirmed))
+            .or_else(|| named("built-in schema of ", "").map(Self::BuiltIn))
+            .or_else(|| named("draft ", "").map(Self::Draft))
+            .or_else(|| Some(Self::PrivateBounds(Box::new(Self::stated(&named("private bounds; else ", "")?)?))))
+            .or_else(|| (text == "arguments").then_some(Self::Arguments))
     }
 }
 
@@ -430,5 +431,28 @@ fn once<'a>(
     match names.find(|name| !seen.insert(*name)) {
         Some(name) => require(false, what, format!("{name:?} twice"), expected),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_read_from_the_statement_that_names_it() {
+        let name = || "a, written.toml".to_owned();
+        let bounds = |of| DomainSource::PrivateBounds(Box::new(of));
+        let confirmed = DomainSource::Confirmed(name());
+        for source in [
+            DomainSource::Schema(name()),
+            DomainSource::BuiltIn(name()),
+            DomainSource::Arguments,
+            DomainSource::Draft(name()),
+            bounds(bounds(confirmed.clone())),
+            confirmed,
+        ] {
+            assert_eq!(DomainSource::stated(&source.to_string()), Some(source));
+        }
+        assert_eq!(["", "schema a", "arguments "].map(DomainSource::stated), [const { None }; 3]);
     }
 }
