@@ -263,6 +263,27 @@ fn kill_after_a_checkpoint(line: &str, saved: &Path) {
 }
 
 #[test]
+fn the_memory_of_a_release_is_in_no_core_file() {
+    let folder = folder(SCHEMA);
+    let saved = folder.path().join("run.checkpoint");
+    let line = unbudgeted(folder.path()) + " --noise-multiplier 20 --delta 1e-4 --epochs 2000";
+    let limit = |line: &str| {
+        let saving = format!("{line} --checkpoint {} --checkpoint-every 1", saved.display());
+        let mut running = command(&saving).spawn().expect("the program starts");
+        while !saved.exists() && running.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let limits = fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
+        running.kill().unwrap();
+        running.wait().unwrap();
+        fs::remove_file(&saved).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        line.split_whitespace().nth(5).unwrap().to_owned()
+    };
+    assert_eq!(limit(&line), "0");
+}
+
+#[test]
 fn a_release_is_resumed_on_its_own_domain_only() {
     let folder = folder(SCHEMA);
     let saved = folder.path().join("run.checkpoint");

@@ -5,7 +5,8 @@ mod outcome;
 
 pub use arguments::TrainArguments;
 use rounds_models::fit::{Execution, FitError, fit};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
 use super::terminal::Terminal;
 use super::{Output, output, threads};
@@ -45,7 +46,8 @@ fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyho
     output.print(&outcome, outcome::table(&outcome))
 }
 
-/// The memory of a release holds its key: no core file, and no reading by other processes of the user.
+/// The memory of a release holds its key and rows: no core file, no reading by other processes of the user, and where the limit
+/// of locked memory allows it no page in swap.
 fn keep_memory_private() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let limited = setrlimit(Resource::Core, none);
@@ -53,6 +55,17 @@ fn keep_memory_private() {
         output::warn(format_args!(
             "this system lets other processes read the memory of this one, which holds the key: {error}"
         ));
+    }
+    // A limit that is reached later would end the run.
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none() || geteuid().is_root();
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let is_locked = is_unlimited && mlockall(flags).is_ok();
+    // A line of titles, and one a swap device.
+    let has_swap = std::fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1);
+    if has_swap && !is_locked {
+        output::warn(
+            "the limit of locked memory lets the key get into swap: encrypt it, or run under `ulimit -l unlimited`",
+        );
     }
 }
 
