@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::privacy::{
-    Accountant, Adjacency, Arithmetic, Claim, DISJOINT_CHUNKS, Mechanism, NoiseSource, PrivacyStatement, PrivateRun,
-    Sampling,
+    Adjacency, Arithmetic, Claim, DISJOINT_CHUNKS, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
 };
 use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
 use rounds_kernels::features::Norm;
@@ -56,18 +55,8 @@ pub enum StatementError {
 /// A statement beside the one that follows from its mechanisms, domain and plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
-    /// ε of the mechanisms.
-    pub epsilon: Option<f64>,
-    /// ε as it is stated.
-    pub stated_epsilon: Option<f64>,
-    /// δ.
-    pub delta: Option<f64>,
-    /// The neighbouring relation.
-    pub adjacency: Option<Adjacency>,
-    /// The accountant.
-    pub accountant: Option<Accountant>,
-    /// The mechanisms.
-    pub mechanisms: Vec<Mechanism>,
+    /// The statement that follows.
+    pub statement: PrivacyStatement,
     /// Each field that differs, with what is stated and what follows.
     pub differences: Vec<String>,
     /// The key that the document is signed with.
@@ -120,7 +109,8 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     let header: Header = serde_json::from_value(document.clone()).map_err(absent)?;
     let stated = &header.privacy;
     if stated.claim != Claim::Release {
-        let reason = stated.reason.clone().unwrap_or_else(|| "its noise comes from a seed, or nothing is claimed".to_owned());
+        let reason =
+            stated.reason.clone().unwrap_or_else(|| "its noise comes from a seed, or nothing is claimed".to_owned());
         return Err(StatementError::NoClaim { path: path.into(), reason });
     }
     let rebuilt = rebuilt(path, &header, weights.as_deref());
@@ -136,12 +126,7 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     };
     differences.extend(other.map(|difference| format!("signature: {difference}")));
     Ok(Verified {
-        epsilon: rebuilt.privacy.epsilon,
-        stated_epsilon: stated.epsilon,
-        delta: stated.delta,
-        adjacency: stated.adjacency,
-        accountant: stated.accountant,
-        mechanisms: stated.mechanisms.clone(),
+        statement: rebuilt.privacy,
         holds: differences.is_empty(),
         differences,
         signer: header.signature.filter(|_| other.is_none()).map(|signature| signature.key),

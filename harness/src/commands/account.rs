@@ -13,6 +13,7 @@ use rounds_algorithms::privacy::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::statement::privacy_rows;
 use super::{Output, UsageError, output};
 use crate::experiment::text;
 use crate::format::{plural, scientific};
@@ -203,22 +204,13 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
     }
 }
 
-/// What was found of a statement.
+/// The statement that follows, and what shows it.
 fn verified(found: &Verified) -> Table {
-    output::pairs([
-        ("ε, recomputed", rounded_up(found.epsilon.unwrap_or(f64::NAN))),
-        ("ε, stated", rounded_up(found.stated_epsilon.unwrap_or(f64::NAN))),
-        ("δ", scientific(found.delta.unwrap_or_default())),
-        ("adjacency", found.adjacency.map_or("", Adjacency::name).to_owned()),
-        ("accountant", found.accountant.map_or("", Accountant::name).to_owned()),
-        ("mechanisms", found.mechanisms.len().to_string()),
-        ("weights", if found.weights { "those of the statement" } else { "not in this file" }.to_owned()),
-        (
-            "signed by",
-            found.signer.clone().unwrap_or_else(|| "nobody: names, build and steps are taken on trust".to_owned()),
-        ),
-        ("not shown", found.unshown.to_owned()),
-    ])
+    let mut table = output::pairs(privacy_rows(&found.statement));
+    let weights = if found.weights { "those of the statement" } else { "not in this file" };
+    let signer = found.signer.as_deref().unwrap_or("nobody: names, build and steps are taken on trust");
+    table.add_rows([["weights", weights], ["signed by", signer], ["not shown", found.unshown]]);
+    table
 }
 
 /// The answer to a question: the keys of every mechanism, and those of this one.

@@ -98,7 +98,9 @@ fn a_statement_is_verified_from_its_file_and_a_forged_one_is_detected() {
         assert!(said.contains("in 2 fields") && said.contains("\n  privacy.epsilon: 0.5 is stated, "), "{said}");
         outcome.as_object_mut().unwrap().remove("signature");
         let unsigned = check(&outcome);
-        assert!(unsigned.status.code() == Some(1) && stderr(&unsigned).contains("signature: there is none; `rounds train"));
+        assert!(
+            unsigned.status.code() == Some(1) && stderr(&unsigned).contains("signature: there is none; `rounds train")
+        );
         let line = format!("account --statement {}", path.display());
         assert_ends(&line, 1, "in 1 field|privacy.epsilon");
         for (wrong, reason) in [("key", "no public key of `rounds keygen FILE`"), ("missing.pub", "cannot be read")] {
