@@ -13,6 +13,7 @@ use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::fit::Outcome;
@@ -104,9 +105,7 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
 /// # Errors
 /// A file that holds no statement of a release, or none that is signed where a signer is asked for.
 pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, StatementError> {
-    let (document, weights) = read(path)?;
-    let absent = |source| StatementError::Absent { path: path.into(), source };
-    let header: Header = serde_json::from_value(document.clone()).map_err(absent)?;
+    let (header, document, weights) = read(path)?;
     let stated = &header.privacy;
     if stated.claim != Claim::Release {
         let reason =
@@ -135,21 +134,26 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     })
 }
 
-/// The header in a file, with the weights of a model.
-fn read(path: &Path) -> Result<(Value, Option<Vec<f32>>), StatementError> {
-    let bytes = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
-    let json = match serde_json::from_slice::<Map<String, Value>>(&bytes) {
-        Ok(mut document) => {
-            document.retain(|key, _| Outcome::BESIDE_STATEMENT.split(' ').all(|beside| beside != key));
-            return Ok((document.into(), None));
+/// The header in a file, as values and as its text holds them, with the weights of a model.
+fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError> {
+    let text = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
+    let (text, weights) = match serde_json::from_slice::<IgnoredAny>(&text) {
+        Ok(_) => (text, None),
+        Err(json) => {
+            let model = Model::parse(path, &text).and_then(|model| Ok((model, header_text(path, &text)?)));
+            let foreign = |model| StatementError::Foreign { path: path.into(), json, model: Box::new(model) };
+            let (model, header) = model.map_err(foreign)?;
+            (header.into_bytes(), Some(model.weights().to_vec()))
         }
-        Err(json) => json,
     };
-    let model = Model::parse(path, &bytes).and_then(|model| Ok((model, header_text(path, &bytes)?)));
-    let foreign = |model| StatementError::Foreign { path: path.into(), json, model: Box::new(model) };
-    let (model, header) = model.map_err(foreign)?;
     let absent = |source| StatementError::Absent { path: path.into(), source };
-    Ok((serde_json::from_str(&header).map_err(absent)?, Some(model.weights().to_vec())))
+    // Of the text, whose fields stand in it once: of two values of one field another reader may take the other.
+    let header = serde_json::from_slice(&text).map_err(absent)?;
+    let mut document: Map<String, Value> = serde_json::from_slice(&text).map_err(absent)?;
+    if weights.is_none() {
+        document.retain(|key, _| Outcome::BESIDE_STATEMENT.split(' ').all(|beside| beside != key));
+    }
+    Ok((header, document.into(), weights))
 }
 
 /// The header that a release with the mechanisms, the domain and the plan of `header` writes; the reason if there is none.

@@ -233,7 +233,11 @@ fn no_change_of_a_statement_is_verified() {
         count += changes;
         names.push(name);
     }
-    assert!(count > 15_000 && names.len() >= 40, "{count} changes of the statements of {names:?}");
+    assert!(
+        count > 15_000 && names.len() >= 40,
+        "{count} changes of {} kinds of statements, where 16,045 of 40 were refused: {names:?}",
+        names.len()
+    );
 }
 
 /// The bytes of a model file with another header.
@@ -332,6 +336,9 @@ fn forgeries_are_named_by_their_fields() {
     let mut document = bounded.clone();
     document["privacy"]["claim"] = "none".into();
     assert!(matches!(verified(folder.path(), &document, None), Err(StatementError::NoClaim { .. })));
+    let twice = bounded.to_string().replacen("\"epsilon\":", "\"epsilon\":0.1,\"epsilon\":", 2);
+    let error = statement::verify(&folder.write("twice.json", twice), None).unwrap_err().to_string();
+    assert!(error.contains("duplicate field"), "{error}");
     // A simulation that is rewritten as a release has a seed, and other arithmetic.
     let mut simulated = with(&|training| training.privacy.secure = false);
     assert!(matches!(verified(folder.path(), &simulated, None), Err(StatementError::NoClaim { .. })));
