@@ -10,8 +10,8 @@
 //!
 //! **Erasure.** A file that is replaced or removed is overwritten with zeros, after the new one is on the disk. The zeros do
 //! not reach the old blocks on copy-on-write file systems (Btrfs, ZFS), in snapshots and backups, on flash that spreads its
-//! writes, and in a journal that holds data; use an encrypted disk there. A process that is killed while it writes leaves
-//! `.rounds-…` beside the checkpoint, to be shredded by hand. Access lists beyond the mode are not read.
+//! writes, and in a journal that holds data; use an encrypted disk there. A process that is killed while it writes or removes
+//! leaves `.rounds-…` beside the checkpoint, to be shredded by hand. Access lists beyond the mode are not read.
 //!
 //! **Digests.** [`KeyedDigest`] names the data under a key that the system's gives. The checksum of the file is a plain SHA-256, and lies in
 //! the file that holds the key and the state. A simulation's key is its seed: a simulation keeps nothing secret.
@@ -56,7 +56,7 @@ pub enum CheckpointError {
     File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("checkpoint {}: {reason}", path.display())]
     Place { path: PathBuf, reason: String },
-    #[error("checkpoint {}: {reason}; start the run anew without `resume`", path.display())]
+    #[error("checkpoint {}: {reason}; start anew without `resume`", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error(
         "checkpoint {}: the data differ, and no model is made of two. Resume with the same data, \
@@ -377,12 +377,12 @@ pub(crate) fn check_place(path: &Path) -> Result<(), CheckpointError> {
 
 /// Removes the checkpoint of a run that is finished, if there is one, and overwrites what it held.
 ///
+/// A process that is killed in between leaves no file of this name that is no checkpoint.
+///
 /// # Errors
 /// What is no checkpoint, a file that cannot be overwritten or removed.
 pub(crate) fn remove(path: &Path) -> Result<(), CheckpointError> {
-    let Some(file) = existing(path)? else { return Ok(()) };
-    files::wipe(&file).map_err(failed("overwrite", path))?;
-    fs::remove_file(path).map_err(failed("remove", path))
+    existing(path)?.map_or(Ok(()), |file| files::remove_wiped(path, &file)).map_err(failed("remove", path))
 }
 
 /// The users besides `own` that may know the key in a file of this owner and mode, with the remedy.

@@ -98,6 +98,18 @@ pub(crate) fn wipe(mut file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Takes the name from an open file, overwrites it with zeros, and removes it: under `path` lies the whole file or none.
+///
+/// # Errors
+/// A folder or a file that cannot be written; the file then has its name again.
+pub(crate) fn remove_wiped(path: &Path, file: &File) -> io::Result<()> {
+    let folder = folder_of(path);
+    let hidden = tempfile::Builder::new().prefix(".rounds-").tempfile_in(folder)?.into_temp_path();
+    fs::rename(path, &hidden)?;
+    File::open(folder)?.sync_all().and_then(|()| wipe(file)).inspect_err(|_| drop(fs::rename(&hidden, path)))?;
+    hidden.close()
+}
+
 #[derive(Debug)]
 pub(crate) enum OpenError {
     /// Something else than a regular file, in words.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
@@ -90,7 +90,8 @@ impl Trial {
     fn killed(&self, moment: Duration) -> Option<Vec<u8>> {
         let saved = self.path("saved");
         let mut saving = command(&format!("{} --checkpoint {} --checkpoint-every 3", self.line, saved.display()));
-        let mut running = saving.env("XDG_CACHE_HOME", self.folder.path()).spawn().expect("the program starts");
+        let saving = saving.env("XDG_CACHE_HOME", self.folder.path()).stdout(Stdio::null());
+        let mut running = saving.spawn().expect("the program starts");
         while !saved.exists() && running.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
