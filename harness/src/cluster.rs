@@ -17,7 +17,7 @@ use crate::launcher;
 use crate::machine::{PinPolicy, Pinning, build};
 use crate::output;
 use crate::usage::{UsageError, with_causes};
-use rounds_models::data::part::Part;
+use rounds_models::data::part::{self, Part};
 use rounds_models::data::{DataError, Request};
 use rounds_models::group::{Group, SharedError};
 
@@ -138,10 +138,11 @@ impl Cluster {
         data_dir: Option<&std::path::Path>,
         request: Request<'_>,
     ) -> anyhow::Result<Part> {
-        let found = self.group.read_part(name_or_path, data_dir, request);
-        let part = self.all_ok(found.map_err(|error| match error {
+        let (rank, ranks) = self.group.place();
+        let found = part::load(name_or_path, data_dir, request, rank, ranks);
+        let part = self.all_ok(found.map_err(|error| match error.withheld() {
             DataError::MoreRanksThanRows { .. } => UsageError::of(error),
-            error => error.into(),
+            _ => error.into(),
         }))?;
         self.group.check_same_rows(&part.digests)?;
         Ok(part)

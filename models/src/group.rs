@@ -10,7 +10,7 @@ use rounds_algorithms::problem::Dataset;
 use zeroize::Zeroizing;
 
 use crate::data::part::{self, Digests, Part};
-use crate::data::{DataError, Request, load_requested};
+use crate::data::{DataError, Request};
 
 /// An error that all ranks have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,17 +126,19 @@ impl Group {
     ///
     /// # Errors
     /// Data that this rank cannot read, fewer rows than ranks.
-    pub fn read_part(
+    pub(crate) fn read_part(
         &self,
         name_or_path: &str,
         data_dir: Option<&std::path::Path>,
         request: Request<'_>,
     ) -> Result<Part, DataError> {
-        let Some(ranks) = self.ranks() else {
-            let whole = load_requested(name_or_path, data_dir, request)?;
-            return Ok(Part { train: whole.train, test: whole.test, digests: Digests::default() });
-        };
-        part::load(name_or_path, data_dir, request, ranks.rank(), ranks.count())
+        let (rank, ranks) = self.place();
+        part::rows(name_or_path, data_dir, request, rank, ranks)
+    }
+
+    /// The number of this rank, and that of all ranks.
+    pub fn place(&self) -> (usize, usize) {
+        self.ranks().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()))
     }
 
     /// Checks that all ranks see the same rows. The error names ranks and prints no digest: anybody can compare a digest without

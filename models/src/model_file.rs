@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::build::Build;
-use crate::data::{DataError, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
+use crate::data::{Explained, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
 
@@ -88,7 +88,7 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
 #[error(transparent)]
 pub enum RowsError {
     /// They cannot be loaded, or have other columns than the model.
-    Data(#[from] DataError),
+    Data(#[from] Explained),
     /// Their features do not allow the model's scaling or clipping.
     Features(#[from] DatasetError),
 }
@@ -261,12 +261,11 @@ impl TrainedOn {
             }
             (None, Labels::Values(_)) => Target::Bounds(None),
         };
-        let schema = |domain: &Arc<Domain>| schema::write(domain, &Default::default());
         Self {
             dataset: dataset.name().to_owned(),
             dimension: dataset.columns(),
             target,
-            schema: dataset.domain().map(schema),
+            schema: dataset.domain().map(|domain| schema_of(domain)),
             domain_source: dataset.domain().map(|domain| domain.source.to_string()),
             private_bounds: None,
             test_split: None,
@@ -274,6 +273,11 @@ impl TrainedOn {
             clip_features: clip_features.map(|(norm, bound)| NormBound { norm, bound }),
         }
     }
+}
+
+/// The schema of a model's rows, in whatever format they come.
+fn schema_of(domain: &Domain) -> String {
+    schema::write(&Domain { format: None, ..domain.clone() }, &Default::default())
 }
 
 impl Header {
@@ -285,7 +289,7 @@ impl Header {
         if let Some(domain) = domain {
             self.data.target = Target::of(domain);
             self.data.dimension = domain.features();
-            self.data.schema = Some(schema::write(domain, &Default::default()));
+            self.data.schema = Some(schema_of(domain));
             self.data.domain_source = Some(domain.source.to_string());
         }
         if loss.targets() == TargetKind::Signs && !matches!(self.data.target, Target::Classes(_)) {

@@ -68,7 +68,7 @@ pub enum QueryError {
     #[error("rows that are drawn from a law are read in their order: take sampling=fixed")]
     Order,
     /// A row with a gradient that is not finite. Rows of a declared domain have none at parameters that have not diverged.
-    #[error("{0}; lower the learning rate, or check the features of that row")]
+    #[error("{0}; lower the learning rate, or check the features")]
     Row(#[from] NonFiniteGradient),
 }
 

@@ -320,6 +320,7 @@ mod tests {
             label_column: None,
             dropped: Vec::new(),
             test_is_public: true,
+            format: None,
             source: DomainSource::Arguments,
         };
         PublicProblem::of_domain("declared", &Arc::new(domain), 1, Loss::Logistic, 0.0).unwrap()

@@ -8,6 +8,7 @@ use std::fmt::{self, Display};
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
 
+use crate::choices::choices;
 use crate::privacy::Adjacency;
 
 /// The neighbouring relation of a claim, with what it makes public.
@@ -162,6 +163,26 @@ pub enum Columns {
     },
 }
 
+choices! {
+    /// The format of the files of a data set.
+    pub enum Format {
+        /// Text: a label and `index:value` for each value that is not 0.
+        Libsvm = "libsvm",
+        /// Text: fields between commas, semicolons or tabs.
+        Csv = "csv",
+        /// A table of Apache Parquet, read as the text that it would be in a CSV file.
+        Parquet = "parquet",
+        /// numpy's arrays, one a file.
+        Npy = "npy",
+        /// An archive of numpy's arrays.
+        Npz = "npz",
+        /// CIFAR-10's records: a byte of label and 3,072 of an image.
+        CifarRecords = "cifar-records",
+        /// MNIST's four files.
+        Idx = "idx",
+    }
+}
+
 /// The format in which rows are kept. It follows from the declaration, never from the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Storage {
@@ -274,6 +295,8 @@ pub struct Domain {
     pub dropped: Vec<String>,
     /// The rows of the test set are public, so that accuracy on them may be printed.
     pub test_is_public: bool,
+    /// The format of the data's files; where it is not declared their names tell it. What they hold never does.
+    pub format: Option<Format>,
     /// Its origin.
     pub source: DomainSource,
 }
@@ -310,6 +333,7 @@ impl Domain {
             label_column: None,
             dropped: Vec::new(),
             test_is_public: false,
+            format: None,
             source,
         }
     }
@@ -404,8 +428,8 @@ impl Domain {
         }
     }
 
-    /// SHA-256 of everything that is declared, in the notation of the types: the same for equal domains, wherever they were
-    /// declared. It says nothing of the rows but private bounds, if it has them.
+    /// SHA-256 of everything that is declared of rows, in the notation of the types: the same for equal domains, wherever they were
+    /// declared and whatever their files are. It says nothing of the rows but private bounds, if it has them.
     pub fn digest(&self) -> [u8; 32] {
         let Self { relation, columns, storage, label, label_column, test_is_public, .. } = self;
         let declared = (relation, columns, storage, label, label_column, test_is_public);

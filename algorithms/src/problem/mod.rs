@@ -19,7 +19,7 @@ pub mod worst_case;
 
 pub use dataset::{Dataset, DatasetError};
 pub use domain::{
-    Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
+    Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Format, Label, Other, Relation, Storage,
 };
 pub use encoding::Encoder;
 pub use features::{Buffer, ByteRows, Features, Labels, SparseMatrix};

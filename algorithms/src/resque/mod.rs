@@ -84,7 +84,7 @@ pub enum ResqueError {
     #[error("the softmax loss has several margins: a black-box function takes losses of one margin")]
     SeveralMargins,
     /// A gradient that is not finite.
-    #[error("query {sample} of the round returned a gradient that is not finite: check the data, or shrink the radius")]
+    #[error("a query of the round returned a gradient that is not finite: check the data, or shrink the radius")]
     NotFinite {
         /// Index of the query in its round.
         sample: usize,

@@ -39,9 +39,9 @@ pub(super) struct ModelAndData {
 
 /// The reported error of rows for a model. Columns that are not those of the model are bad usage.
 pub(super) fn rows_error(error: RowsError) -> anyhow::Error {
-    match error {
-        RowsError::Data(DataError::Schema { .. }) => UsageError::of(error),
-        error => error.into(),
+    match &error {
+        RowsError::Data(rows) if matches!(rows.withheld(), DataError::Columns(_)) => UsageError::of(error),
+        _ => error.into(),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Releases through the command line: their needs, their output, and their refusals before any private computation.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 
 use serde_json::Value;
 
-use crate::files::{npy, npz};
+use crate::files::{MNIST, gzip, idx, npy, npz, write_mnist, xz};
 use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr, stdout};
 
 const SCHEMA: &str = r#"
@@ -226,7 +228,7 @@ fn bad_declarations_are_refused_by_name() {
     for (from, to, named) in [
         ("[0, 10]", "[10, 0]", "height"),
         ("\"null-row\"", "\"purple\"", "colour"),
-        ("columns.height", "columns.width", "width"),
+        ("columns.height", "columns.width", "declared format and columns"),
         ("zero-out", "add-remove", "public-rows"),
         ("zero-out", "add-one", "add-one"),
     ] {
@@ -342,7 +344,7 @@ fn a_syntax_error_of_a_release_names_no_line() {
     let path = folder.path().join("table.csv");
     let text = fs::read_to_string(&path).unwrap() + "1,red,no,no\n";
     fs::write(&path, text).unwrap();
-    let message = assert_ends(&release(folder.path()), 1, "rounds schema");
+    let message = assert_ends(&release(folder.path()), 2, "rounds schema");
     assert!(!message.contains("202"), "{message}");
 }
 
@@ -374,6 +376,129 @@ fn no_row_chooses_the_format_of_a_declared_table() {
             }
         }
     }
+}
+
+/// A file's bytes as they are, or packed as its name then says.
+fn packings(name: &str, bytes: &[u8]) -> [(String, Vec<u8>); 3] {
+    [("", bytes.to_vec()), (".gz", gzip(bytes)), (".xz", xz(bytes))]
+        .map(|(ending, bytes)| (name.to_owned() + ending, bytes))
+}
+
+/// The declaration of rows of bytes without names.
+fn bytes_of(columns: usize, format: &str) -> String {
+    format!(
+        "[rows]\n{format}storage = \"bytes\"\n[columns]\ncount = {columns}\nbounds = [0, 255]\n[label]\nclasses = [0, 1]\n"
+    )
+}
+
+/// The line of a release on the data of this name, which lie beside a schema.
+fn release_of(folder: &Path, name: &str) -> String {
+    release(folder).replace("table.csv", name)
+}
+
+#[test]
+fn a_row_that_begins_as_another_format_is_a_row() {
+    let starts: [&[u8]; 8] = [
+        &[0, 0, 8, 1],
+        &[0, 0, 14, 8],
+        &[0x1f, 0x8b, 8],
+        b"\xfd7zXZ\0",
+        b"PK\x03\x04",
+        b"PAR1",
+        b"\x93NUMPY\x01\0",
+        b"1 1:1",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let schema = |text: String| fs::write(folder.path().join("schema.toml"), text).unwrap();
+    for start in starts {
+        let records = [start, &vec![1; 200 * 3073 - start.len()]].concat();
+        let text = [start, b",1\n", &b"1,0\n".repeat(200)].concat();
+        for format in ["", "format = \"cifar-records\"\n"] {
+            schema(bytes_of(3072, format));
+            for (name, bytes) in packings("x.bin", &records) {
+                fs::write(folder.path().join(&name), bytes).unwrap();
+                assert_succeeds(&release_of(folder.path(), &name));
+            }
+        }
+        // Without the ending of records: the schema names the format.
+        fs::write(folder.path().join("records"), &records).unwrap();
+        assert_succeeds(&release_of(folder.path(), "records"));
+        schema(bytes_of(1, "").replace("bytes", "dense"));
+        for (name, bytes) in packings("x.csv", &text) {
+            fs::write(folder.path().join(&name), bytes).unwrap();
+            assert_succeeds(&release_of(folder.path(), &name));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_of_its_format_has_one_message_wherever_it_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = npy("|u1", false, "200, 2", &[1; 400]);
+    let archive = npz(
+        &[("x", npy("|u1", false, "200, 1", &[1; 200])), ("y", npy("|u1", false, "200,", &[1; 200]))],
+        zip::CompressionMethod::Deflated,
+    );
+    let text = "height,colour,kind\n".to_owned() + &"3,green,yes\n".repeat(200);
+    let files: [(&str, Vec<u8>, String); 5] = [
+        ("x.csv", text.into_bytes(), SCHEMA.to_owned()),
+        ("x.svm", b"1 1:3\n0 1:4\n".repeat(100), bytes_of(1, "").replace("bytes", "dense")),
+        ("x.npy", array, bytes_of(1, "")),
+        ("x.npz", archive, bytes_of(1, "")),
+        ("x.bin", vec![1; 3073 * 3], bytes_of(3072, "")),
+    ];
+    for (name, good, schema) in files {
+        fs::write(folder.path().join("schema.toml"), schema).unwrap();
+        let mut others: Vec<Vec<u8>> = vec![Vec::new(), b"Alice,55\n".to_vec(), b"\x93NUMPY Alice,55".to_vec()];
+        for place in [0, 1, 3, 5, 9, good.len() / 2, good.len() - 1] {
+            others.push(good[..place].to_vec());
+            others.push([&good[..place], b"Alice\xff\"55:", &good[place..]].concat());
+        }
+        for packing in 0..3 {
+            let mut said = BTreeSet::new();
+            for other in &others {
+                let (name, mut bytes) = packings(name, other)[packing].clone();
+                let run = |bytes: &[u8]| {
+                    fs::write(folder.path().join(&name), bytes).unwrap();
+                    rounds(&release_of(folder.path(), &name))
+                };
+                let outputs = [run(&bytes), {
+                    bytes.truncate(bytes.len() / 2);
+                    run(&bytes)
+                }];
+                // The number of rows is public.
+                let failed = |output: &&Output| !output.status.success() && !stderr(output).contains("batch-size");
+                said.extend(outputs.iter().filter(failed).map(|output| (output.status.code(), stderr(output))));
+            }
+            let said = Vec::from_iter(said);
+            let [(Some(2), message)] = &said[..] else { panic!("{name}, packing {packing}: {said:#?}") };
+            assert!(message.contains("the declared format") && !message.contains("Alice"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_has_one_message_whichever_file_of_it_is_wrong() {
+    let images = idx(8, &[200, 1, 2], &[1; 400]);
+    let labels = idx(8, &[200], &[1; 200]);
+    let good = [images.clone(), labels.clone(), images, labels];
+    let mut said = BTreeSet::new();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("schema.toml"), bytes_of(2, "format = \"idx\"\n")).unwrap();
+    let line = release_of(folder.path(), "");
+    write_mnist(folder.path(), good.clone());
+    assert_succeeds(&line);
+    for (file, name) in MNIST.iter().enumerate() {
+        for place in [0, 2, 3, 7, good[file].len() - 1] {
+            let whole = &good[file];
+            for bytes in [whole[..place].to_vec(), [&whole[..place], b"Alice", &whole[place..]].concat()] {
+                write_mnist(folder.path(), good.clone());
+                fs::write(folder.path().join(name), bytes).unwrap();
+                said.insert(assert_ends(&line, 2, "the declared format"));
+            }
+        }
+    }
+    assert!(said.len() == 1 && !said.first().unwrap().contains("Alice"), "{said:#?}");
 }
 
 #[test]

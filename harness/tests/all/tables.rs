@@ -8,7 +8,7 @@ use rounds_models::choices::Choices;
 use rounds_models::data::{ColumnUse, Declaration, Request, Split, declare, draft, drafted, load_requested, schema};
 
 use crate::declared::{flags, rows};
-use crate::files::{Folder, npy, npz};
+use crate::files::{Folder, gzip, npy, npz, xz};
 use crate::support::{assert_ends, assert_refused, assert_succeeds, document, rounds, stderr, stdout};
 
 #[expect(dead_code, reason = "the example has a main function")]
@@ -417,16 +417,20 @@ fn labels_of_arrays_may_be_words() {
 }
 
 #[test]
-fn a_parquet_file_is_known_by_its_magic_number() {
+fn a_packed_file_is_known_by_its_name() {
     let folder = Folder::new();
     // Packed data, the length of its description, and the letters again.
-    folder.write("t.data", b"PAR1 and more\x02\0\0\0PAR1");
-    let parts = if cfg!(feature = "parquet") { "t.data|Parquet|damaged" } else { "t.data|feature parquet|to_csv" };
-    let parts = parts.replace("t.data|", "");
-    assert_ends(&train(&folder, "t.data"), 1, &parts);
+    let parquet = b"PAR1 and more\x02\0\0\0PAR1";
+    folder.write("t.parquet", parquet);
+    let parts = if cfg!(feature = "parquet") { "t.parquet|damaged" } else { "feature parquet|to_csv" };
+    assert_ends(&train(&folder, "t.parquet"), 1, parts);
     assert!(declare(folder.name(), None, &Declaration::default()).unwrap().is_none());
-    let message = draft::draft(&folder.path().join("t.data"), &ColumnUse::default()).unwrap_err();
+    let message = draft::draft(&folder.path().join("t.parquet"), &ColumnUse::default()).unwrap_err();
     assert!(message.to_string().contains("Parquet"), "{message}");
+    for (bytes, ending) in [(parquet.to_vec(), ".parquet"), (gzip("1,2\n"), ".gz"), (xz("1,2\n"), ".xz")] {
+        folder.write("t.data", bytes);
+        assert_ends(&train(&folder, "t.data"), 1, &format!("does not end in {ending}: rename it"));
+    }
 }
 
 #[cfg(feature = "parquet")]

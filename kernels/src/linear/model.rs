@@ -101,9 +101,9 @@ pub struct Tally {
     pub clipped: usize,
 }
 
-/// A gradient that is NaN or infinite.
+/// A gradient that is NaN or infinite. The message does not say of which row: a release may show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("row {row}: the gradient is not finite (NaN or infinite features, or parameters that diverged)")]
+#[error("the gradient of a row is not finite (NaN or infinite features, or parameters that diverged)")]
 pub struct NonFiniteGradient {
     /// The row of the matrix.
     pub row: usize,

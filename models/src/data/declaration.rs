@@ -12,8 +12,8 @@ use rounds_algorithms::problem::{
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest as _, Sha256};
 
-use super::error::listing;
-use super::formats::{self, csv, csv::FirstLine};
+use super::error::{DataError, listing};
+use super::formats::{self, Declared, csv, csv::FirstLine};
 use super::labels::Task;
 use super::request::ColumnUse;
 use super::schema::{SchemaError, bounds_of, read, refuse, related};
@@ -98,11 +98,11 @@ pub fn declare(
 pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Domain>, Vec<String>)>, SchemaError> {
     let path = Path::new(name_or_path);
     let draft = match names::find(name_or_path) {
-        None if path.exists() => draft::of_file(path, &flags.columns)?,
+        None if path.exists() => draft::of_file(path, &flags.columns).map_err(DataError::for_reader)?,
         _ => None,
     };
     let Some(draft) = draft else {
-        flags.columns.refuse_names(path)?;
+        flags.columns.refuse_names(path).map_err(DataError::for_reader)?;
         if flags.classes.is_some() || flags.public_rows.is_some() {
             let problem = "--classes and --public-rows declare data whose bounds are declared; add --bounds LO,HI, or a schema \
                            (`rounds schema FILE` drafts one)";
@@ -110,7 +110,7 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
         }
         return Ok(None);
     };
-    let draft = draft.check(path)?;
+    let draft = draft.check(path).map_err(DataError::for_reader)?;
     let domain = overridden(name_or_path, draft.domain, flags)?;
     let domain = related(name_or_path, domain, flags.relation, flags.public_rows)?;
     check_label(name_or_path, &domain, flags)?;
@@ -179,8 +179,8 @@ pub(crate) fn bound_privately(
     let declared = domain;
     let mut domain = domain.clone();
     domain.source = DomainSource::PrivateBounds(Box::new(domain.source));
-    let named = Some(domain.label_column.is_some());
-    let table = formats::table(Path::new(name_or_path), named).filter(|_| names::find(name_or_path).is_none());
+    let table = formats::table(Path::new(name_or_path), Some(Declared::of(&domain)))
+        .filter(|_| names::find(name_or_path).is_none());
     let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
         let problem = "--bounds private:EPSILON is for tables with a header; declare other data by --bounds LO,HI";
         return refuse(name_or_path, problem);
@@ -368,7 +368,7 @@ fn named_columns(
     flags: &ColumnUse,
     flag: &BoundsFlag,
 ) -> Result<(Vec<Column>, String), SchemaError> {
-    let Some(file) = formats::table(path, Some(flags.label.is_some())) else {
+    let Some(file) = formats::table(path, Some(Declared { format: None, named: flags.label.is_some() })) else {
         return refuse(place, "no number of columns; add --dimension D");
     };
     let header = FirstLine::read(&file)?;

@@ -9,13 +9,12 @@ use rounds_algorithms::problem::{
     Storage,
 };
 
-use super::error::{DataError, listing};
+use super::error::{DataError, Explained, listing};
 use super::formats;
 use super::formats::csv::{self, FirstLine, MOST_WORDS, Summary};
 use super::labels::{AUTOMATIC_CLASSES, MOST_CLASSES, Task};
-use super::load::load_requested;
 use super::request::{ColumnUse, Request};
-use super::schema;
+use super::{load, schema};
 
 /// Bounds of one significant digit around `lo` and `hi`.
 fn rounded_out(lo: f64, hi: f64) -> Bounds {
@@ -41,7 +40,11 @@ fn rounded(value: f64) -> f64 {
 ///
 /// # Errors
 /// Data that cannot be read; of a text, the first line that is none of its format.
-pub fn draft(path: &Path, flags: &ColumnUse) -> Result<String, DataError> {
+pub fn draft(path: &Path, flags: &ColumnUse) -> Result<String, Explained> {
+    written(path, flags).map_err(DataError::for_reader)
+}
+
+fn written(path: &Path, flags: &ColumnUse) -> Result<String, DataError> {
     if let Some(draft) = of_file(path, flags)? {
         let mut notes = draft.notes;
         let reasons: Vec<String> = draft.unusable.iter().map(|(name, problem)| format!("{name}: {problem}")).collect();
@@ -56,9 +59,11 @@ pub fn draft(path: &Path, flags: &ColumnUse) -> Result<String, DataError> {
     let notes = [("columns", "bounds of every column, read from the data"), ("label", "read from the data")];
     let notes = notes.map(|(key, note)| (key.to_owned(), note.to_owned()));
     let request = Request { task: flags.task, ..Request::default() };
-    let data = load_requested(&path.to_string_lossy(), None, request)?;
+    let data = load::rows(&path.to_string_lossy(), None, request)?;
     let source = DomainSource::Draft(path.display().to_string());
-    Ok(schema::write(&of_matrix(source, &data.train), &notes.into()))
+    let mut domain = of_matrix(source, &data.train);
+    domain.format = formats::found_format(path).ok();
+    Ok(schema::write(&domain, &notes.into()))
 }
 
 /// The domain of a table with a header, read from its rows.
@@ -84,7 +89,7 @@ impl Draft {
              a category of at most {MOST_WORDS} words",
             names.join(",")
         );
-        Err(DataError::rows(path, problem, "a column is no feature"))
+        Err(DataError::contents(path, problem))
     }
 }
 
@@ -97,7 +102,9 @@ pub(super) fn of_file(path: &Path, flags: &ColumnUse) -> Result<Option<Draft>, D
     if !header.is_header(flags.label.as_deref()) {
         return Ok(None);
     }
-    of_table(DomainSource::Draft(path.display().to_string()), &file, &header, flags).map(Some)
+    let mut draft = of_table(DomainSource::Draft(path.display().to_string()), &file, &header, flags)?;
+    draft.domain.format = Some(formats::found_format(&file)?);
+    Ok(Some(draft))
 }
 
 fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
@@ -130,12 +137,12 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
     if let Some(name) = flags.drop.iter().find(absent) {
         let found = listing(&header.fields);
         let problem = format!("--drop {name}: no column beside the label {label_name:?} is called so; found {found}");
-        return Err(DataError::file(file, problem));
+        return Err(DataError::contents(file, problem));
     }
     let summaries = csv::summarise(file, header, place)?;
     if summaries.iter().all(Summary::is_empty) {
         let problem = "it has a header and no rows; at least one is needed";
-        return Err(DataError::rows(file, problem, "it has no rows"));
+        return Err(DataError::contents(file, problem));
     }
     let of_label = &summaries[place];
     let label = label_of(file, label_name, of_label, flags.task)?;
@@ -183,7 +190,7 @@ fn example(of: &Summary) -> String {
 fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result<Label, DataError> {
     let refuse = |problem: String| {
         let problem = format!("its label column {name:?} {problem}; --label NAME takes another one");
-        Err(DataError::rows(file, problem, "its labels are not what is expected"))
+        Err(DataError::contents(file, problem))
     };
     let values = of.values();
     if let ([], Some(_)) | ([_], _) = (&values[..], &of.distinct) {

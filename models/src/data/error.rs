@@ -1,6 +1,7 @@
-//! Errors of loading: one message that names the file, the row or line, what was expected, what was found, and the way out.
+//! Errors of loading. What a file holds is in no message of a [`DataError`], so that a release may show every one; the line, what was
+//! found and the way out are in that of an [`Explained`] one, which a run that claims nothing makes of it.
 
-use std::fmt::Display;
+use std::fmt::{self, Debug, Display};
 use std::path::{Path, PathBuf};
 
 /// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
@@ -16,8 +17,10 @@ pub fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> Strin
     shown.join(", ")
 }
 
-/// The reason for which data cannot be loaded. Lines, rows and columns count from 1; a header is a line
-/// and no row.
+/// The reason for which data cannot be loaded.
+///
+/// No message holds anything of a row, nor depends on one: a text is either fixed, or of arguments, names of files and the system. What
+/// was found stands in a [`Withheld`], which does not show it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message describes its fields")]
@@ -37,37 +40,108 @@ pub enum DataError {
     /// A file or folder that the system does not hand over.
     #[error("{}: cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    /// A file or folder that is not what is expected; the message depends on no row.
+    /// Nothing at a path.
+    #[error("{}: not found; expected {expected}", path.display())]
+    Missing { path: PathBuf, expected: String },
+    /// A place or a name that is not what is expected, or an argument that is not for it.
     #[error("{}: {problem}", path.display())]
-    File { path: PathBuf, problem: String },
-    /// Contents that are not what is expected; the message names rows, or depends on them.
-    #[error("{}{place}: {problem}", path.display())]
-    Rows {
-        path: PathBuf,
-        /// The line or row, after a comma, if it is the fault of one.
-        place: String,
-        problem: String,
-        /// The kind of problem, without anything of the rows.
-        summary: &'static str,
-    },
-    /// A file that is not what its schema declares.
-    #[error("{}: {problem}{}", path.display(), if found.is_empty() { String::new() } else { format!("; found {found}") })]
-    Schema {
-        path: PathBuf,
-        /// The problem and the way out, in words of the schema alone.
-        problem: String,
-        /// The header's columns; of a file without its header these are a row.
-        found: String,
-    },
+    File { path: PathBuf, problem: &'static str },
+    /// A folder in no layout that is known, with the names of its files.
+    #[error("{}: {}; expected {expected}", path.display(), match &files[..] {
+        [] => "no files".to_owned(),
+        files => format!("a folder with {}", listing(files)),
+    })]
+    Folder { path: PathBuf, files: Vec<String>, expected: &'static str },
+    /// A file that holds no data set in its format.
+    #[error(transparent)]
+    Contents(Withheld),
+    /// A file with other columns than its schema, or the training rows, have.
+    #[error(transparent)]
+    Columns(Withheld),
     /// A rank without rows.
     #[error("data set {name} has fewer rows than there are ranks, {ranks}: start fewer ranks")]
     MoreRanksThanRows { name: String, ranks: usize },
 }
 
+/// What was found in a file, behind a message that is the same whatever it was and wherever it lies.
+#[derive(thiserror::Error)]
+#[error(
+    "{}: it holds no data set of the declared format and columns, or is damaged; `rounds schema {}`, which claims nothing, shows more",
+    path.display(),
+    path.display()
+)]
+pub struct Withheld {
+    path: PathBuf,
+    /// The place, a colon, what was found, and the way out.
+    found: String,
+}
+
+/// Without what was found.
+impl Debug for Withheld {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Withheld").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A witness that nothing is claimed for the rows that a message is about. A release cannot have one.
+pub(crate) struct NoClaim(());
+
+impl NoClaim {
+    /// One who reads rows as they are, by a function of this module, and claims nothing by that.
+    pub(super) const READER: Self = Self(());
+
+    /// None in a release.
+    pub(crate) fn unless(secure: bool) -> Option<Self> {
+        (!secure).then_some(Self(()))
+    }
+}
+
+/// An error of loading with what was found: the line or row, the value, what was expected, and the way out. Lines, rows and
+/// columns count from 1; a header is a line and no row.
+pub struct Explained(DataError);
+
+impl Explained {
+    /// The error without what was found.
+    pub fn withheld(&self) -> &DataError {
+        &self.0
+    }
+}
+
+impl Display for Explained {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            DataError::Contents(of) | DataError::Columns(of) => write!(formatter, "{}{}", of.path.display(), of.found),
+            error => Display::fmt(error, formatter),
+        }
+    }
+}
+
+impl Debug for Explained {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, formatter)
+    }
+}
+
+impl std::error::Error for Explained {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
 impl DataError {
+    /// The error with what was found, where nothing is claimed.
+    pub(crate) fn explained(self, _: NoClaim) -> Explained {
+        Explained(self)
+    }
+
+    /// The error as a reader of rows sees it.
+    pub(super) fn for_reader(self) -> Explained {
+        self.explained(NoClaim::READER)
+    }
+
     /// A file or folder that is not what is expected.
-    pub(super) fn file(path: &Path, problem: impl Into<String>) -> Self {
-        Self::File { path: path.into(), problem: problem.into() }
+    pub(super) fn file(path: &Path, problem: &'static str) -> Self {
+        Self::File { path: path.into(), problem }
     }
 
     pub(super) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self {
@@ -75,32 +149,45 @@ impl DataError {
     }
 
     /// Contents that are not what is expected.
-    pub(super) fn rows(path: &Path, problem: impl Into<String>, summary: &'static str) -> Self {
-        Self::Rows { path: path.into(), place: String::new(), problem: problem.into(), summary }
+    pub(super) fn contents(path: &Path, found: impl Display) -> Self {
+        Self::contents_at(path, "", found)
     }
 
-    /// A file that is not what its schema declares.
-    pub(crate) fn schema(path: &Path, problem: impl Into<String>) -> Self {
-        Self::Schema { path: path.into(), problem: problem.into(), found: String::new() }
+    /// Contents that are not what is expected at a line or row, which stands after a comma.
+    pub(super) fn contents_at(path: &Path, place: &str, found: impl Display) -> Self {
+        Self::Contents(Withheld { path: path.into(), found: format!("{place}: {found}") })
+    }
+
+    /// A file with other columns than are declared.
+    pub(super) fn columns(path: &Path, found: impl Display) -> Self {
+        Self::Columns(Withheld { path: path.into(), found: format!(": {found}") })
+    }
+
+    /// The error of a file in a folder or archive as that of the whole: which of them it is, is found in them.
+    pub(super) fn about(mut self, whole: &Path) -> Self {
+        if let Self::Contents(of) | Self::Columns(of) = &mut self
+            && let Ok(file) = of.path.strip_prefix(whole)
+            && file != Path::new("")
+        {
+            of.found = format!("/{}{}", file.display(), of.found);
+            of.path = whole.into();
+        }
+        self
     }
 
     /// Nothing at `path`.
     pub(super) fn missing(path: &Path, expected: &str) -> Self {
-        Self::file(path, format!("not found; expected {expected}"))
+        Self::Missing { path: path.into(), expected: expected.into() }
     }
 
-    /// A file that does not start as its format does; its first bytes may be a row's.
+    /// A file that does not start as its format does.
     pub(super) fn magic(path: &Path, start: &[u8], expected: &str) -> Self {
-        Self::rows(path, format!("not {expected}: it starts with {start:02x?}"), "it does not start as its format does")
+        Self::contents(path, format_args!("not {expected}: it starts with {start:02x?}"))
     }
 
     /// A header that describes no data, or data that is not supported.
     pub(super) fn header(path: &Path, found: impl Display, expected: &str) -> Self {
-        Self::rows(
-            path,
-            format!("its header says {found}; expected {expected}"),
-            "its header does not describe data that can be read",
-        )
+        Self::contents(path, format_args!("its header says {found}; expected {expected}"))
     }
 
     /// More or fewer bytes than the header promises.
@@ -110,39 +197,13 @@ impl DataError {
         } else {
             format!("there are at least {found} bytes")
         };
-        Self::rows(
-            path,
-            format!("{found} where its header promises {promised} bytes; fetch the file again"),
-            "it is shorter or longer than its header promises",
-        )
+        Self::contents(path, format_args!("{found} where its header promises {promised} bytes; fetch the file again"))
     }
 
     /// A label that is none of the classes.
     pub(super) fn label(path: &Path, row: usize, found: impl Display, classes: impl Display) -> Self {
-        Self::Rows {
-            path: path.into(),
-            place: format!(", row {} (counted from 1)", row + 1),
-            problem: format!("label {found} is not one of the classes {classes}"),
-            summary: "its labels are not what is expected",
-        }
-    }
-
-    /// The message for a private run: it names the file and the kind of problem, but no row, line or value, nor the number
-    /// of rows.
-    pub fn without_rows(&self) -> String {
-        match self {
-            Self::Rows { path, summary, .. } => {
-                let path = path.display();
-                format!("{path}: {summary}; `rounds schema {path}`, which claims nothing, shows where")
-            }
-            Self::Schema { path, problem, .. } => format!("{}: {problem}", path.display()),
-            // They hold nothing of the rows.
-            Self::Unknown { .. }
-            | Self::NoDirectory { .. }
-            | Self::Read { .. }
-            | Self::File { .. }
-            | Self::MoreRanksThanRows { .. } => self.to_string(),
-        }
+        let place = format!(", row {} (counted from 1)", row + 1);
+        Self::contents_at(path, &place, format_args!("label {found} is not one of the classes {classes}"))
     }
 }
 
@@ -151,21 +212,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_message_names_the_file_and_no_row() {
+    fn only_an_explained_error_shows_what_was_found() {
         let path = Path::new("d.csv");
+        let mut messages = Vec::new();
         for error in [
             DataError::label(path, 31337, 31337, "0 to 9"),
             DataError::size(path, 31337, 31337),
             DataError::header(path, "31337", "31337"),
-            DataError::magic(path, &[0x31, 0x33, 0x7a], "31337"),
-            DataError::rows(path, "31337", "its rows make no data set"),
+            DataError::magic(path, b"31337", "31337"),
+            DataError::contents(path, "31337"),
+            DataError::contents(&path.join("31337.npy"), "31337").about(path),
+            DataError::columns(path, "31337"),
         ] {
-            let message = error.without_rows();
-            assert!(message.contains("`rounds schema d.csv`"), "{message}");
-            assert!(!message.contains("31337"), "{message}");
-            assert!(error.to_string().contains("31337"));
+            messages.extend([error.to_string(), format!("{error:?}").replace("Columns", "Contents")]);
+            assert!(error.for_reader().to_string().contains("31337"));
         }
-        let message = DataError::schema(path, "no column x").without_rows();
-        assert_eq!(message, "d.csv: no column x");
+        let [message, debug, ..] = &messages[..] else { unreachable!("more than two") };
+        assert!(message.contains("`rounds schema d.csv`") && !messages.concat().contains("31337"), "{messages:?}");
+        assert!(messages.iter().all(|other| other == message || other == debug), "one message: {messages:?}");
     }
 }

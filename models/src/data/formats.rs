@@ -1,9 +1,9 @@
-//! Formats of data: the list of them, the format of a file by its content, the files of a folder in the known layouts, and
-//! the rows of both. Adding a format is a file beside this list, its `mod` line, its variant and its arms.
+//! Formats of data: the format of a file, the files of a folder in the known layouts, and the rows of both. Adding a format is a file
+//! here, its `mod` line, its variant of [`Format`] and its arms.
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use rounds_algorithms::problem::{Domain, Format};
 
 use super::error::{DataError, listing};
 use super::number;
@@ -20,13 +20,13 @@ mod npy;
 pub(super) mod one_file;
 mod parquet;
 
-/// The table of training rows at `path`, a file or a folder: a CSV or Parquet file. `named` is that of [`format_of`].
-pub(super) fn table(path: &Path, named: Option<bool>) -> Option<PathBuf> {
+/// The table of training rows at `path`, a file or a folder: a CSV or Parquet file, by [`format_of`].
+pub(super) fn table(path: &Path, declared: Option<Declared>) -> Option<PathBuf> {
     let file = match path.is_dir().then(|| list(path)) {
         Some(files) => path.join(files.ok()?.into_iter().find(|file| file.starts_with("train."))?),
         None => path.to_owned(),
     };
-    matches!(format_of(&file, named), Ok(Format::Csv | Format::Parquet)).then_some(file)
+    matches!(format_of(&file, declared), Ok(Format::Csv | Format::Parquet)).then_some(file)
 }
 
 /// A name for the data set at `path`.
@@ -61,61 +61,88 @@ pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
 
 /// A file is called as binary records are.
 fn is_records(path: &Path) -> bool {
-    Path::new(&unpacked_name(path)).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
+    named_format(path) == Some(Format::CifarRecords)
 }
 
-/// The format of a file, or of the files of a folder.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Format {
-    /// A file of training rows, and perhaps one of test rows.
-    Libsvm,
-    Csv,
-    Npy,
-    /// An archive of arrays.
-    Npz,
-    /// A table, read as the text that it would be in a CSV file.
-    Parquet,
-    /// CIFAR-10's records.
-    Cifar,
-    /// MNIST's four files.
-    Idx,
+/// The format that a file is called by.
+fn named_format(path: &Path) -> Option<Format> {
+    let name = unpacked_name(path).to_ascii_lowercase();
+    let endings = [
+        (".npy", Format::Npy),
+        (".npz", Format::Npz),
+        (".bin", Format::CifarRecords),
+        (".parquet", Format::Parquet),
+        (".csv", Format::Csv),
+        (".tsv", Format::Csv),
+        (".libsvm", Format::Libsvm),
+        (".svm", Format::Libsvm),
+        ("-ubyte", Format::Idx),
+    ];
+    endings.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, format)| *format)
 }
 
-/// True for a declared domain with named columns, `None` without a domain.
-fn has_names(request: Request<'_>) -> Option<bool> {
-    request.domain.map(|domain| domain.label_column.is_some())
+/// What is declared of the files of a data set.
+#[derive(Clone, Copy)]
+pub(super) struct Declared {
+    /// Their format.
+    pub(super) format: Option<Format>,
+    /// Columns have names.
+    pub(super) named: bool,
 }
 
-/// The format of a file by its first 64 KiB. Where it is declared whether columns have names (`named`) no row enters: text is CSV if
-/// they have, or if the file is called so, and LIBSVM otherwise.
-fn format_of(path: &Path, named: Option<bool>) -> Result<Format, DataError> {
+impl Declared {
+    pub(super) fn of(domain: &Domain) -> Self {
+        Self { format: domain.format, named: domain.label_column.is_some() }
+    }
+}
+
+fn declared(request: Request<'_>) -> Option<Declared> {
+    request.domain.map(|domain| Declared::of(domain))
+}
+
+/// The format of a file: the declared one, else by its name; nothing that the file holds chooses it. Where nothing is declared, and so
+/// nothing claimed, by its first 64 KiB.
+///
+/// # Errors
+/// A name that is not of the declared format; where nothing is declared, a file that is of no format.
+pub(super) fn format_of(path: &Path, declared: Option<Declared>) -> Result<Format, DataError> {
+    let Some(Declared { format, named }) = declared else { return format_by_content(path) };
+    let of_name = named_format(path);
+    let format = format.or(of_name).unwrap_or(if named { Format::Csv } else { Format::Libsvm });
+    let is_parquet = Compression::named(path) == Compression::Parquet;
+    if is_parquet != (format == Format::Parquet) {
+        return Err(DataError::file(path, "the name of a Parquet file, and of no other, ends in .parquet"));
+    }
+    if format == Format::Idx {
+        return Err(DataError::file(path, SINGLE_IDX));
+    }
+    Ok(format)
+}
+
+const SINGLE_IDX: &str = "a single IDX file, which lacks features or labels; give its folder";
+
+fn format_by_content(path: &Path) -> Result<Format, DataError> {
     let mut source = Source::open(path)?;
     let mut start = Vec::new();
     source.read_up_to(1 << 16, &mut start)?;
     let refuse = |found: &str| {
         let formats =
             "LIBSVM, CSV, Parquet, NPY or NPZ format, or a folder of IDX files, CIFAR-10 records or NPY arrays";
-        Err(DataError::file(path, format!("{found}; expected a file in {formats}")))
+        Err(DataError::contents(path, format_args!("{found}; expected a file in {formats}")))
     };
+    let packed = [(Compression::Gzip, ".gz"), (Compression::Xz, ".xz"), (Compression::Parquet, ".parquet")];
+    let is_packed = |(packing, _): &&(Compression, _)| start.starts_with(packing.magic()) && start.contains(&0);
     match start[..] {
         [] => return refuse("an empty file"),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
         [b'P', b'K', 3..=6, 4..=8, ..] => return Ok(Format::Npz),
         _ if source.compression == Compression::Parquet => return Ok(Format::Parquet),
-        [0, 0, 8..=14, _, ..] => return refuse("a single IDX file, which lacks features or labels; give its folder"),
+        [0, 0, 8..=14, _, ..] if !is_records(path) => return Err(DataError::file(path, SINGLE_IDX)),
+        _ if is_records(path) => return Ok(Format::CifarRecords),
         _ => {}
     }
-    if is_records(path) {
-        return Ok(Format::Cifar);
-    }
-    if let Some(named) = named {
-        let called = |ending: &str| unpacked_name(path).to_ascii_lowercase().ends_with(ending);
-        let table = named || called(".csv") || called(".tsv");
-        return Ok(if table { Format::Csv } else { Format::Libsvm });
-    }
-    if start.starts_with(b"PAR1") && start.contains(&0) {
-        return refuse("a Parquet file that is cut off or damaged");
+    if let Some((packing, ending)) = packed.iter().find(is_packed) {
+        return refuse(&format!("a {} file whose name does not end in {ending}: rename it", packing.name()));
     }
     if start.contains(&0) {
         return refuse("binary data without a known magic number");
@@ -141,76 +168,118 @@ fn format_of(path: &Path, named: Option<bool>) -> Result<Format, DataError> {
     }
 }
 
-impl Format {
-    /// Training and test rows of a file each.
-    pub(super) fn load(
-        self,
-        name: &str,
-        train: &Path,
-        test: Option<&Path>,
-        request: Request<'_>,
-    ) -> Result<TrainTest, DataError> {
-        if self == Self::Npz {
-            return load_npz(name, train, request);
-        }
-        let shape = libsvm::Shape::new(request);
-        let train = self.read(train, request, shape)?;
-        let read_test = |test: &Path| {
-            let shape = shape.like(&train.features);
-            format_of(test, has_names(request))?.read(test, request, shape)
-        };
-        let test = test.map(read_test).transpose()?;
-        TrainTest::of(name, train, test, request)
+/// Training and test rows of a file each, the former in this format.
+pub(super) fn load_as(
+    format: Format,
+    name: &str,
+    train: &Path,
+    test: Option<&Path>,
+    request: Request<'_>,
+) -> Result<TrainTest, DataError> {
+    if format == Format::Npz {
+        return load_npz(name, train, request);
     }
+    let shape = libsvm::Shape::new(request);
+    let train = read_as(format, train, request, shape)?;
+    let read_test = |test: &Path| {
+        let shape = shape.like(&train.features);
+        read_as(format_of(test, declared(request))?, test, request, shape)
+    };
+    let test = test.map(read_test).transpose()?;
+    TrainTest::of(name, train, test, request)
+}
 
-    /// The rows of a file that holds features and labels.
-    fn read(self, path: &Path, request: Request<'_>, shape: libsvm::Shape) -> Result<Table, DataError> {
-        let declared = request.domain.map(AsRef::as_ref);
-        match self {
-            Self::Libsvm => libsvm::read(path, declared, shape),
-            Self::Csv | Self::Parquet => csv::read(path, request),
-            Self::Npy => npy::read_table(path, request),
-            Self::Cifar => cifar::read(&[path.into()]),
-            Self::Npz | Self::Idx => {
-                let expected = "an archive of training rows holds test rows, too: x_test and y_test";
-                Err(DataError::file(path, format!("no file of test rows; {expected}")))
-            }
+/// The rows of a file in this format that holds features and labels.
+fn read_as(format: Format, path: &Path, request: Request<'_>, shape: libsvm::Shape) -> Result<Table, DataError> {
+    match format {
+        Format::Libsvm => libsvm::read(path, request.domain.map(AsRef::as_ref), shape),
+        Format::Csv | Format::Parquet => csv::read(path, request),
+        Format::Npy => npy::read_table(path, request),
+        Format::CifarRecords => cifar::read(&[path.into()]),
+        Format::Npz | Format::Idx => {
+            let problem = "no file of test rows; an archive of training rows holds test rows, too: x_test and y_test";
+            Err(DataError::file(path, problem))
         }
     }
 }
 
 /// Training rows of a file, and test rows of the file that is asked for, else of the file beside it, if there is one.
 pub(super) fn load_file(path: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
-    let format = format_of(path, has_names(request))?;
-    let is_undeclared = request.domain.is_none();
-    let of_libsvm = [
-        ("--first-index", request.first_index.is_some()),
-        ("--dimension without --bounds", is_undeclared && request.columns.is_some()),
-    ];
-    if let Some((flag, _)) = of_libsvm.iter().find(|(_, given)| *given && format != Format::Libsvm) {
-        return Err(DataError::file(path, format!("{flag}: this is for LIBSVM files; leave it out")));
+    let format = format_of(path, declared(request))?;
+    if format != Format::Libsvm {
+        if request.first_index.is_some() {
+            return Err(DataError::file(path, "--first-index: this is for LIBSVM files; leave it out"));
+        }
+        if request.domain.is_none() && request.columns.is_some() {
+            let problem = "--dimension without --bounds: this is for LIBSVM files; leave it out";
+            return Err(DataError::file(path, problem));
+        }
     }
     if format == Format::Npz && request.test.is_some() {
         let problem = "--test: an archive holds its own test rows, x_test and y_test; leave it out";
         return Err(DataError::file(path, problem));
     }
-    format.load(&stem(path), path, test_file(path, request).as_deref(), request)
+    load_as(format, &stem(path), path, test_file(path, request).as_deref(), request)
+}
+
+/// The files of a folder in one of the known layouts.
+enum Layout {
+    Idx(IdxFiles),
+    CifarRecords(CifarFiles),
+    Arrays(Roles),
+    /// Training rows and perhaps test rows.
+    Files(PathBuf, Option<PathBuf>),
+}
+
+impl Layout {
+    /// The layout of a folder by the names of its files, if it is that of the declared format.
+    fn of(folder: &Path, format: Option<Format>) -> Result<Self, DataError> {
+        let may_be = |of: Format| format.is_none_or(|format| format == of);
+        if let Some(files) = idx_files(folder).filter(|_| may_be(Format::Idx)) {
+            return Ok(Self::Idx(files));
+        }
+        if let Some(files) = cifar_files(folder).filter(|_| may_be(Format::CifarRecords)) {
+            return Ok(Self::CifarRecords(files));
+        }
+        let files = list(folder)?;
+        let arrays: Vec<String> =
+            files.iter().filter_map(|file| file.strip_suffix(".npy").map(str::to_owned)).collect();
+        if let Some(roles) = Roles::of(&arrays).filter(|_| may_be(Format::Npy)) {
+            return Ok(Self::Arrays(roles));
+        }
+        let start = |start: &str| {
+            let file = files.iter().find(|file| file.starts_with(start));
+            file.map(|file| folder.join(file))
+        };
+        if let Some(train) = start("train.") {
+            return Ok(Self::Files(train, start("test.")));
+        }
+        let expected = "MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY arrays \
+                        (x_train, y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it";
+        Err(DataError::Folder { path: folder.into(), files, expected })
+    }
+}
+
+/// The format of the files at `path`, where nothing is declared.
+pub(super) fn found_format(path: &Path) -> Result<Format, DataError> {
+    if !path.is_dir() {
+        return format_by_content(path);
+    }
+    Ok(match Layout::of(path, None)? {
+        Layout::Idx(_) => Format::Idx,
+        Layout::CifarRecords(_) => Format::CifarRecords,
+        Layout::Arrays(_) => Format::Npy,
+        Layout::Files(train, _) => format_by_content(&train)?,
+    })
 }
 
 /// Rows of a folder in one of the known layouts.
 pub(super) fn load_folder(folder: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
     let name = stem(folder);
-    if let Some(files) = idx_files(folder) {
-        return load_idx(&name, &files, None, request);
-    }
-    if let Some(files) = cifar_files(folder) {
-        return load_cifar(&name, &files, request);
-    }
-    let files = list(folder)?;
-    let arrays = files.iter().filter_map(|file| file.strip_suffix(".npy").map(str::to_owned));
-    let arrays: Vec<String> = arrays.collect();
-    if let Some(roles) = Roles::of(&arrays) {
-        return load_arrays(&name, &roles, request, |[features, labels]| {
+    match Layout::of(folder, request.domain.and_then(|domain| domain.format))? {
+        Layout::Idx(files) => load_idx(&name, &files, None, request),
+        Layout::CifarRecords(files) => load_cifar(&name, &files, request),
+        Layout::Arrays(roles) => load_arrays(&name, &roles, request, |[features, labels]| {
             let path = |array: &String| folder.join(format!("{array}.npy"));
             let (features, labels) = (path(features), path(labels));
             Ok(Table::of_files(
@@ -219,23 +288,11 @@ pub(super) fn load_folder(folder: &Path, request: Request<'_>) -> Result<TrainTe
                 &labels,
                 npy::read_labels(&mut Source::open(&labels)?)?,
             ))
-        });
+        }),
+        Layout::Files(train, test) => {
+            load_as(format_of(&train, declared(request))?, &name, &train, test.as_deref(), request)
+        }
     }
-    let start = |start: &str| {
-        let file = files.iter().find(|file| file.starts_with(start));
-        file.map(|file| folder.join(file))
-    };
-    if let Some(train) = start("train.") {
-        let test = start("test.");
-        return format_of(&train, has_names(request))?.load(&name, &train, test.as_deref(), request);
-    }
-    let found = match &files[..] {
-        [] => "no files".to_owned(),
-        files => format!("a folder with {}", listing(files)),
-    };
-    let expected = "MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY arrays \
-                    (x_train, y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it";
-    Err(DataError::file(folder, format!("{found}; expected {expected}")))
 }
 
 /// Names of the files in a folder, sorted.
@@ -265,7 +322,7 @@ fn no_roles(path: &Path, names: &[String]) -> DataError {
         [] => "no arrays".to_owned(),
         names => format!("the arrays {}", listing(names)),
     };
-    DataError::file(path, format!("{found}; expected {}", npy::EXPECTED_ARRAYS))
+    DataError::contents(path, format_args!("{found}; expected {}", npy::EXPECTED_ARRAYS))
 }
 
 /// Training and test rows from two arrays each.

@@ -149,10 +149,7 @@ impl RawLabels {
     /// # Errors
     /// A label that is not finite or not a class; words for a regression, fractions for classes.
     pub(super) fn meaning(&self, path: &Path, task: Option<Task>) -> Result<Meaning, DataError> {
-        let refuse = |problem: &str| {
-            let summary = "its labels are not what is expected";
-            Err(DataError::rows(path, problem, summary))
-        };
+        let refuse = |problem: &str| Err(DataError::contents(path, problem));
         Ok(match self {
             Self::Encoded(_) => unreachable!("encoded labels have a domain"),
             Self::Absent(_) => Meaning::Targets,
@@ -235,7 +232,7 @@ impl RawLabels {
             }
             _ => {
                 let problem = "its labels are numbers and those of the training rows are words, or the other way round";
-                return Err(DataError::rows(path, problem, "its labels are not what is expected"));
+                return Err(DataError::contents(path, problem));
             }
         };
         Ok(Labels::Classes { values: values?, classes: names.len(), names: Some(names) })
@@ -267,7 +264,7 @@ mod tests {
     }
 
     fn refusal(labels: RawLabels, meaning: &Meaning) -> String {
-        labels.with_meaning(Path::new("p"), meaning).unwrap_err().to_string()
+        labels.with_meaning(Path::new("p"), meaning).unwrap_err().for_reader().to_string()
     }
 
     /// Labels of training rows, and their meaning.

@@ -27,12 +27,7 @@ impl BadLine {
 
     /// The error about this line of a file, with `lines_before` lines before the block.
     pub(super) fn at(self, path: &Path, lines_before: usize) -> DataError {
-        DataError::Rows {
-            path: path.into(),
-            place: format!(", line {}", lines_before + self.line + 1),
-            problem: self.problem,
-            summary: "a line is not what the format asks for",
-        }
+        DataError::contents_at(path, &format!(", line {}", lines_before + self.line + 1), self.problem)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rounds_algorithms::problem::Domain;
 
-use super::error::DataError;
+use super::error::{DataError, Explained};
 use super::formats::{self, IdxFiles};
 use super::names::{self, NAMES};
 use super::request::Request;
@@ -16,7 +16,7 @@ use crate::text::nearest;
 ///
 /// # Errors
 /// As [`load_declared`].
-pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, DataError> {
+pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, Explained> {
     load_declared(name_or_path, data_dir, names::built_in(name_or_path, data_dir).as_ref())
 }
 
@@ -24,8 +24,10 @@ pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, Da
 /// Rows are encoded into `domain`; without one they are kept as they are, and nothing may be claimed for them. Files of named
 /// data sets lie in `data_dir`, else in the folder that the variable ROUNDS_DATA names.
 ///
-/// A file's format is told by its content: NPY, NPZ and Parquet by their magic numbers, LIBSVM by `index:value`, CSV by its
-/// separators. Test rows come from a file beside it that is called the same with `.t` (or `.tst` for `.trn`). Folders hold
+/// The format of a file in a domain is the declared one, else that of its name: `.npy`, `.npz`, `.bin` (CIFAR-10's records), `.parquet`,
+/// `.csv` and `.tsv`, `.libsvm` and `.svm`; a table if columns have names, and LIBSVM otherwise. Without a domain its content tells it:
+/// NPY and NPZ by their magic numbers, LIBSVM by `index:value`, CSV by its separators. A name that ends in `.gz` or `.xz` says that the
+/// file is packed. Test rows come from a file beside it that is called the same with `.t` (or `.tst` for `.trn`). Folders hold
 /// MNIST's four IDX files, CIFAR-10's records (`data_batch_*.bin` or `train_*.bin` and `test*.bin`), NPY arrays called as in
 /// `npy::EXPECTED_ARRAYS`, or `train.*` and perhaps `test.*` in any of the file formats.
 ///
@@ -35,7 +37,7 @@ pub fn load_declared(
     name_or_path: &str,
     data_dir: Option<&Path>,
     domain: Option<&Arc<Domain>>,
-) -> Result<TrainTest, DataError> {
+) -> Result<TrainTest, Explained> {
     load_requested(name_or_path, data_dir, Request::of(domain))
 }
 
@@ -47,9 +49,14 @@ pub fn load_requested(
     name_or_path: &str,
     data_dir: Option<&Path>,
     request: Request<'_>,
-) -> Result<TrainTest, DataError> {
+) -> Result<TrainTest, Explained> {
+    rows(name_or_path, data_dir, request).map_err(DataError::for_reader)
+}
+
+/// As [`load_requested`]; the error withholds what was found.
+pub(super) fn rows(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
     let path = Path::new(name_or_path);
-    let whole = load_whole(name_or_path, data_dir, request)?;
+    let whole = load_whole(name_or_path, data_dir, request).map_err(|error| error.about(path))?;
     match request.split {
         Some(split) => whole.split(path, split),
         None => Ok(whole),
@@ -59,12 +66,10 @@ pub fn load_requested(
 fn load_whole(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
     let path = Path::new(name_or_path);
     let named = names::find(name_or_path);
-    if named.is_some() || path.is_dir() {
-        let of_files = [("--test", request.test.is_some()), ("--first-index", request.first_index.is_some())];
-        if let Some((flag, _)) = of_files.iter().find(|(_, given)| *given) {
-            let problem = format!("{flag}: this is for the path of a file; leave it out");
-            return Err(DataError::file(path, problem));
-        }
+    let is_file = named.is_none() && !path.is_dir();
+    if !is_file && (request.test.is_some() || request.first_index.is_some()) {
+        let problem = "--test, --first-index: these are for the path of a file; leave them out";
+        return Err(DataError::file(path, problem));
     }
     if let Some(named) = named {
         return named.load(data_dir, request);

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rounds_algorithms::problem::{Dataset, Labels};
 
-use super::error::{DataError, listing};
+use super::error::{DataError, Explained, listing};
 use super::formats::{self, one_file};
-use super::load::load_declared;
+use super::load;
 use super::names;
 use super::request::{LabelUse, Request};
 use super::table::{TrainTest, no_dataset};
@@ -20,13 +20,22 @@ pub struct ModelRows {
     pub are_test_rows: bool,
 }
 
-/// Loads rows by the name of a data set or the path of a file or folder, as [`load_declared`] does, for a model of these classes, or
+/// Loads rows by the name of a data set or the path of a file or folder, as [`load_declared`](super::load_declared) does, for a model of these classes, or
 /// of real targets; `input` has the domain of its training rows, if they had one, and its features as columns. Of a data set with
 /// test rows these are taken, of any other one all rows; a file is taken alone, whatever lies beside it.
 ///
 /// # Errors
-/// As [`load_declared`]; columns or labels that are not those of the model.
+/// As [`load_declared`](super::load_declared); columns or labels that are not those of the model.
 pub fn load_for_model(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    input: Request<'_>,
+    classes: Option<&[String]>,
+) -> Result<ModelRows, Explained> {
+    rows(name_or_path, data_dir, input, classes).map_err(DataError::for_reader)
+}
+
+fn rows(
     name_or_path: &str,
     data_dir: Option<&Path>,
     input: Request<'_>,
@@ -38,7 +47,7 @@ pub fn load_for_model(
         check_features(path, domain.features(), input)?;
     }
     let (dataset, are_test_rows) = if named || !path.is_file() {
-        let TrainTest { train, test } = load_declared(name_or_path, data_dir, input.domain)?;
+        let TrainTest { train, test } = load::rows(name_or_path, data_dir, Request::of(input.domain))?;
         let are_test_rows = test.is_some();
         (test.unwrap_or(train), are_test_rows)
     } else {
@@ -63,7 +72,7 @@ fn check_features(path: &Path, found: usize, input: Request<'_>) -> Result<(), D
         LabelUse::Ignored => "with or without a label",
     };
     let problem = format!("it has {found} feature columns, and the model reads {features}; give {features}, {label}");
-    Err(DataError::schema(path, problem))
+    Err(DataError::columns(path, problem))
 }
 
 /// Undeclared rows whose labels, which have a meaning of their own, are the classes or targets of the model: classes are found by
@@ -81,14 +90,14 @@ fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Resu
         (Labels::Values(values), Some(known)) => {
             let problem = format!("its labels are real numbers, such as {}", values[0]);
             let problem = format!("{problem}; the model knows the classes {}", listing(known));
-            return Err(DataError::rows(path, problem, "its labels are not classes"));
+            return Err(DataError::contents(path, problem));
         }
         (Labels::Classes { values, .. }, None) => {
             let numbers: Vec<Option<f32>> = names.iter().map(|name| name.parse().ok()).collect();
             let target = |class: u32| {
                 let problem =
                     || format!("its label {:?} is no number, and the model predicts numbers", names[class as usize]);
-                numbers[class as usize].ok_or_else(|| DataError::rows(path, problem(), "its labels are not numbers"))
+                numbers[class as usize].ok_or_else(|| DataError::contents(path, problem()))
             };
             Labels::Values(values.into_iter().map(target).collect::<Result<_, _>>()?)
         }

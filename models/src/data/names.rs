@@ -7,11 +7,12 @@ use rounds_algorithms::problem::synthetic::{
     Quadratic, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
     synthetic_mnist_optimum,
 };
-use rounds_algorithms::problem::{Dataset, Domain, DomainSource};
+use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 
 use super::error::DataError;
-use super::formats::{self, Format, IdxFiles};
+use super::formats::{self, IdxFiles};
 use super::request::Request;
 use super::schema::SchemaTable;
 use super::source::unpacked_name;
@@ -60,6 +61,7 @@ struct FilesTable {
 struct Files {
     name: String,
     about: String,
+    #[serde(deserialize_with = "format")]
     format: Format,
     /// Folders of the data folder.
     folders: Vec<String>,
@@ -69,6 +71,11 @@ struct Files {
     #[serde(default)]
     test: Vec<String>,
     schema: SchemaTable,
+}
+
+/// A format by its name.
+fn format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Format, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// All named data sets.
@@ -155,6 +162,7 @@ impl Files {
         let domain = self.schema.clone().domain(name, DomainSource::BuiltIn(name.to_owned()));
         let mut domain = domain.expect("a test checks every built-in schema");
         domain.test_is_public = true;
+        domain.format = Some(self.format);
         domain
     }
 
@@ -180,7 +188,7 @@ impl Files {
         let folders = self.data_folders(name, data_dir)?;
         match self.format {
             Format::Idx => return formats::load_idx(name, &find_idx(&folders)?, Some(10), request),
-            Format::Cifar => {
+            Format::CifarRecords => {
                 let files = folders.iter().find_map(|folder| formats::cifar_files(folder));
                 let expected = "data_batch_1.bin … or train_1.bin … (CIFAR-10's records)";
                 return formats::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, request);
@@ -192,7 +200,7 @@ impl Files {
         let test = formats::first_file(&folders, &self.test);
         let request =
             Request { label: described.label_column.as_deref(), columns: Some(described.features()), ..request };
-        self.format.load(name, &file, test.as_deref(), request)
+        formats::load_as(self.format, name, &file, test.as_deref(), request)
     }
 }
 

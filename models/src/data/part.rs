@@ -11,10 +11,10 @@ use rounds_algorithms::parallel::partition::leaf_range;
 use rounds_algorithms::problem::Dataset;
 use sha2::{Digest as _, Sha256};
 
-use super::error::DataError;
+use super::error::{DataError, Explained};
 use super::formats::idx;
 use super::labels::RawLabels;
-use super::load::{idx_data, load_requested};
+use super::load::{self, idx_data};
 use super::request::Request;
 use super::table::{Reading, Table, check_counts};
 
@@ -51,14 +51,40 @@ fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<u
 /// Loads the part of rank `rank` of `ranks` of the rows that are asked for.
 ///
 /// # Errors
-/// As [`load_requested`], and fewer rows than ranks.
+/// As [`load_requested`](super::load_requested), and fewer rows than ranks.
 pub fn load(
     name_or_path: &str,
     data_dir: Option<&Path>,
     request: Request<'_>,
     rank: usize,
     ranks: usize,
+) -> Result<Part, Explained> {
+    rows(name_or_path, data_dir, request, rank, ranks).map_err(DataError::for_reader)
+}
+
+/// As [`load`]; the error withholds what was found.
+pub(crate) fn rows(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    request: Request<'_>,
+    rank: usize,
+    ranks: usize,
 ) -> Result<Part, DataError> {
+    let place = Path::new(name_or_path);
+    of_rank(name_or_path, data_dir, request, rank, ranks).map_err(|error| error.about(place))
+}
+
+fn of_rank(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    request: Request<'_>,
+    rank: usize,
+    ranks: usize,
+) -> Result<Part, DataError> {
+    if ranks == 1 {
+        let whole = load::rows(name_or_path, data_dir, request)?;
+        return Ok(Part { train: whole.train, test: whole.test, digests: Digests::default() });
+    }
     if request.is_whole()
         && let Some((name, [images, labels_file, test_images, test_labels], classes)) =
             idx_data(name_or_path, data_dir)?
@@ -88,7 +114,7 @@ pub fn load(
             digests: Digests { common: common.finalize().into(), own: part.digest, next: part.hashed },
         });
     }
-    let whole = load_requested(name_or_path, data_dir, request)?;
+    let whole = load::rows(name_or_path, data_dir, request)?;
     let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
     let common = whole.train.digest();
     Ok(Part {

@@ -109,14 +109,10 @@ pub struct ColumnUse {
 impl ColumnUse {
     /// Refuses names of columns for a file in which columns have none.
     pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
-        let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
-        match given.iter().find(|(_, given)| *given) {
-            Some((flag, _)) => {
-                let problem =
-                    format!("{flag}: its columns have no names; leave it out, or write a header in its first line");
-                Err(DataError::file(path, problem))
-            }
-            None => Ok(()),
+        if self.label.is_none() && self.drop.is_empty() {
+            return Ok(());
         }
+        let problem = "--label, --drop: its columns have no names; leave them out, or write a header in its first line";
+        Err(DataError::file(path, problem))
     }
 }

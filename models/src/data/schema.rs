@@ -6,12 +6,12 @@ use std::str::FromStr as _;
 
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
-    Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
+    Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Format, Label, Other, Relation, Storage,
 };
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::error::{DataError, listing};
+use super::error::{DataError, Explained, listing};
 
 /// The reason for which no domain can be declared.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +21,12 @@ pub enum SchemaError {
     /// A schema that cannot be read or makes no domain: the problem and the way out.
     #[error("{place}: {problem}")]
     Declaration { place: String, problem: String },
-    /// The header of a table cannot be read.
+    /// The header of a table, or its rows for private bounds, cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A table from which no domain can be drafted.
+    #[error(transparent)]
+    Draft(#[from] Explained),
 }
 
 pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
@@ -62,6 +65,7 @@ struct RowsTable {
     relation: Option<String>,
     public_rows: Option<usize>,
     storage: Option<String>,
+    format: Option<String>,
     drop: Vec<String>,
 }
 
@@ -178,6 +182,10 @@ impl SchemaTable {
         let mut domain = Domain::new(columns, storage, kind, source);
         (domain.label_column, domain.dropped) = (label.column, self.rows.drop);
         domain.test_is_public = self.test.public;
+        domain.format = match self.rows.format.as_deref().map(Format::from_str).transpose() {
+            Ok(format) => format,
+            Err(error) => return refuse(place, format!("rows.format: {error}")),
+        };
         let relation = match self.rows.relation.as_deref().map(Adjacency::from_str).transpose() {
             Ok(relation) => relation,
             Err(error) => return refuse(place, format!("rows.relation: {error}")),
@@ -288,6 +296,7 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     if let Relation::AddRemove { public_rows } = domain.relation {
         lines.push(format!("public-rows = {public_rows}"));
     }
+    lines.extend(domain.format.map(|format| format!("format = {}", quoted(format.name()))));
     lines.push(format!("storage = {}", quoted(domain.storage.name())));
     if !domain.dropped.is_empty() {
         lines.push(format!("drop = [{}]{}", list(&domain.dropped), note("drop")));

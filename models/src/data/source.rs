@@ -1,12 +1,12 @@
-//! A data file as a stream of plain bytes: gzip, xz or Parquet is recognised by its magic number, the file is sized before it is
-//! read, and the bytes that come out are bounded by those that go in.
+//! A data file as a stream of plain bytes. Its name says how it is packed, never what it holds: a row may begin as a packed file does.
+//! The file is sized before it is read, and the bytes that come out are bounded by those that go in.
 
 use crate::data::error::DataError;
 use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,17 +25,25 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// Recognises a file by its first bytes.
-    pub(super) fn of(start: &[u8]) -> Self {
-        match start {
-            [0x1f, 0x8b, ..] => Self::Gzip,
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
-            [b'P', b'A', b'R', b'1', ..] => Self::Parquet,
-            _ => Self::Plain,
+    /// The packing of a file with this name.
+    pub(super) fn named(path: &Path) -> Self {
+        let name = path.as_os_str().to_string_lossy();
+        let packed = [(".gz", Self::Gzip), (".xz", Self::Xz), (".parquet", Self::Parquet)];
+        packed.iter().find(|(ending, _)| name.ends_with(ending)).map_or(Self::Plain, |(_, packing)| *packing)
+    }
+
+    /// The first bytes of every file that is packed so.
+    pub(super) fn magic(self) -> &'static [u8] {
+        match self {
+            Self::Plain => b"",
+            Self::Gzip => &[0x1f, 0x8b],
+            Self::Xz => b"\xfd7zXZ\0",
+            Self::Zip => b"PK",
+            Self::Parquet => b"PAR1",
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Gzip => "gzip",
@@ -72,10 +80,10 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Opens a file and looks at its first bytes.
+    /// Opens a file that is packed as its name says.
     ///
     /// # Errors
-    /// No such file, or one that cannot be read.
+    /// No such file, one that cannot be read, one that does not start as its packing does.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let read = DataError::read(path);
         let system = |source: std::io::Error| match source.kind() {
@@ -91,10 +99,10 @@ impl<'a> Source<'a> {
         let mut file = File::open(path).map_err(&read)?;
         let mut start = Vec::with_capacity(6);
         (&mut file).take(6).read_to_end(&mut start).map_err(&read)?;
-        let mut compression = Compression::of(&start);
-        // `PAR1` may begin a row of text.
-        if compression == Compression::Parquet && !ends_as_parquet(&mut file, metadata.len()).map_err(&read)? {
-            compression = Compression::Plain;
+        let compression = Compression::named(path);
+        if !start.starts_with(compression.magic()) {
+            let expected = format!("a {} file, as its name says", compression.name());
+            return Err(DataError::magic(path, &start, &expected));
         }
         let consumed = Arc::new(AtomicU64::new(0));
         let raw = Cursor::new(start).chain(file);
@@ -197,20 +205,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// True for a file that ends as Parquet files do, with a length that fits into it and the magic number: four characters of text
-/// before it would be a length of 500 MB. The file is then where it was.
-fn ends_as_parquet(file: &mut File, bytes: u64) -> std::io::Result<bool> {
-    let (mut end, place) = ([0; 8], file.stream_position()?);
-    if bytes < 12 {
-        return Ok(false);
-    }
-    file.seek(SeekFrom::End(-8))?;
-    file.read_exact(&mut end)?;
-    file.seek(SeekFrom::Start(place))?;
-    let [length @ .., b'P', b'A', b'R', b'1'] = end else { return Ok(false) };
-    Ok(u64::from(u32::from_le_bytes(length)) + 12 <= bytes)
-}
-
 /// A file's name without the endings of packing.
 pub(super) fn unpacked_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -219,7 +213,7 @@ pub(super) fn unpacked_name(path: &Path) -> String {
 }
 
 pub(super) fn damaged(path: &Path, kind: &str, source: &dyn std::fmt::Display) -> DataError {
-    DataError::file(path, format!("the {kind} stream is damaged or cut off ({source}); fetch the file again"))
+    DataError::contents(path, format_args!("the {kind} stream is damaged or cut off ({source}); fetch the file again"))
 }
 
 /// A packed file that unpacks to more than its size justifies.
@@ -228,7 +222,7 @@ pub(super) fn expansion(path: &Path, packed: u64) -> DataError {
         "it would unpack to more than {} bytes, which is more than data does; if it is genuine, unpack it and load the plain file",
         expansion_bound(packed)
     );
-    DataError::file(path, problem)
+    DataError::contents(path, problem)
 }
 
 /// The part of a file that has been consumed.

@@ -30,15 +30,10 @@ impl TrainTest {
     /// These rows with a part kept for testing, both in the order of the file.
     pub(crate) fn split(&self, path: &Path, split: Split) -> Result<Self, DataError> {
         if self.test.is_some() {
-            let problem = "--test-split: it comes with test rows; leave it out";
-            return Err(DataError::file(path, problem));
+            return Err(DataError::file(path, "--test-split: it comes with test rows; leave it out"));
         }
-        let (rows, fraction) = (self.train.len(), split.fraction);
-        let (train, test) = split.apart(&self.train).ok_or_else(|| {
-            let problem =
-                format!("--test-split {fraction}: of {rows} rows it leaves none for training or none for testing");
-            DataError::file(path, problem)
-        })?;
+        let problem = "--test-split: it leaves none of the rows for training or none for testing";
+        let (train, test) = split.apart(&self.train).ok_or_else(|| DataError::file(path, problem))?;
         Ok(Self { train, test: Some(test) })
     }
 }
@@ -94,7 +89,7 @@ impl Table {
                 if found != declared {
                     let problem =
                         format!("it has {found} columns, but its schema declares {declared}; mend the schema");
-                    return Err(DataError::schema(&path, problem));
+                    return Err(DataError::columns(&path, problem));
                 }
                 (encoder.matrix(self.features), labels.codes(&encoder))
             }
@@ -115,11 +110,11 @@ pub(super) fn check_counts(path: &Path, rows: usize, labels_path: &Path, labels:
         "{rows} rows, but {} has {labels} labels; each row has one label, so they do not belong together",
         labels_path.display()
     );
-    Err(DataError::rows(path, problem, "it has another number of rows than its labels"))
+    Err(DataError::contents(path, problem))
 }
 
 pub(super) fn no_dataset(path: &Path, error: &DatasetError) -> DataError {
-    DataError::rows(path, error.to_string(), "its rows make no data set")
+    DataError::contents(path, error)
 }
 
 /// The way from the rows of files to data sets, which training rows define for the test rows.
@@ -155,7 +150,7 @@ impl<'a> Reading<'a> {
             let problem = format!(
                 "{found} columns, but the training data has {columns} columns; training and test rows have the same columns"
             );
-            return Err(DataError::file(&table.path, problem));
+            return Err(DataError::contents(&table.path, problem));
         }
         table.check_counts()?;
         let labels = table.labels.with_meaning(&table.labels_path, meaning)?;
@@ -201,7 +196,7 @@ impl TrainTest {
 pub(super) fn check_unnamed(path: &Path, domain: &Domain) -> Result<(), DataError> {
     match domain.columns {
         Columns::Matrix { .. } => Ok(()),
-        Columns::Named(_) => Err(DataError::schema(
+        Columns::Named(_) => Err(DataError::columns(
             path,
             "its columns have no names, but its schema names them; declare [columns] count = D, bounds = [LO, HI]",
         )),

@@ -7,7 +7,7 @@ use rounds_algorithms::problem::{DatasetError, ProblemError};
 use rounds_kernels::linear::NonFiniteGradient;
 
 use crate::checkpoint::CheckpointError;
-use crate::data::{DataError, SchemaError};
+use crate::data::{DataError, Explained, SchemaError};
 use crate::factorization_file::FactorizationFileError;
 use crate::group::{Group, SharedError};
 use crate::model_file::ModelFileError;
@@ -25,12 +25,12 @@ pub enum FitError {
     /// An argument, with its value where that matters, that cannot be, or not beside the others.
     #[error("`{argument}`: {problem}")]
     Argument { argument: String, problem: String },
-    /// Rows that cannot be loaded; of a run that is no release.
+    /// Rows that cannot be loaded or declared; of a release without what was found.
     #[error(transparent)]
     Data(DataError),
-    /// Rows that cannot be loaded or declared, in a release: what may be said of them.
-    #[error("{message}")]
-    Withheld { message: String, is_usage: bool },
+    /// The same of a run that is no release, with what was found.
+    #[error(transparent)]
+    Explained(Explained),
     /// A declaration that makes no domain.
     #[error(transparent)]
     Schema(SchemaError),
@@ -90,10 +90,16 @@ impl FitError {
             | Self::Dataset(_)
             | Self::Prepare(_)
             | Self::Unknown(_) => true,
-            Self::Data(error) => matches!(error, DataError::Schema { .. } | DataError::MoreRanksThanRows { .. }),
+            // In a release contents cannot be told from columns.
+            Self::Data(error) => {
+                matches!(error, DataError::Contents(_) | DataError::Columns(_) | DataError::MoreRanksThanRows { .. })
+            }
+            Self::Explained(error) => {
+                matches!(error.withheld(), DataError::Columns(_) | DataError::MoreRanksThanRows { .. })
+            }
             Self::Model(error) => error.is_usage(),
             Self::Checkpoint(error) => matches!(error, CheckpointError::Place { .. }),
-            Self::Withheld { is_usage, .. } | Self::Shared(SharedError { is_usage, .. }) => *is_usage,
+            Self::Shared(SharedError { is_usage, .. }) => *is_usage,
             _ => false,
         }
     }

@@ -17,11 +17,11 @@ use zeroize::Zeroizing;
 use super::error::FitError;
 use super::key;
 use super::observer::{Execution, Observer, Stage};
-use super::release::{declared, explained};
+use super::release::{declared, explained, of_schema};
 use super::settings::Training;
 use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
-use crate::data::{self, DataError, SchemaError};
+use crate::data::{self, DataError};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
 use crate::model_file::{self, TrainedOn, treat_features};
 use crate::signature::SecretKey;
@@ -94,10 +94,7 @@ pub(super) fn load(
         let decided = decided.expect("names and values");
         let key = |counts: &[u8; 32]| key::derived(&source, "bounds", &[&counts[..], &decided].concat());
         let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);
-        let (bounded, counts) = group.all_ok(bounded.map_err(|error| match error {
-            SchemaError::Data(error) => explained(training, error),
-            error => FitError::Schema(error),
-        }))?;
+        let (bounded, counts) = group.all_ok(bounded.map_err(|error| of_schema(training, error)))?;
         (*domain, counted) = (Arc::new(bounded), Some(counts));
     }
     let part = rows(training, execution, setup.domain.as_ref())?;

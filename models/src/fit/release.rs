@@ -8,18 +8,26 @@ use rounds_algorithms::problem::{Domain, PublicProblem, Relation};
 
 use super::error::FitError;
 use super::settings::Training;
-use crate::data::{self, DataError, Declaration, SchemaError};
+use crate::data::{self, DataError, Declaration, NoClaim, SchemaError};
 
 /// Largest ε of a release without `allow-weak-privacy`.
 const MOST_EPSILON: f64 = 10.0;
 
 /// The error of loading: of a release without anything of the rows.
 pub(super) fn explained(training: &Training, error: DataError) -> FitError {
-    if !training.privacy.secure {
-        return FitError::Data(error);
+    match NoClaim::unless(training.privacy.secure) {
+        None => FitError::Data(error),
+        Some(witness) => FitError::Explained(error.explained(witness)),
     }
-    let message = error.without_rows();
-    FitError::Withheld { message, is_usage: FitError::Data(error).is_usage() }
+}
+
+/// The error of a declaration, as [`explained`].
+pub(super) fn of_schema(training: &Training, error: SchemaError) -> FitError {
+    match error {
+        SchemaError::Data(error) => explained(training, error),
+        SchemaError::Draft(error) => FitError::Explained(error),
+        error => FitError::Schema(error),
+    }
 }
 
 /// Refuses test rows of a release that are its training rows.
@@ -75,10 +83,8 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
         }
         None if training.data.rows.is_some() => {}
         None => {
-            let drafted = data::drafted(&training.data.data, &declaration).map_err(|error| match error {
-                SchemaError::Data(error) => FitError::Data(error),
-                error => FitError::Schema(error),
-            })?;
+            let drafted = data::drafted(&training.data.data, &declaration);
+            let drafted = drafted.map_err(|error| of_schema(training, error))?;
             (domain, warnings) = drafted.map_or_else(Default::default, |(domain, warnings)| (Some(domain), warnings));
         }
     }
@@ -106,13 +112,7 @@ fn domain(training: &Training) -> Result<Option<Arc<Domain>>, FitError> {
     let Some(rows) = &training.data.rows else {
         check_test_rows(training)?;
         let declared = data::declare(&training.data.data, training.data.data_dir.as_deref(), &training.declaration());
-        return declared.map_err(|error| match error {
-            // The first line of a file without a header is a row.
-            SchemaError::Data(error) if training.privacy.secure => {
-                FitError::Withheld { message: error.without_rows(), is_usage: true }
-            }
-            error => FitError::Schema(error),
-        });
+        return declared.map_err(|error| of_schema(training, error));
     };
     if training.data.declaration != Declaration::default() || training.data.test.is_some() {
         let problem = "rows in memory carry their domain and their test rows; leave out declarations and `test`";

@@ -3,33 +3,13 @@
 use std::ops::ControlFlow;
 
 use rounds_algorithms::executor::Executor;
-use rounds_algorithms::optimizers::{Prepared, RoundError, StepError};
-use rounds_algorithms::oracle::QueryError;
-use rounds_algorithms::resque::ResqueError;
+use rounds_algorithms::optimizers::Prepared;
 
 use super::error::FitError;
 use super::load::Loaded;
 use super::observer::{Execution, Observer, Stage};
 use super::settings::Training;
 use crate::checkpoint::{Binding, Checkpoint};
-
-/// The error without the row or query at which a round failed. Rows of a domain are bounded, so only weights decide whether one
-/// fails.
-fn without_rows(error: FitError) -> FitError {
-    match error {
-        FitError::Round(RoundError::Step {
-            round,
-            source:
-                StepError::Gradient(QueryError::Row(_))
-                | StepError::Resque(ResqueError::NotFinite { .. } | ResqueError::Gradient(QueryError::Row(_))),
-        }) => {
-            let message =
-                format!("round {round}: a gradient is not finite, so the steps diverge; lower `learning-rate`");
-            FitError::Withheld { message, is_usage: false }
-        }
-        error => error,
-    }
-}
 
 /// Runs all rounds, from the checkpoint's if one is resumed.
 pub(super) fn run<'p>(
@@ -71,6 +51,6 @@ pub(super) fn run<'p>(
         Ok(ControlFlow::Continue(()))
     };
     let run = executor.run_observed(&mut [&mut after_round]);
-    group.all_ok(run.map_err(|error| if training.privacy.secure { without_rows(error) } else { error }))?;
+    group.all_ok(run)?;
     Ok(executor)
 }

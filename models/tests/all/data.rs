@@ -5,17 +5,26 @@ use std::path::PathBuf;
 
 use rounds_algorithms::parallel::partition::leaf_range;
 use rounds_algorithms::problem::{Dataset, Features, Labels, SparseMatrix};
-use rounds_models::data::{DataError, NAMES, Request, TrainTest, load, load_declared, part};
+use rounds_models::data::{Explained, NAMES, Request, TrainTest, load, load_declared, part};
 
 use crate::files::{Folder, MNIST, digits, gzip, idx, npy, npy_with_header, npz, write_mnist, xz};
 
 /// Writes one file and loads it.
-fn loaded(name: &str, bytes: impl AsRef<[u8]>) -> Result<TrainTest, DataError> {
+fn loaded(name: &str, bytes: impl AsRef<[u8]>) -> Result<TrainTest, Explained> {
     loaded_in(&Folder::new(), name, bytes)
 }
 
-fn loaded_in(folder: &Folder, name: &str, bytes: impl AsRef<[u8]>) -> Result<TrainTest, DataError> {
-    load(folder.write(name, bytes).to_str().unwrap(), None)
+fn loaded_in(folder: &Folder, name: &str, bytes: impl AsRef<[u8]>) -> Result<TrainTest, Explained> {
+    load(folder.write(&(name.to_owned() + ending(bytes.as_ref())), bytes).to_str().unwrap(), None)
+}
+
+/// The ending of a name that says how these bytes are packed.
+fn ending(bytes: &[u8]) -> &'static str {
+    match bytes {
+        [0x1f, 0x8b, ..] => ".gz",
+        [0xfd, b'7', ..] => ".xz",
+        _ => "",
+    }
 }
 
 fn train(name: &str, bytes: impl AsRef<[u8]>) -> Dataset {
@@ -36,7 +45,7 @@ fn classes(data: &Dataset) -> (&[u32], Vec<&str>) {
 
 /// Checks that the data are refused with one line that contains `parts`, separated by bars.
 #[track_caller]
-fn assert_says(result: Result<TrainTest, DataError>, parts: &str) {
+fn assert_says(result: Result<TrainTest, Explained>, parts: &str) {
     let message = result.expect_err("a refusal").to_string();
     assert!(!message.contains('\n'), "{message}");
     for part in parts.split('|') {
@@ -131,7 +140,8 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
         ("t10k-labels-idx1-ubyte", idx(8, &[2], &[0, 9]), "row 2|label 9|0 to 2"),
     ] {
         let folder = small_mnist();
-        folder.write(name, bytes);
+        fs::remove_file(folder.path().join(name)).unwrap();
+        folder.write(&(name.to_owned() + ending(&bytes)), bytes);
         assert_says(load(folder.name(), None), &format!("{name}|{parts}"));
     }
     let (root, folder) = (Folder::new(), small_mnist());
@@ -159,12 +169,12 @@ fn cifar_records_of_several_files_are_one_data_set() {
     assert_eq!(classes(&data.train).0, [3, 9, 0, 5]);
     assert_eq!(data.test.unwrap().classes(), Some(10));
     let many: Vec<u8> = (0..200).flat_map(|row| record(row as u8 % 10, row as u8)).collect();
-    assert_eq!(train("x.bin.gz", gzip(&many)).len(), 200);
+    assert_eq!(train("x.bin", gzip(&many)).len(), 200);
     for (name, bytes, parts) in [
         ("x.bin", record(3, 1)[..3000].to_vec(), "3000 bytes|3073"),
         ("x.bin", [record(3, 1), vec![0]].concat(), "3074 bytes|6146"),
-        ("x.bin.gz", gzip(&record(3, 1)[..3000]), "3000 bytes|3073"),
-        ("x.bin.xz", xz([]), "empty file"),
+        ("x.bin", gzip(&record(3, 1)[..3000]), "3000 bytes|3073"),
+        ("x.bin", xz([]), "empty file"),
         ("x.bin", [record(3, 1), record(10, 1)].concat(), "row 2|label 10|0 to 9"),
     ] {
         assert_says(loaded(name, bytes), &format!("{name}|{parts}"));
@@ -219,7 +229,7 @@ fn libsvm_test_rows_follow_the_training_rows() {
     folder.write("a.t.gz", gzip("2 1:1\n4 5:1\n"));
     let unknown = loaded_in(&folder, "a", "1 4:1\n2 1:3\n");
     assert_says(unknown, "a.t.gz, row 2|label 4|1, 2");
-    folder.write("a.t.gz", "2 1:1\n1 12:1\n");
+    folder.write("a.t", "2 1:1\n1 12:1\n");
     let data = loaded_in(&folder, "a", "1 4:1\n2 9:3\n").unwrap();
     assert_eq!((data.train.columns(), data.test.unwrap().columns()), (12, 12));
     folder.write("b.tst", "1 1:1 2:1\n1 3:1\n");
@@ -490,7 +500,7 @@ fn a_missing_data_set_is_named_with_the_nearest_name() {
         ("blank", b"\n\n".to_vec(), "no row"),
         ("zeros", vec![1, 2, 0, 0], "magic number"),
         ("images", idx(8, &[1, 1], &[1]), "single IDX file"),
-        ("bomb.csv.gz", gzip(vec![b'1'; 3 << 20]), "would unpack"),
+        ("bomb.csv", gzip(vec![b'1'; 3 << 20]), "would unpack"),
     ] {
         assert_says(loaded_in(&folder, name, bytes), parts);
     }

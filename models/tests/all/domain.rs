@@ -11,7 +11,7 @@ use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Feature
 use rounds_kernels::features::Targets;
 use rounds_models::data::schema::{parse, write};
 use rounds_models::data::{
-    DataError, Declaration, NAMES, Request, TrainTest, built_in, declare, draft, load, load_declared, part,
+    Declaration, Explained, NAMES, Request, TrainTest, built_in, declare, draft, load, load_declared, part,
 };
 
 use crate::declared::{flags, rows};
@@ -45,7 +45,7 @@ fn matrix(storage: &str, bounds: &str, label: &str) -> Arc<Domain> {
 }
 
 /// The training rows of a file in `domain`.
-fn encoded(folder: &Folder, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Result<Dataset, DataError> {
+fn encoded(folder: &Folder, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Result<Dataset, Explained> {
     let path = folder.write(name, text);
     load_declared(path.to_str().unwrap(), None, Some(domain)).map(|data| data.train)
 }
@@ -176,7 +176,7 @@ fn syntax_errors_are_errors_about_the_file() {
         let message = error.to_string();
         assert!(message.contains(part) && message.contains("line 3"), "{message}");
         // The folder's name is random.
-        let private = error.without_rows().replace(folder.name(), "");
+        let private = error.withheld().to_string().replace(folder.name(), "");
         assert!(!private.contains('3'), "{private}");
     }
     for (header, parts) in [

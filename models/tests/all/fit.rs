@@ -308,7 +308,10 @@ fn ranks_have_the_model_of_one_process_or_one_error() {
     training.data.declaration.schema = Some(folder.path().join("schema.toml"));
     for model in on_ranks(&training, |_| damaged.clone()) {
         let message = model.unwrap_err().to_string();
-        assert!(message.contains("a line is not what the format asks for") && !message.contains("31337"), "{message}");
+        assert!(
+            message.contains("it holds no data set of the declared format") && !message.contains("31337"),
+            "{message}"
+        );
     }
     for model in on_ranks(&training, |rank| if rank == 1 { damaged.clone() } else { place.clone() }) {
         let error = model.unwrap_err();

@@ -114,9 +114,7 @@ impl FirstLine {
         let place = self.fields.iter().position(|field| field == label);
         place.ok_or_else(|| {
             let found = listing(&self.fields);
-            // The first line may be a row.
-            let summary = "it has no column of a name that is given";
-            DataError::rows(path, format!("no label column named {label:?}; found {found}"), summary)
+            DataError::contents(path, format_args!("no label column named {label:?}; found {found}"))
         })
     }
 }
@@ -396,7 +394,7 @@ impl Layout {
             layout.places = (0..count).map(Place::Value).chain(label).collect();
         } else {
             let problem = "its schema names no label column; add [label] column = \"NAME\"";
-            return Err(DataError::schema(path, problem));
+            return Err(DataError::columns(path, problem));
         }
         Ok(layout)
     }
@@ -504,7 +502,8 @@ fn places(
     labels: LabelUse,
 ) -> Result<Vec<Place>, DataError> {
     let refuse = |problem: String, found: &[&String]| {
-        Err(DataError::Schema { path: path.into(), problem, found: listing(found) })
+        let found = if found.is_empty() { String::new() } else { format!("; found {}", listing(found)) };
+        Err(DataError::columns(path, problem + &found))
     };
     let mut names = header.iter().enumerate();
     if let Some((_, name)) = names.find(|(place, name)| header[..*place].contains(name)) {

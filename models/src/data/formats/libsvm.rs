@@ -96,20 +96,18 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result
             "the largest index, {columns}, makes a model of far more memory than the file holds; if it is not a damaged one, \
              declare the number of columns"
         );
-        return Err(DataError::rows(path, problem, WIDE));
+        return Err(DataError::contents(path, problem));
     }
     let labels = labels.into_iter().map(f32::from_bits).collect();
     Ok(Table::of_file(path, features, RawLabels::Numbers(labels)))
 }
-
-const WIDE: &str = "its rows would take far more memory than the file holds";
 
 fn too_wide(path: &Path, columns: usize) -> DataError {
     let problem = format!(
         "its rows of {columns} columns as dense f32 would take far more memory than the file holds; keep them sparse, or mend \
          the index if it is a damaged one"
     );
-    DataError::rows(path, problem, WIDE)
+    DataError::contents(path, problem)
 }
 
 /// The rows of a file and the bits of their labels, or codes; `None` if dense rows would take too much memory: more than

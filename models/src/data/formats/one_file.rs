@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rounds_algorithms::problem::{Columns, Domain};
+use rounds_algorithms::problem::{Columns, Domain, Format};
 
 use super::csv::FirstLine;
 use super::npy::{Archive, Roles};
-use super::{Format, format_of, has_names, libsvm, no_roles};
+use super::{Declared, format_of, libsvm, no_roles, read_as};
 use crate::data::error::{DataError, listing};
 use crate::data::request::{LabelUse, Request};
 use crate::data::table::Table;
@@ -18,7 +18,9 @@ use crate::data::table::Table;
 /// # Errors
 /// Files that cannot be read, and tables with columns that the model does not know or without some that it reads, by name.
 pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table, bool), DataError> {
-    let format = format_of(path, has_names(request))?;
+    // A model reads rows in any format.
+    let declared = request.domain.map(|domain| Declared { format: None, ..Declared::of(domain) });
+    let format = format_of(path, declared)?;
     if format == Format::Npz {
         return archive(path, request.labels);
     }
@@ -28,7 +30,7 @@ pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table,
         domain => domain.cloned(),
     };
     let matched = Request { domain: matched.as_ref(), ..request };
-    let table = format.read(path, matched, libsvm::Shape::new(matched))?;
+    let table = read_as(format, path, matched, libsvm::Shape::new(matched))?;
     // Where a text's labels are ignored, its reader has done so.
     let table = match request.labels {
         LabelUse::Needed => table,
@@ -51,7 +53,7 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
                 return Ok(Arc::clone(domain));
             }
             let problem = format!("it has {unnamed} columns, and the model reads {count}, beside the label");
-            return Err(DataError::schema(path, problem));
+            return Err(DataError::columns(path, problem));
         }
     };
     let names = || columns.iter().map(|column| &column.name);
@@ -67,7 +69,7 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
             "{}; give the columns that the model was trained on, by their names in the header, in any order",
             problems.join("; ")
         );
-        return Err(DataError::schema(path, problem));
+        return Err(DataError::columns(path, problem));
     }
     let mut matched = Domain::clone(domain);
     matched.dropped.retain(|name| header.contains(name));

@@ -43,7 +43,7 @@ mod reading {
                 "column {:?} is nested or of a type that has no text; write the table without it",
                 nested.path().string()
             );
-            return Err(DataError::file(path, problem));
+            return Err(DataError::contents(path, problem));
         }
         let in_nanoseconds = columns.iter().map(|column| is_in_nanoseconds(column)).collect();
         let mut text = Vec::new();
