@@ -20,9 +20,9 @@ impl UsageError {
     }
 }
 
-/// An error with its causes, `what: why: why that`; a cause that is in the text already is not said again.
+/// An error with its causes, `what: why: why that`, and with [`flags`]; a cause that is in the text already is not said again.
 pub fn with_causes(error: &anyhow::Error) -> String {
-    text::with_causes(error.as_ref())
+    flags(&text::with_causes(error.as_ref()))
 }
 
 /// A message of the library, which names arguments in backticks, with flags for them: `--bounds LO,HI`.

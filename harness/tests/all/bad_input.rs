@@ -242,7 +242,7 @@ fn messages_help_and_guides_name_no_option_that_does_not_exist() {
     }
     assert!(known.contains("--sampling-rate") && known.contains("--secure"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut folders = vec![root.join("harness/src"), root.join("algorithms/src"), root.join("kernels/src")];
+    let mut folders = ["harness", "models", "algorithms", "kernels"].map(|of| root.join(of).join("src")).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -79,8 +79,8 @@ pub fn declare(
         Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
             return refuse(
                 &place,
-                "it is generated in its own domain; leave out --schema, --label, --drop, --task, --classes, --bounds and \
-                 --dimension",
+                "it is generated in its own domain; leave out `schema`, `label`, `drop`, `task`, `classes`, `bounds` and \
+                 `dimension`",
             );
         }
         Some(domain) => overridden(&place, domain, flags)?,
@@ -104,7 +104,7 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
     let Some(draft) = draft else {
         flags.columns.refuse_names(path).map_err(DataError::for_reader)?;
         if flags.classes.is_some() || flags.public_rows.is_some() {
-            let problem = "--classes and --public-rows declare data whose bounds are declared; add --bounds LO,HI, or a schema \
+            let problem = "`classes` and `public-rows` declare data whose bounds are declared; add `bounds LO,HI`, or a schema \
                            (`rounds schema FILE` drafts one)";
             return refuse(name_or_path, problem);
         }
@@ -123,17 +123,17 @@ fn check_label(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), 
     let bounds = flags.bounds.as_deref().map(|text| BoundsFlag::parse(place, text)).transpose()?;
     if flags.classes.is_some() && bounds.is_some_and(|bounds| bounds.named(name).is_some()) {
         let problem =
-            format!("--classes and --bounds {name}=LO:HI: the label is one of classes or a number; leave one out");
+            format!("`classes` and `bounds {name}=LO:HI`: the label is one of classes or a number; leave one out");
         return refuse(place, problem);
     }
     match (flags.columns.task, &domain.label) {
         (Some(Task::Regression), Label::Classes(_)) => {
             let problem =
-                format!("--task regression: the label is declared as classes; give its bounds: --bounds {name}=LO:HI");
+                format!("`task regression`: the label is declared as classes; give its bounds: `bounds {name}=LO:HI`");
             refuse(place, problem)
         }
         (Some(Task::Classification), Label::Number(_)) => {
-            let problem = "--task classification: the label is declared as a number; give its classes: --classes A,B";
+            let problem = "`task classification`: the label is declared as a number; give its classes: `classes A,B`";
             refuse(place, problem)
         }
         _ => Ok(()),
@@ -182,7 +182,7 @@ pub(crate) fn bound_privately(
     let table = formats::table(Path::new(name_or_path), Some(Declared::of(&domain)))
         .filter(|_| names::find(name_or_path).is_none());
     let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
-        let problem = "--bounds private:EPSILON is for tables with a header; declare other data by --bounds LO,HI";
+        let problem = "`bounds private:EPSILON` is for tables with a header; declare other data by `bounds LO,HI`";
         return refuse(name_or_path, problem);
     };
     let mut found: Vec<(&String, &mut Bounds, Option<&mut f64>)> = Vec::new();
@@ -195,12 +195,12 @@ pub(crate) fn bound_privately(
         found.push((name, bounds, None));
     }
     if found.is_empty() {
-        return refuse(name_or_path, "--bounds private:EPSILON: no column of numbers is declared");
+        return refuse(name_or_path, "`bounds private:EPSILON`: no column of numbers is declared");
     }
     if noise_scale(found.len(), domain.relation, epsilon) > 2_f64.powi(50) {
         return refuse(
             name_or_path,
-            "--bounds private:EPSILON: the noise would exceed 2^50 rows; give a larger EPSILON",
+            "`bounds private:EPSILON`: the noise would exceed 2^50 rows; give a larger EPSILON",
         );
     }
     let header = FirstLine::read(&file)?;
@@ -232,14 +232,14 @@ impl BoundsFlag {
     fn parse(place: &str, text: &str) -> Result<Self, SchemaError> {
         let pair = |lo: &str, hi: &str| {
             if let (Ok(lo), Ok(hi)) = (lo.trim().parse(), hi.trim().parse()) {
-                return bounds_of(place, "--bounds", [lo, hi]);
+                return bounds_of(place, "`bounds`", [lo, hi]);
             }
             let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
-            refuse(place, format!("--bounds {text}: give {forms}"))
+            refuse(place, format!("`bounds {text}`: give {forms}"))
         };
         if let Some(epsilon) = text.strip_prefix("private:") {
             let epsilon = epsilon.parse().ok().filter(|epsilon| (1e-9..=1e9).contains(epsilon));
-            let problem = || format!("--bounds {text}: give private:EPSILON, with a number above 0");
+            let problem = || format!("`bounds {text}`: give private:EPSILON, with a number above 0");
             return epsilon.map_or_else(|| refuse(place, problem()), |epsilon| Ok(Self::Private(epsilon)));
         }
         if !text.contains('=') {
@@ -273,7 +273,7 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
             columns.retain(|column| column.name != *name);
         }
         if domain.label_column.is_none() || domain.label_column.as_ref() == Some(name) {
-            let problem = format!("--drop {name}: a column with a name is dropped, and not the label");
+            let problem = format!("`drop {name}`: a column with a name is dropped, and not the label");
             return refuse(place, problem);
         }
         if !domain.dropped.contains(name) {
@@ -285,7 +285,7 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
     }
     match (&mut domain.columns, flags.dimension) {
         (Columns::Matrix { count, .. }, Some(dimension)) => *count = dimension,
-        (Columns::Named(_), Some(_)) => return refuse(place, "--dimension is for columns without names; leave it out"),
+        (Columns::Named(_), Some(_)) => return refuse(place, "`dimension` is for columns without names; leave it out"),
         (_, None) => {}
     }
     let Some(text) = &flags.bounds else { return Ok(domain) };
@@ -311,7 +311,7 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
                     Columns::Matrix { .. } => None,
                 };
                 let Some(ColumnKind::Number { bounds, .. }) = column.map(|column| &mut column.kind) else {
-                    let problem = format!("--bounds: no number column is called {name:?}; declare it in the schema");
+                    let problem = format!("`bounds`: no number column is called {name:?}; declare it in the schema");
                     return refuse(place, problem);
                 };
                 *bounds = *new;
@@ -329,14 +329,14 @@ fn unit() -> Bounds {
 /// A domain of flags alone.
 fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
     let Some(bounds) = &flags.bounds else {
-        let problem = "no bounds; add --bounds LO,HI or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)";
+        let problem = "no bounds; add `bounds LO,HI` or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)";
         return refuse(place, problem);
     };
     let bounds = BoundsFlag::parse(place, bounds)?;
     let (columns, label_column) = match (flags.dimension, &bounds) {
         (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.columns.label.clone()),
         (Some(_), BoundsFlag::Named(_) | BoundsFlag::Private(_)) => {
-            return refuse(place, "columns without names have common bounds: --bounds LO,HI");
+            return refuse(place, "columns without names have common bounds: `bounds LO,HI`");
         }
         (None, _) => {
             let (columns, label) = named_columns(place, path, &flags.columns, &bounds)?;
@@ -350,8 +350,8 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
         (None, Some(bounds)) => Label::Number(bounds),
         (None, None) if private && flags.columns.task == Some(Task::Regression) => Label::Number(unit()),
         (None, None) => {
-            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI (with private bounds: --task \
-                           regression). A table with categories needs a schema (`rounds schema FILE` drafts one)";
+            let problem = "no classes; add `classes a,b`, or bounds of the label: NAME=LO:HI (with private bounds: \
+                           `task regression`). A table with categories needs a schema (`rounds schema FILE` drafts one)";
             return refuse(place, problem);
         }
     };
@@ -369,17 +369,17 @@ fn named_columns(
     flag: &BoundsFlag,
 ) -> Result<(Vec<Column>, String), SchemaError> {
     let Some(file) = formats::table(path, Some(Declared { format: None, named: flags.label.is_some() })) else {
-        return refuse(place, "no number of columns; add --dimension D");
+        return refuse(place, "no number of columns; add `dimension D`");
     };
     let header = FirstLine::read(&file)?;
     if !header.is_header(flags.label.as_deref()) {
-        let problem = "its first line is no header; declare columns without names by --dimension D";
+        let problem = "its first line is no header; declare columns without names by `dimension D`";
         return refuse(place, problem);
     }
     // A first line that does not hold the label's name may be a row: no name is taken from it.
     let Some(label) = flags.label.as_ref().filter(|label| header.fields.contains(label)) else {
-        let problem = "its first line holds no label column of that name; name the label by --label NAME, or declare \
-                       columns without names by --dimension D";
+        let problem = "its first line holds no label column of that name; name the label by `label NAME`, or declare \
+                       columns without names by `dimension D`";
         return refuse(place, problem);
     };
     let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
@@ -403,5 +403,5 @@ fn named_columns(
         return Ok((columns, label.clone()));
     }
     let names = listing(unbounded);
-    refuse(place, format!("--bounds: none for {names}; add NAME=LO:HI, leave them out by --drop, or use a schema"))
+    refuse(place, format!("`bounds`: none for {names}; add NAME=LO:HI, leave them out by `drop`, or use a schema"))
 }

@@ -60,7 +60,7 @@ fn unscaled(features: &Features) -> Option<String> {
     (beyond > 0).then(|| {
         format!(
             "{beyond} of {} columns are not scaled (column {}, from 1, reaches {value}): a model of such numbers learns little. \
-             Declare their bounds, by which they are scaled: --bounds LO,HI --dimension D and --classes A,B, or a header and a \
+             Declare their bounds, by which they are scaled: `bounds LO,HI` `dimension D` and `classes A,B`, or a header and a \
              schema",
             largest.len(),
             column + 1

@@ -85,7 +85,7 @@ impl Draft {
         };
         let names: Vec<&str> = self.unusable.iter().map(|(name, _)| name.as_str()).collect();
         let problem = format!(
-            "column {name:?} is no feature: {problem}. Leave it out by --drop {}, or replace it in the file by numbers or by \
+            "column {name:?} is no feature: {problem}. Leave it out by `drop {}`, or replace it in the file by numbers or by \
              a category of at most {MOST_WORDS} words",
             names.join(",")
         );
@@ -136,7 +136,7 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
     let absent = |name: &&String| **name == *label_name || !header.fields.contains(name);
     if let Some(name) = flags.drop.iter().find(absent) {
         let found = listing(&header.fields);
-        let problem = format!("--drop {name}: no column beside the label {label_name:?} is called so; found {found}");
+        let problem = format!("`drop {name}`: no column beside the label {label_name:?} is called so; found {found}");
         return Err(DataError::contents(file, problem));
     }
     let summaries = csv::summarise(file, header, place)?;
@@ -151,7 +151,7 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
     notes.insert("label".into(), note.into());
     let mut warnings = label_warnings(label_name, of_label, &label, flags.task);
     if flags.label.is_none() && header.usual_label().is_none() {
-        let choice = format!("the label is the last column, {label_name:?}; --label NAME takes another one");
+        let choice = format!("the label is the last column, {label_name:?}; `label NAME` takes another one");
         warnings.insert(0, choice);
     }
     let (mut columns, mut dropped, mut unusable) = (Vec::new(), flags.drop.clone(), Vec::new());
@@ -189,7 +189,7 @@ fn example(of: &Summary) -> String {
 /// The label in a column with these fields.
 fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result<Label, DataError> {
     let refuse = |problem: String| {
-        let problem = format!("its label column {name:?} {problem}; --label NAME takes another one");
+        let problem = format!("its label column {name:?} {problem}; `label NAME` takes another one");
         Err(DataError::contents(file, problem))
     };
     let values = of.values();
@@ -203,7 +203,7 @@ fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result
     };
     match is_classes {
         true if of.has_fractions && of.words == 0 => {
-            refuse("holds fractions, which are no classes (--task regression takes them as numbers)".to_owned())
+            refuse("holds fractions, which are no classes (`task regression` takes them as numbers)".to_owned())
         }
         true if values.is_empty() => {
             refuse(format!("holds more than {MOST_CLASSES} different values, too many for classes"))
@@ -212,7 +212,7 @@ fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result
         false if of.words > 0 => {
             let word = example(of);
             refuse(format!(
-                "holds words such as {word}, which are no numbers (--task classification takes them as classes)"
+                "holds words such as {word}, which are no numbers (`task classification` takes them as classes)"
             ))
         }
         false => Ok(Label::Number(rounded_out(of.lo, of.hi))),
@@ -226,12 +226,12 @@ pub(super) const DOUBTFUL_CLASSES: usize = 20;
 pub(super) fn doubtful_integers(name: &str, classes: Option<usize>) -> String {
     match classes {
         Some(classes) => format!(
-            "{name} holds {classes} different integers, which are taken as classes; --task regression takes them as numbers, \
-             --task classification confirms it"
+            "{name} holds {classes} different integers, which are taken as classes; `task regression` takes them as numbers, \
+             `task classification` confirms it"
         ),
         None => format!(
-            "{name} holds integers, which are taken as numbers; --task classification takes them as classes, --task \
-             regression confirms it"
+            "{name} holds integers, which are taken as numbers; `task classification` takes them as classes, \
+             `task regression` confirms it"
         ),
     }
 }
@@ -298,7 +298,7 @@ fn said_of(name: &str, of: &Summary, kind: &ColumnKind) -> (String, Option<Strin
     let counts = matches!(of.counting, Some(Some(_)));
     if many && (counts || is_identifier(name)) {
         let found = if counts { "counts the rows" } else { "holds integers" };
-        let warning = format!("column {name:?} {found} and looks like an identifier; leave it out by --drop {name:?}");
+        let warning = format!("column {name:?} {found} and looks like an identifier; leave it out by `drop {name:?}`");
         return (format!("{found}: an identifier? then drop it"), Some(warning));
     }
     let mean = if missing.is_some() { " and mean (for missing ones)" } else { "" };

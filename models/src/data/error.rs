@@ -27,13 +27,13 @@ pub fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> Strin
 pub enum DataError {
     /// Neither a name nor a path.
     #[error(
-        "no data set or file is called {name:?}{}; known names: {known} (a file is given by its path, or with --data-dir)",
+        "no data set or file is called {name:?}{}; known names: {known} (a file is given by its path, or with `data-dir`)",
         nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
     )]
     Unknown { name: String, nearest: Option<&'static str>, known: String },
     /// A named data set of files without a data folder.
     #[error(
-        "data set {name}: no data folder; give --data-dir DIR or set the variable ROUNDS_DATA, or use synthetic-mnist, \
+        "data set {name}: no data folder; give `data-dir DIR` or set the variable ROUNDS_DATA, or use synthetic-mnist, \
          which needs no file"
     )]
     NoDirectory { name: String },

@@ -208,15 +208,15 @@ pub(super) fn load_file(path: &Path, request: Request<'_>) -> Result<TrainTest, 
     let format = format_of(path, declared(request))?;
     if format != Format::Libsvm {
         if request.first_index.is_some() {
-            return Err(DataError::file(path, "--first-index: this is for LIBSVM files; leave it out"));
+            return Err(DataError::file(path, "`first-index`: this is for LIBSVM files; leave it out"));
         }
         if request.domain.is_none() && request.columns.is_some() {
-            let problem = "--dimension without --bounds: this is for LIBSVM files; leave it out";
+            let problem = "`dimension` without `bounds`: this is for LIBSVM files; leave it out";
             return Err(DataError::file(path, problem));
         }
     }
     if format == Format::Npz && request.test.is_some() {
-        let problem = "--test: an archive holds its own test rows, x_test and y_test; leave it out";
+        let problem = "`test`: an archive holds its own test rows, x_test and y_test; leave it out";
         return Err(DataError::file(path, problem));
     }
     load_as(format, &stem(path), path, test_file(path, request).as_deref(), request)

@@ -154,7 +154,7 @@ impl RawLabels {
             Self::Encoded(_) => unreachable!("encoded labels have a domain"),
             Self::Absent(_) => Meaning::Targets,
             Self::Words { .. } if task == Some(Task::Regression) => {
-                return refuse("its labels are words; a regression needs numbers, or leave out --task");
+                return refuse("its labels are words; a regression needs numbers, or leave out `task`");
             }
             Self::Numbers(values) => {
                 check_finite(path, values)?;

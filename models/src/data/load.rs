@@ -68,7 +68,7 @@ fn load_whole(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>)
     let named = names::find(name_or_path);
     let is_file = named.is_none() && !path.is_dir();
     if !is_file && (request.test.is_some() || request.first_index.is_some()) {
-        let problem = "--test, --first-index: these are for the path of a file; leave them out";
+        let problem = "`test`, `first-index`: these are for the path of a file; leave them out";
         return Err(DataError::file(path, problem));
     }
     if let Some(named) = named {

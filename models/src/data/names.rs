@@ -181,7 +181,7 @@ impl Files {
         if root.is_dir() {
             return Ok(self.folders.iter().map(|folder| root.join(folder)).collect());
         }
-        Err(DataError::missing(&root, "the folder of data files (--data-dir or ROUNDS_DATA)"))
+        Err(DataError::missing(&root, "the folder of data files (`data-dir` or ROUNDS_DATA)"))
     }
 
     fn load(&self, name: &str, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {

@@ -112,7 +112,7 @@ impl ColumnUse {
         if self.label.is_none() && self.drop.is_empty() {
             return Ok(());
         }
-        let problem = "--label, --drop: its columns have no names; leave them out, or write a header in its first line";
+        let problem = "`label`, `drop`: its columns have no names; leave them out, or write a header in its first line";
         Err(DataError::file(path, problem))
     }
 }

@@ -260,7 +260,7 @@ pub(super) fn related(
         (Adjacency::AddRemove, rows) => {
             let Some(public_rows) = rows.or(known) else {
                 let problem = "add-remove needs a public number of rows, chosen without looking at them: public-rows = N \
-                               under [rows], or --public-rows N";
+                               under [rows], or `public-rows N`";
                 return refuse(place, problem);
             };
             Relation::AddRemove { public_rows }

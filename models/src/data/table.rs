@@ -30,9 +30,9 @@ impl TrainTest {
     /// These rows with a part kept for testing, both in the order of the file.
     pub(crate) fn split(&self, path: &Path, split: Split) -> Result<Self, DataError> {
         if self.test.is_some() {
-            return Err(DataError::file(path, "--test-split: it comes with test rows; leave it out"));
+            return Err(DataError::file(path, "`test-split`: it comes with test rows; leave it out"));
         }
-        let problem = "--test-split: it leaves none of the rows for training or none for testing";
+        let problem = "`test-split`: it leaves none of the rows for training or none for testing";
         let (train, test) = split.apart(&self.train).ok_or_else(|| DataError::file(path, problem))?;
         Ok(Self { train, test: Some(test) })
     }

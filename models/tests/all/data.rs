@@ -490,7 +490,7 @@ fn a_missing_data_set_is_named_with_the_nearest_name() {
     ] {
         assert_says(load(name, Some(folder.path())), parts);
     }
-    assert_says(load("mnist", Some(&folder.path().join("nowhere"))), "nowhere|--data-dir");
+    assert_says(load("mnist", Some(&folder.path().join("nowhere"))), "nowhere|`data-dir`");
     assert_says(load(folder.name(), None), "no files");
     folder.write("notes.txt", "hello world\n");
     assert_says(load(folder.name(), None), "a folder with notes.txt|train.*");
@@ -505,7 +505,7 @@ fn a_missing_data_set_is_named_with_the_nearest_name() {
         assert_says(loaded_in(&folder, name, bytes), parts);
     }
     if std::env::var_os("ROUNDS_DATA").is_none() {
-        assert_says(load("mnist", None), "--data-dir|ROUNDS_DATA|synthetic-mnist");
+        assert_says(load("mnist", None), "`data-dir DIR`|ROUNDS_DATA|synthetic-mnist");
     }
 }
 

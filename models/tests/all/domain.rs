@@ -311,11 +311,11 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     for (line, part) in [
         ("--bounds 1,0", "lower one first"),
         ("--bounds one", "LO,HI for all columns"),
-        ("--bounds 0,1 --label y", "--classes"),
+        ("--bounds 0,1 --label y", "`classes a,b`"),
         ("--bounds age=0:1 --label y --classes no,yes", "id, town, job"),
         ("--bounds id=0:9,town=0:9,age=0:9,job=0:9,height=0:9,y=0:1 --label y --classes no,yes", "leave one out"),
         // Names are taken from a first line that holds the label's, which no row is known to do.
-        ("--bounds 0,1 --classes no,yes", "--label NAME"),
+        ("--bounds 0,1 --classes no,yes", "`label NAME`"),
     ] {
         says(&flags(line), part);
     }
@@ -341,10 +341,10 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     // Flags override.
     let add_remove = |line: &str| Declaration { relation: Some(Adjacency::AddRemove), ..flags(line) };
     for (flags, part) in [
-        (flags("--dimension 3"), "--dimension"),
+        (flags("--dimension 3"), "`dimension`"),
         (flags("--bounds job=0:1"), "\"job\""),
         (flags("--bounds y=0:1 --classes no,yes"), "leave one out"),
-        (add_remove(""), "--public-rows N"),
+        (add_remove(""), "`public-rows N`"),
         (flags("--public-rows 3"), "choose add-remove"),
         (flags("--label age"), "also a feature column"),
     ] {

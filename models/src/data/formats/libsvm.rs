@@ -374,7 +374,7 @@ fn bad_label(text: &[u8], at: usize, line: usize) -> BadLine {
 #[cold]
 fn bad_index(index: u64, lowest: u64, last: u64, line: usize) -> BadLine {
     let expected = if index == 0 && lowest == 1 {
-        "indices that count from 1 (for those that count from 0 give --first-index 0)".to_owned()
+        "indices that count from 1 (for those that count from 0 give `first-index 0`)".to_owned()
     } else if index < lowest {
         format!("an index of at least {lowest}: the indices of a row ascend and none is repeated")
     } else {
