@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Every residual of one output that f32 holds, at norms that clip it and that do not.
+    /// Every residual of one output that f32 holds, at norms that clip it and that do not. An infinite one is cut, with either sign.
     #[test]
     #[ignore = "2³² residuals: some minutes"]
     fn exact_noise_in_full_every_residual_fits() {
@@ -383,7 +383,7 @@ mod tests {
                 for (integer, residual) in values.into_iter().zip(residuals) {
                     let integer = f64::from(integer);
                     assert!(integer.fract() == 0.0 && integer * integer <= limit, "{residual:e}: {integer}");
-                    assert!(residual.is_nan() || integer * f64::from(residual) >= 0.0, "{residual:e}: {integer}");
+                    assert!(!residual.is_finite() || integer * f64::from(residual) >= 0.0, "{residual:e}: {integer}");
                 }
             }
         }
