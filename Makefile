@@ -30,7 +30,7 @@ test-all: deps
 verify-exact:
 	$(CARGO) test --release --package rounds-kernels --lib exact_noise_in_full -- --ignored --nocapture
 
-# Two thousand bad command lines and damaged files: no panic, hang, lost file, or message that names an option that does not exist.
+# Three thousand bad command lines and damaged files: no panic, hang, lost file, or message that names an option that does not exist.
 bad-input: deps
 	$(CARGO) build --release --quiet --package rounds
 	python3 bench/bad_input.py $(ARGS)

@@ -115,7 +115,7 @@ def good_files():
         "npz": ("table.npz", npz({"x_train": npy(floats(x), (60, 3)), "y_train": npy(floats(y), (60,))})),
         "npy": ("x_train.npy", npy(floats(x), (60, 3))),
         "idx": ("train-images-idx3-ubyte", idx(8, (60, 2, 2), bytes(row % 256 for row in range(240)))),
-        "cifar": ("data_batch_1.bin", bytes(itertools.islice(itertools.cycle([3, 17, 200]), 2 * 3073))),
+        "cifar": ("data_batch_1.bin", bytes(itertools.islice(itertools.cycle([3, 17, 200]), 20 * 3073))),
         "gzip": ("packed.csv.gz", gzip.compress(table.encode(), mtime=0)),
         "xz": ("packed.csv.xz", lzma.compress(table.encode())),
         "schema-file": ("schema.toml", schema.encode()),
@@ -138,7 +138,7 @@ def damaged(good, seed):
     yield good.replace(b"0", b"-inf")
     yield good.replace(b"\n", b"\r\r")
     yield good.replace(b"\n", b"")
-    for _ in range(24):
+    for _ in range(34):
         changed = bytearray(good)
         for _ in range(1 + size // 200):
             changed[choose.randrange(size)] = choose.randrange(256)
@@ -172,6 +172,8 @@ def formats(cases, scratch, files):
             if name == "idx":
                 labels = idx(8, (60,), bytes(row % 3 for row in range(60)))
                 (folder / "train-labels-idx1-ubyte").write_bytes(labels)
+                (folder / "t10k-images-idx3-ubyte").write_bytes(good)
+                (folder / "t10k-labels-idx1-ubyte").write_bytes(labels)
             if name == "cifar":
                 (folder / "test_batch.bin").write_bytes(good)
             if name == "schema-file":
@@ -355,7 +357,7 @@ def complaints(output, known, before, after, arguments):
         found.append(f"names {', '.join(sorted(quoted))}")
     if "--secure" in arguments:
         folder = pathlib.Path(str(arguments[arguments.index("--data") + 1])) if "--data" in arguments else pathlib.Path()
-        held = [path.read_bytes() for path in ([folder] if folder.is_file() else folder.glob("*-*")) if path.is_file()]
+        held = [path.read_bytes() for path in ([folder] if folder.is_file() else folder.glob("*")) if path.is_file()]
         said = re.sub(r"\S*/\S*", "", text).encode()
         shown = {said[at : at + SHOWN] for at in range(len(said) - SHOWN + 1)}
         if any(part in whole for part in shown for whole in held) or re.search(r"\[[0-9a-f]{2}, |line \d|row \d", text):
