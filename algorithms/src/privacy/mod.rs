@@ -81,4 +81,6 @@ pub(crate) mod examples {
 }
 
 #[cfg(test)]
+mod interval_tests;
+#[cfg(test)]
 mod tests;

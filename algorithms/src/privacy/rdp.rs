@@ -14,7 +14,7 @@ use super::zcdp::Orders;
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, laplace};
 
 /// Orders α are searched over ln(α − 1) in this range, to this tolerance.
-const ORDERS: Orders = Orders(-12.0, 28.0, 1e-8);
+pub(super) const ORDERS: Orders = Orders(-12.0, 28.0, 1e-8);
 /// Most nodes of one quadrature; beyond, orders are interpolated.
 const MOST_NODES: f64 = 50_000.0;
 /// Largest integer order whose binomial sum is evaluated.

@@ -6,7 +6,7 @@
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, laplace, search};
 
 /// Orders α are searched over ln(α − 1) in this range, to this tolerance.
-const ORDERS: Orders = Orders(-20.0, 60.0, 1e-9);
+pub(super) const ORDERS: Orders = Orders(-20.0, 60.0, 1e-9);
 
 /// The range of ln(α − 1) in which the order of a conversion is searched, and the tolerance.
 pub(super) struct Orders(pub(super) f64, pub(super) f64, pub(super) f64);
