@@ -1,5 +1,5 @@
 //! Accountants against outward-rounded interval arithmetic: what they state is an upper bound with its numerics, for the noise of a
-//! release, which is larger than the accounted one by 1 + 2⁻²⁴. An interval holds the exact value of its formula, provided that `exp`
+//! release, which exceeds the accounted one. An interval holds the exact value of its formula, provided that `exp`
 //! and `ln` of the platform are right to four units in the last place.
 
 use std::f64::consts::TAU;
@@ -9,8 +9,8 @@ use super::examples::poisson;
 use super::zcdp::log_conversion;
 use super::{Accountant, Adjacency, Mechanism, Sampling, gaussian, pld, rdp, zcdp};
 
-/// The noise of a release over the accounted one.
-const MORE_NOISE: f64 = 1.0 + 1.0 / 16_777_216.0;
+/// An eighth of what a release's noise exceeds the accounted one by (2⁻²⁴); rounding of sensitivities takes at most half.
+const MORE_NOISE: f64 = 1.0 + 1.0 / 134_217_728.0;
 
 #[derive(Clone, Copy, Debug)]
 struct Interval {
