@@ -271,12 +271,16 @@ unsafe fn all_columns_of<V: Quads>(digits: Digits<'_>, quads: Samples, sums: *mu
         unsafe {
             let sums = sums.add(first * LANES);
             let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
-            // Digit rows come in threes.
+            // Digit rows come in twos or threes.
             first += match left {
                 30.. => (columns_of::<V, 30>(digits, quads, sums), 30).1,
+                20.. => (columns_of::<V, 20>(digits, quads, sums), 20).1,
                 15.. => (columns_of::<V, 15>(digits, quads, sums), 15).1,
+                10.. => (columns_of::<V, 10>(digits, quads, sums), 10).1,
                 6.. => (columns_of::<V, 6>(digits, quads, sums), 6).1,
+                4.. => (columns_of::<V, 4>(digits, quads, sums), 4).1,
                 3.. => (columns_of::<V, 3>(digits, quads, sums), 3).1,
+                2.. => (columns_of::<V, 2>(digits, quads, sums), 2).1,
                 _ => (columns_of::<V, 1>(digits, quads, sums), 1).1,
             };
         }
