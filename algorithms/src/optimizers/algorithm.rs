@@ -8,7 +8,7 @@ use rounds_kernels::random::StreamKey;
 use super::optimizer::{AssumptionWarning, Optimizer};
 use super::parameters::{Common, Parameter, Parameters, Range};
 use super::scene::Scene;
-use super::settings::{Settings, SettingsError};
+use super::settings::{Bits, Settings, SettingsError};
 use crate::noise::{Calibration, NoisePlanError, StrategyMemory};
 use crate::privacy::{Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
@@ -32,6 +32,8 @@ pub struct Prepared {
     pub warnings: Vec<AssumptionWarning>,
     /// The guarantee of the whole run.
     pub privacy: PrivacyStatement,
+    /// Of weights and row coefficients where rows are multiplied as integers.
+    pub precision: Bits,
 }
 
 impl Prepared {
@@ -49,6 +51,7 @@ impl Prepared {
             parameters: BTreeMap::from([("rounds", rounds.to_string())]),
             warnings: Vec::new(),
             privacy,
+            precision: Bits::TwentyFour,
         }
     }
 
@@ -70,6 +73,10 @@ impl Prepared {
         self
     }
 }
+
+/// Most outputs for which integers of 16 bits are the default: the residual 1/K that all rows share in the first round of K classes
+/// has a thousand steps and more.
+const MOST_SHORT_OUTPUTS: usize = 16;
 
 /// A run that cannot be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -274,7 +281,22 @@ impl Algorithm {
         {
             *arithmetic = Arithmetic::Idealised;
         }
-        if prepared.privacy.claim == Claim::Release && prepared.privacy.arithmetic != Some(Arithmetic::Exact) {
+        if self.reads("precision") {
+            let noise = prepared.privacy.arithmetic.is_some();
+            let precision = match run.common.precision {
+                Some(bits) => bits,
+                None if noise && problem.model().outputs <= MOST_SHORT_OUTPUTS => Bits::Sixteen,
+                None => Bits::TwentyFour,
+            };
+            prepared.precision = precision;
+            prepared = prepared.with("precision", precision);
+            if let (Bits::Sixteen, Some(arithmetic @ Arithmetic::Exact)) = (precision, &mut prepared.privacy.arithmetic)
+            {
+                *arithmetic = Arithmetic::Exact16;
+            }
+        }
+        let is_exact = prepared.privacy.arithmetic.is_some_and(Arithmetic::is_exact);
+        if prepared.privacy.claim == Claim::Release && !is_exact {
             let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", self.id);
             prepared.privacy = prepared.privacy.revoked(reason);
         }
