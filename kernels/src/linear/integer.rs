@@ -741,7 +741,8 @@ fn margins_of_block(
         for (weights, out) in &mut *sides {
             let mut lines = &weights.lines[..];
             for (first, run) in split(outputs, OUTPUTS) {
-                let tiles = margin_tiles(run, weights.precision.digits());
+                let columns = weights.precision.digits() * run;
+                let tiles = columns.div_ceil(LANES);
                 for (start, sums) in planes.clone().zip(sums.chunks_exact_mut(PLANE_SUMS)) {
                     let of_plane = |rows: &[*const u8]| -> [*const u8; TOGETHER] {
                         std::array::from_fn(|row| rows.get(row).map_or(std::ptr::null(), |row| row.wrapping_add(start)))
@@ -752,7 +753,7 @@ fn margins_of_block(
                             (&of_plane(rows), count),
                             &of_plane(ahead)[..ahead.len()],
                             features,
-                            (lines, tiles),
+                            (lines, columns),
                             sums,
                         );
                     };
