@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use rounds_kernels::linear;
 use rounds_kernels::random::StreamKey;
 
 use super::optimizer::{AssumptionWarning, Optimizer};
@@ -77,6 +78,18 @@ impl Prepared {
 /// Most outputs for which integers of 16 bits are the default: the residual 1/K that all rows share in the first round of K classes
 /// has a thousand steps and more.
 const MOST_SHORT_OUTPUTS: usize = 16;
+/// Greatest norm of a row for which they are: the coefficient of a clipped row, C over its norm, has 500 steps and more.
+const MOST_SHORT_NORM: f64 = 64.0;
+
+/// True if integers of 16 bits are fast and fine enough for problems of this shape: a public fact.
+fn suits_short_integers(problem: &PublicProblem) -> bool {
+    let model = problem.model();
+    let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {
+        let greatest = f64::from(grid.step) * f64::from(grid.greatest);
+        (1.0 + model.features as f64 * greatest * greatest).sqrt()
+    });
+    model.bias && linear::are_integers_for(model) && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM
+}
 
 /// A run that cannot be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -285,7 +298,7 @@ impl Algorithm {
             let noise = prepared.privacy.arithmetic.is_some();
             let precision = match run.common.precision {
                 Some(bits) => bits,
-                None if noise && problem.model().outputs <= MOST_SHORT_OUTPUTS => Bits::Sixteen,
+                None if noise && suits_short_integers(problem) => Bits::Sixteen,
                 None => Bits::TwentyFour,
             };
             prepared.precision = precision;

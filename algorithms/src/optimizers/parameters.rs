@@ -364,7 +364,7 @@ parameters! {
         accountant: Option<Accountant>,
         /// Noise mechanism
         noise: Option<NoiseKind>,
-        /// Bits of weights and row coefficients in integer sums (default: 16 with noise and at most 16 outputs, else 24)
+        /// Bits of weights and row coefficients in integer sums (default: 16 with noise, a bias, 2 to 16 outputs, 64 or more features and short rows; else 24)
         precision: Option<Bits>,
     }
 }

@@ -162,11 +162,15 @@ fn join(low: &mut [f64; LANES], high: &[f64; LANES], totals: &[f64; LANES]) {
     }
 }
 
-/// True if rows of bytes, and f32 rows with [`Planes`], are summed as integers here for this model: several outputs, at most 2¹⁶,
-/// and 64 to 2¹⁶ features, of which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`. So it is on every
-/// processor with AVX2 or better, all with the same bits.
+/// True if rows of bytes, and f32 rows with [`Planes`], are summed as integers for models of this shape: several outputs, at most 2¹⁶,
+/// and 64 to 2¹⁶ features, of which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`.
+pub fn are_integers_for(model: &LinearModel) -> bool {
+    (2..=1 << 16).contains(&model.outputs) && (64..=1 << 16).contains(&model.features)
+}
+
+/// True if they are so here: on every processor with AVX2 or better, all with the same bits.
 pub fn has_integer_kernels_for(model: &LinearModel) -> bool {
-    (2..=1 << 16).contains(&model.outputs) && (64..=1 << 16).contains(&model.features) && has_integer_kernels()
+    are_integers_for(model) && has_integer_kernels()
 }
 
 /// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features,
