@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use rounds_kernels::linear;
 use rounds_kernels::random::StreamKey;
 
 use super::optimizer::{AssumptionWarning, Optimizer};
@@ -88,7 +87,7 @@ fn suits_short_integers(problem: &PublicProblem) -> bool {
         let greatest = f64::from(grid.step) * f64::from(grid.greatest);
         (1.0 + model.features as f64 * greatest * greatest).sqrt()
     });
-    model.bias && linear::are_integers_for(model) && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM
+    problem.suits_integers() && model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM
 }
 
 /// A run that cannot be prepared.

@@ -691,9 +691,9 @@ impl Session<'_> {
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 | InstructionSet::Avx512 => run(ROWS / 2, x86::rows_avx2),
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Vnni => {
-                run(ROWS, if (17..=20).contains(&columns) { x86::rows_folded } else { x86::rows_vnni })
-            }
+            InstructionSet::Vnni if (17..=20).contains(&columns) => run(ROWS, x86::rows_folded),
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Vnni => run(ROWS, x86::rows_vnni),
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             InstructionSet::Amx => {
                 // SAFETY: the caller's promise and the asserts.

@@ -33,7 +33,7 @@ use std::ops::Range;
 use wide::{f32x16, f64x8, i32x8, i32x16};
 
 /// The most digits of a weight and of a coefficient ([`Precision`]).
-pub(super) const DIGITS: usize = 3;
+const DIGITS: usize = 3;
 
 /// Outputs that go through the products together: two or three columns, or as many rows, of digits each.
 const OUTPUTS: usize = MOST_DIGIT_ROWS / DIGITS;
@@ -701,14 +701,14 @@ impl Addresses {
 const PLANE_SUMS: usize = TOGETHER * 2 * LANES + LANES;
 
 /// Sums of the digits of `run` outputs, sixteen rows of `tiles` tiles, and those of the upper plane behind them.
-struct Sums<'a> {
+struct RowSums<'a> {
     planes: usize,
     tiles: usize,
     run: usize,
-    sums: &'a [i32],
+    digits: &'a [i32],
 }
 
-impl Sums<'_> {
+impl RowSums<'_> {
     /// The margins of the rows by output, from sums of D digits, and steps, biases and totals of the weights.
     #[inline(always)]
     fn margins<const D: usize>(
@@ -716,7 +716,7 @@ impl Sums<'_> {
         (steps, biases, totals): (&[f64; LANES], &[f64; LANES], &[f64; LANES]),
     ) -> [[f32; LANES]; LANES] {
         std::array::from_fn(|row| {
-            let sums = &self.sums[row * self.tiles * LANES..];
+            let sums = &self.digits[row * self.tiles * LANES..];
             let mut sum = whole::<D>(sums, self.run, |digit| D - 1 - digit);
             if self.planes == 2 {
                 join(&mut sum, &whole::<D>(&sums[PLANE_SUMS..], self.run, |digit| D - 1 - digit), totals);
@@ -771,7 +771,7 @@ fn margins_of_block(
                 biases[..run].copy_from_slice(&weights.biases[first..first + run]);
                 totals[..run].copy_from_slice(&weights.totals[first..first + run]);
                 for half in (0..TOGETHER).step_by(LANES) {
-                    let sums = Sums { planes: addresses.planes, tiles, run, sums: &sums[half * tiles * LANES..] };
+                    let sums = RowSums { planes: addresses.planes, tiles, run, digits: &sums[half * tiles * LANES..] };
                     let linear = (&steps, &biases, &totals);
                     let margins = match weights.precision {
                         Precision::Bits16 => sums.margins::<2>(linear),
