@@ -45,7 +45,8 @@ impl<'p> Executor<'p> {
 
     /// The run of `prepared` on an oracle, whose counters go on. Its sums are exact where the statement says so.
     pub fn on(oracle: Oracle<'p>, prepared: Prepared) -> Self {
-        let is_exact = prepared.privacy.arithmetic == Some(Arithmetic::Exact);
+        let is_exact = prepared.privacy.arithmetic.is_some_and(Arithmetic::is_exact);
+        let oracle = oracle.at_precision(prepared.precision.into());
         let oracle = if is_exact { oracle.exactly() } else { oracle };
         Self { optimizer: prepared.optimizer, oracle, round: 0, rounds: prepared.rounds, placed: false }
     }

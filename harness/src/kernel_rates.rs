@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
-    Batch, Clip, FeatureGrid, LinearModel, Planes, Point, Workspace, accumulate_differences, accumulate_gradients,
-    has_integer_kernels, has_integer_kernels_for, integer_operations, row_norms,
+    Batch, Clip, FeatureGrid, LinearModel, Planes, Point, Precision, Workspace, accumulate_differences,
+    accumulate_gradients, has_integer_kernels, has_integer_kernels_for, integer_operations, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -129,8 +129,11 @@ fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], 
         };
         let flops = (4 * count * model.parameters()) as f64;
         let in_integers = width < size_of::<f32>() && has_integer_kernels_for(&model);
-        let operations_per_flop =
-            if in_integers { (count * width) as f64 * integer_operations(&model) / flops } else { 0.0 };
+        let operations_per_flop = if in_integers {
+            (count * width) as f64 * integer_operations(&model, Precision::Bits24) / flops
+        } else {
+            0.0
+        };
         let mut rate = |kernel: &str, flops: f64, seconds: f64| {
             rates.push(KernelRate {
                 kernel: kernel.to_owned(),

@@ -6,8 +6,9 @@ use rand::{RngExt, SeedableRng};
 use rounds_kernels::features::{NULL_CLASS, NULL_TARGET, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::{
-    Batch, Clip, Evaluation, FeatureGrid, LinearModel, NonFiniteGradient, Point, RowNorms, SumLattice, Tally,
-    Workspace, accumulate_differences, accumulate_gradients, accumulate_on_lattice, evaluate, reference, row_norms,
+    Batch, Clip, Evaluation, FeatureGrid, LinearModel, NonFiniteGradient, Point, Precision, RowNorms, SumLattice,
+    Tally, Workspace, accumulate_differences, accumulate_gradients, accumulate_on_lattice, evaluate, reference,
+    row_norms,
 };
 use rounds_kernels::loss::Loss;
 
@@ -154,7 +155,7 @@ impl Problem {
             Format::U8 => FeatureGrid::bytes(self.scale),
             Format::F32 | Format::Sparse => FeatureGrid { step: 1.0 / 16_384.0, greatest: 16_384 },
         };
-        SumLattice::new(&self.model, grid, 2.25, clip, self.rows().len()).unwrap()
+        SumLattice::new(&self.model, (grid, Precision::Bits24), 2.25, clip, self.rows().len()).unwrap()
     }
 
     fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {

@@ -185,6 +185,7 @@ fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Head
     let mechanism = Mechanism::Composition(stated.mechanisms.clone());
     let mechanism = mechanism.single().unwrap_or(&mechanism);
     let is_laplace = |step: &&Mechanism| matches!(step, Mechanism::Laplace { .. });
+    let is_short = algorithm.reads("precision") && header.plan.get("precision").is_some_and(|bits| bits == "16");
     let mut privacy = PrivacyStatement::new(&PrivateRun {
         mechanism,
         accountant,
@@ -194,7 +195,7 @@ fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Head
         norm: if mechanism.steps().iter().all(is_laplace) { Norm::L1 } else { Norm::L2 },
         problem: &problem,
         noise_source: NoiseSource::Chacha20,
-        arithmetic: Arithmetic::Exact,
+        arithmetic: if is_short { Arithmetic::Exact16 } else { Arithmetic::Exact },
     });
     // Of the algorithms that write this note, one makes releases.
     if header.plan.contains_key("chunks") {

@@ -8,7 +8,7 @@ use rounds_kernels::random::StreamKey;
 use super::optimizer::{AssumptionWarning, Optimizer};
 use super::parameters::{Common, Parameter, Parameters, Range};
 use super::scene::Scene;
-use super::settings::{Settings, SettingsError};
+use super::settings::{Bits, Settings, SettingsError};
 use crate::noise::{Calibration, NoisePlanError, StrategyMemory};
 use crate::privacy::{Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
@@ -32,6 +32,8 @@ pub struct Prepared {
     pub warnings: Vec<AssumptionWarning>,
     /// The guarantee of the whole run.
     pub privacy: PrivacyStatement,
+    /// Of weights and row coefficients where rows are multiplied as integers.
+    pub precision: Bits,
 }
 
 impl Prepared {
@@ -49,6 +51,7 @@ impl Prepared {
             parameters: BTreeMap::from([("rounds", rounds.to_string())]),
             warnings: Vec::new(),
             privacy,
+            precision: Bits::TwentyFour,
         }
     }
 
@@ -69,6 +72,22 @@ impl Prepared {
         self.parameters.insert(parameter, value.to_string());
         self
     }
+}
+
+/// Most outputs for which integers of 16 bits are the default: the residual 1/K that all rows share in the first round of K classes
+/// has a thousand steps and more.
+const MOST_SHORT_OUTPUTS: usize = 16;
+/// Greatest norm of a row for which they are: the coefficient of a clipped row, C over its norm, has 500 steps and more.
+const MOST_SHORT_NORM: f64 = 64.0;
+
+/// True if integers of 16 bits are fast and fine enough for problems of this shape: a public fact.
+fn suits_short_integers(problem: &PublicProblem) -> bool {
+    let model = problem.model();
+    let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {
+        let greatest = f64::from(grid.step) * f64::from(grid.greatest);
+        (1.0 + model.features as f64 * greatest * greatest).sqrt()
+    });
+    problem.suits_integers() && model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM
 }
 
 /// A run that cannot be prepared.
@@ -274,7 +293,22 @@ impl Algorithm {
         {
             *arithmetic = Arithmetic::Idealised;
         }
-        if prepared.privacy.claim == Claim::Release && prepared.privacy.arithmetic != Some(Arithmetic::Exact) {
+        if self.reads("precision") {
+            let noise = prepared.privacy.arithmetic.is_some();
+            let precision = match run.common.precision {
+                Some(bits) => bits,
+                None if noise && suits_short_integers(problem) => Bits::Sixteen,
+                None => Bits::TwentyFour,
+            };
+            prepared.precision = precision;
+            prepared = prepared.with("precision", precision);
+            if let (Bits::Sixteen, Some(arithmetic @ Arithmetic::Exact)) = (precision, &mut prepared.privacy.arithmetic)
+            {
+                *arithmetic = Arithmetic::Exact16;
+            }
+        }
+        let is_exact = prepared.privacy.arithmetic.is_some_and(Arithmetic::is_exact);
+        if prepared.privacy.claim == Claim::Release && !is_exact {
             let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", self.id);
             prepared.privacy = prepared.privacy.revoked(reason);
         }

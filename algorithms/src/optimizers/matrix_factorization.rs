@@ -20,7 +20,7 @@
 //! mechanism with μ = sens(C_s)·C/σ, also when the points x_t depend on what was released ([001 §2.1]).
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
-use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
+use super::parameters::{BATCHES, NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::Scene;
 use super::settings::{SamplingKind, SettingsError};
@@ -58,7 +58,7 @@ macro_rules! entry {
             promise: concat!("(ε, δ)-DP without sampling assumptions, by ", $how),
             private: true,
             release: true,
-            common: &[BATCHES, STEPS, PRIVACY, NOISE],
+            common: &[BATCHES, STEPS, PRIVACY, PRECISION, NOISE],
             scenes: &[Scene::FIXED],
             constructor: &Reads($prepare),
         };

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use rounds_kernels::linear::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM};
 
-use super::settings::{SamplingKind, Settings, SettingsError};
+use super::settings::{Bits, SamplingKind, Settings, SettingsError};
 use crate::choices::Choice;
 use crate::noise::NoiseKind;
 use crate::privacy::{Accountant, Adjacency};
@@ -364,6 +364,8 @@ parameters! {
         accountant: Option<Accountant>,
         /// Noise mechanism
         noise: Option<NoiseKind>,
+        /// Bits of weights and row coefficients in integer sums (default: 16 with noise, a bias, 2 to 16 outputs, 64 or more features and short rows; else 24)
+        precision: Option<Bits>,
     }
 }
 
@@ -374,6 +376,8 @@ pub(super) const BATCHES: &[Parameter] =
 pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::momentum()];
 /// Parameters of a guarantee.
 pub(super) const PRIVACY: &[Parameter] = &[Common::clip_norm(), Common::adjacency(), Common::accountant()];
+/// Shorter integers, whose rounding is far below the noise.
+pub(super) const PRECISION: &[Parameter] = &[Common::precision()];
 /// A choice of noise, one of those `listed`. The plan of the algorithm refuses others, and names algorithms that take them.
 const fn noise(listed: &'static str) -> Parameter {
     Parameter { expected: listed, ..Common::noise() }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use rounds_kernels::linear::Precision;
 use rounds_kernels::random::StreamKey;
 
 use crate::choices::choices;
@@ -18,6 +19,25 @@ choices! {
         Uniform = "uniform",
         /// The mean of the last half of the iterates.
         Suffix = "suffix",
+    }
+}
+
+choices! {
+    /// Bits of weights and of row coefficients where rows are multiplied as integers.
+    pub enum Bits {
+        /// Two digits of eight bits.
+        Sixteen = "16",
+        /// Three digits.
+        TwentyFour = "24",
+    }
+}
+
+impl From<Bits> for Precision {
+    fn from(bits: Bits) -> Self {
+        match bits {
+            Bits::Sixteen => Precision::Bits16,
+            Bits::TwentyFour => Precision::Bits24,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use rounds_kernels::vector;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRIVACY, Range, STEPS, parameters};
+use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
 use super::settings::{Averaging, SamplingKind};
@@ -57,7 +57,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
     release: true,
-    common: &[BATCHES, STEPS, PRIVACY, INDEPENDENT_NOISE],
+    common: &[BATCHES, STEPS, PRIVACY, PRECISION, INDEPENDENT_NOISE],
     scenes: &[
         POISSON,
         Scene {

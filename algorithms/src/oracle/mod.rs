@@ -19,7 +19,7 @@ pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{
-    self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, SumLattice, Tally, Workspace,
+    self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, Precision, SumLattice, Tally, Workspace,
 };
 use rounds_kernels::vector;
 
@@ -97,6 +97,8 @@ pub struct Oracle<'a> {
     leaves: Vec<Leaf>,
     /// Sums are integers of a lattice.
     exact: bool,
+    /// Of weights and coefficients that are integers.
+    precision: Precision,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
     /// Parameters of a query as integers, packed once a round: where sums are those of integers.
@@ -138,6 +140,7 @@ impl<'a> Oracle<'a> {
                 .collect(),
             travelling: shared::Travelling::default(),
             exact: false,
+            precision: Precision::default(),
             workspaces: (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect(),
             packed: PackedQuery::new(problem.model()),
             recorded: Vec::new(),
@@ -162,6 +165,12 @@ impl<'a> Oracle<'a> {
             self.recorded.clear();
         }
         self
+    }
+
+    /// The same oracle, with weights and coefficients of this precision where rows are multiplied as integers.
+    #[must_use]
+    pub fn at_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
     }
 
     /// Brings rows to the ranks that will read them in the first `rounds` batches of `sampler`, as far as that is known
@@ -326,6 +335,7 @@ impl<'a> Oracle<'a> {
         if self.problem.rows() > rows {
             return Err(QueryError::Lattice { rows });
         }
+        let grid = (grid, self.precision);
         SumLattice::new(self.problem.model(), grid, weight, clip, rows).map(Some).ok_or(QueryError::Lattice { rows })
     }
 
@@ -367,7 +377,7 @@ impl<'a> Oracle<'a> {
         }
         let weight = current.coefficient.abs() + previous.map_or(0.0, |point| point.coefficient.abs());
         let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
-        let of_grid = |grid| SumLattice::new(model, grid, weight, clip, 0);
+        let of_grid = |grid| SumLattice::new(model, (grid, self.precision), weight, clip, 0);
         let mut packed = self.packed.take();
         let candidate = self.problem.integer_grid().and_then(|grid| exact.or_else(|| of_grid(grid)));
         let in_digits = match &mut packed {

@@ -37,8 +37,18 @@ pub enum Arithmetic {
     /// Sums are integers of a public lattice, and the real-valued sum plus noise is rounded to it exactly: what the theorems say
     /// of real numbers holds for what is released.
     Exact,
+    /// The same, with margins and row coefficients of 16 bits instead of 24.
+    #[serde(rename = "exact, 16-bit")]
+    Exact16,
     /// Floating-point sums and noise stand for real ones.
     Idealised,
+}
+
+impl Arithmetic {
+    /// What is released is exact.
+    pub fn is_exact(self) -> bool {
+        matches!(self, Arithmetic::Exact | Arithmetic::Exact16)
+    }
 }
 
 /// The note to a run that spends its whole budget on each of several disjoint chunks of its rows.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::{self, FeatureGrid, LinearModel};
+use rounds_kernels::linear::{self, FeatureGrid, LinearModel, Precision};
 use rounds_kernels::loss::{Loss, TargetKind};
 
 use super::encoding::BYTE_SCALE;
@@ -190,21 +190,26 @@ impl PublicProblem {
         }
     }
 
-    /// True where rows are summed as integers here: rows of bytes, and dense f32 rows of a declared domain, for a model that suits
-    /// them ([`linear::has_integer_kernels_for`]).
-    pub fn is_in_integers(&self) -> bool {
+    /// True where rows are summed as integers on a processor with such kernels: rows of bytes, and dense f32 rows of a declared domain,
+    /// for a model that suits them ([`linear::are_integers_for`]).
+    pub fn suits_integers(&self) -> bool {
         let has_integers = match self.storage {
             Storage::Bytes => true,
             Storage::Dense => self.feature_grid.is_some(),
             Storage::Sparse => false,
         };
-        has_integers && linear::has_integer_kernels_for(&self.model)
+        has_integers && linear::are_integers_for(&self.model)
+    }
+
+    /// True where they are so here.
+    pub fn is_in_integers(&self) -> bool {
+        self.suits_integers() && linear::has_integer_kernels_for(&self.model)
     }
 
     /// Operations on integers of a gradient query for one row; none where it takes floating point.
-    pub fn integer_operations(&self) -> Option<f64> {
+    pub fn integer_operations(&self, precision: Precision) -> Option<f64> {
         let planes = if self.is_in_planes() { 2.0 } else { 1.0 };
-        self.is_in_integers().then(|| planes * linear::integer_operations(&self.model))
+        self.is_in_integers().then(|| planes * linear::integer_operations(&self.model, precision))
     }
 
     /// True where gradient queries read f32 rows as integers in two planes of bytes.

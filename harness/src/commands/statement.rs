@@ -31,6 +31,7 @@ fn noise(privacy: &PrivacyStatement) -> Option<String> {
     });
     let arithmetic = privacy.arithmetic.map(|arithmetic| match arithmetic {
         Arithmetic::Exact => "exact arithmetic".to_owned(),
+        Arithmetic::Exact16 => "exact arithmetic of 16-bit coefficients".to_owned(),
         Arithmetic::Idealised => "idealised in floating point".to_owned(),
     });
     let parts: Vec<String> = [multiplier, clip_norm, source, arithmetic].into_iter().flatten().collect();

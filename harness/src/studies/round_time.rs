@@ -150,6 +150,7 @@ impl Study for RoundTime {
         let privacy = serde_json::to_value(&prepared.privacy)?;
         let planned = (prepared.rounds, prepared.queries);
         let traffic = || context.cluster.traffic();
+        let operations = problem.integer_operations(prepared.precision.into());
         let measurement = time_rounds(problem, &engine, prepared, rounds.warm_up, &traffic)?;
         let again = catalog::find(&cell.algorithm)?.prepare(problem, &settings)?;
         let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
@@ -185,7 +186,7 @@ impl Study for RoundTime {
             pinning: context.pinning.policy(),
             phases_ns: Phases { sample, gradient, noise, update },
             exchange,
-            rates: rates(&measurement, context.environment.roofline(cell.threads), problem),
+            rates: rates(&measurement, context.environment.roofline(cell.threads), (problem, operations)),
             quality,
             warnings: statistics::examine(&statistics::as_numbers(&measurement.round)),
             round_ns: RoundTimes::new(measurement.round),
@@ -215,9 +216,14 @@ fn median(samples: Vec<u64>) -> u64 {
     RoundTimes::new(samples).median
 }
 
-fn rates(measurement: &TimedRounds, roofline: Option<&Roofline>, problem: &Problem) -> Rates {
+/// Of rounds that ask for so many `operations` on integers a query of a row.
+fn rates(
+    measurement: &TimedRounds,
+    roofline: Option<&Roofline>,
+    (problem, operations): (&Problem, Option<f64>),
+) -> Rates {
     let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
-    let operations_per_flop = problem.integer_operations().map(|operations| operations / problem.flops_per_row());
+    let operations_per_flop = operations.map(|operations| operations / problem.flops_per_row());
     let data = problem.bytes_per_row() * problem.rows() as f64;
     let limit = roofline.map(|roofline| roofline.limit(operations_per_flop, data));
     Rates {

@@ -101,7 +101,8 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         let place = |row: usize| if order == 2 { TOGETHER - 1 - row } else { row };
         let start = |row: usize| rows[place(row) * FEATURES + scattered * (row * row % 7)..].as_ptr();
         let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
-        for tiles in [1, 2] {
+        for columns in [LANES, 20, 2 * LANES] {
+            let tiles = columns.div_ceil(LANES);
             // As the definition asks: 0 for features of the last group that the group before has.
             let mut weights = weights[..4 * tiles * LANES].to_vec();
             for tile in weights[3 * tiles * LANES..].chunks_exact_mut(LANES) {
@@ -110,8 +111,8 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
             let mut sums = vec![0; TOGETHER * tiles * LANES];
             let all = (&pointers, TOGETHER);
             // SAFETY: `rows` goes on for more than a row behind the last start.
-            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&weights, tiles), &mut sums) };
-            answers.extend(sums);
+            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&weights, columns), &mut sums) };
+            answers.extend(sums.chunks_exact(tiles * LANES).flat_map(|sums| &sums[..columns]));
         }
     }
     for rows in 1..=MOST_DIGIT_ROWS {
@@ -271,12 +272,16 @@ unsafe fn all_columns_of<V: Quads>(digits: Digits<'_>, quads: Samples, sums: *mu
         unsafe {
             let sums = sums.add(first * LANES);
             let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
-            // Digit rows come in threes.
+            // Digit rows come in twos or threes.
             first += match left {
                 30.. => (columns_of::<V, 30>(digits, quads, sums), 30).1,
+                20.. => (columns_of::<V, 20>(digits, quads, sums), 20).1,
                 15.. => (columns_of::<V, 15>(digits, quads, sums), 15).1,
+                10.. => (columns_of::<V, 10>(digits, quads, sums), 10).1,
                 6.. => (columns_of::<V, 6>(digits, quads, sums), 6).1,
+                4.. => (columns_of::<V, 4>(digits, quads, sums), 4).1,
                 3.. => (columns_of::<V, 3>(digits, quads, sums), 3).1,
+                2.. => (columns_of::<V, 2>(digits, quads, sums), 2).1,
                 _ => (columns_of::<V, 1>(digits, quads, sums), 1).1,
             };
         }
@@ -452,6 +457,69 @@ mod x86 {
         }
     }
 
+    /// [`super::rows_of`] of eight rows and 17 to 20 columns: the second tile's four columns of four quads share a vector, whose lane
+    /// 4q + c belongs to quad q.
+    ///
+    /// # Safety
+    /// As [`super::rows_of`] of two tiles, of which the last 12 columns are not read; AVX-512BW and VNNI.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) unsafe fn rows_folded(
+        rows: &[*const u8],
+        ahead: &[*const u8],
+        features: usize,
+        weights: *const u8,
+        _: usize,
+        sums: *mut i32,
+    ) {
+        const ROWS: usize = super::ROWS;
+        const TILE: usize = super::LANES * GROUP;
+        let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
+        let groups = features.div_ceil(GROUP);
+        let each_four_times = arch::_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+        // SAFETY: the caller's promises.
+        unsafe {
+            let mut lanes = [[arch::_mm512_setzero_si512(); 2]; ROWS];
+            for group in 0..groups {
+                let last = group + 1 == groups;
+                let start = if last { features - GROUP } else { group * GROUP };
+                let stale = if last { groups * GROUP - features } else { 0 };
+                for pointer in ahead {
+                    crate::vector::lanes::prefetch(pointer.wrapping_add(start));
+                }
+                for four in stale / 16..4 {
+                    let line = |quad: usize| weights.add(2 * group * TILE + (4 * four + quad) * GROUP);
+                    let whole: [_; 4] = std::array::from_fn(|quad| arch::_mm512_loadu_si512(line(quad).cast()));
+                    let part = |quad: usize| arch::_mm_loadu_si128(line(quad).add(TILE).cast());
+                    let folded = arch::_mm512_castsi128_si512(part(0));
+                    let folded = arch::_mm512_inserti32x4::<1>(folded, part(1));
+                    let folded = arch::_mm512_inserti32x4::<2>(folded, part(2));
+                    let folded = arch::_mm512_inserti32x4::<3>(folded, part(3));
+                    for (lanes, row) in lanes.iter_mut().zip(rows) {
+                        let bytes = row.add(start + 16 * four);
+                        for (quad, whole) in whole.into_iter().enumerate() {
+                            let bytes = arch::_mm512_set1_epi32(bytes.add(4 * quad).cast::<i32>().read_unaligned());
+                            lanes[0] = arch::_mm512_dpbusd_epi32(lanes[0], bytes, whole);
+                        }
+                        let bytes = arch::_mm512_castsi128_si512(arch::_mm_loadu_si128(bytes.cast()));
+                        let bytes = arch::_mm512_permutexvar_epi32(each_four_times, bytes);
+                        lanes[1] = arch::_mm512_dpbusd_epi32(lanes[1], bytes, folded);
+                    }
+                }
+            }
+            for (row, [whole, folded]) in lanes.into_iter().enumerate() {
+                let sums = sums.add(2 * row * super::LANES);
+                arch::_mm512_storeu_si512(sums.cast(), whole);
+                let halves = arch::_mm256_add_epi32(
+                    arch::_mm512_castsi512_si256(folded),
+                    arch::_mm512_extracti64x4_epi64::<1>(folded),
+                );
+                let quarter = arch::_mm256_extracti128_si256::<1>(halves);
+                let quarter = arch::_mm_add_epi32(arch::_mm256_castsi256_si128(halves), quarter);
+                arch::_mm_storeu_si128(sums.add(super::LANES).cast(), quarter);
+            }
+        }
+    }
+
     // The instructions of the traits above reach machine code in functions that enable them.
     macro_rules! with_features {
         ($features:literal, $quads:ty, $width:literal, $rows:ident, $columns:ident, $interleave:ident) => {
@@ -589,7 +657,7 @@ pub(crate) struct Session<'a> {
 
 impl Session<'_> {
     /// `sums[i·16·tiles + c] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
-    /// and 16·tiles columns of signed ones. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
+    /// and at most 32 columns of signed ones in one or two tiles; sums of the columns behind them are not specified. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
     /// the four weights of features 4q … 4q + 3 for each of its columns in turn. The last group ends with the row, and the
     /// weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
     /// copies, for which [`Self::place`] did so, and only all 32 of them.
@@ -601,9 +669,10 @@ impl Session<'_> {
         (rows, count): (&[*const u8; TOGETHER], usize),
         ahead: &[*const u8],
         features: usize,
-        (weights, tiles): (&[Line], usize),
+        (weights, columns): (&[Line], usize),
         sums: &mut [i32],
     ) {
+        let tiles = columns.div_ceil(LANES);
         assert!(features >= GROUP && weights.len() >= features.div_ceil(GROUP) * tiles * LANES);
         assert!((1..=2).contains(&tiles) && sums.len() >= TOGETHER * tiles * LANES);
         let (weights, sums) = (weights.as_ptr().cast::<u8>(), sums.as_mut_ptr());
@@ -621,6 +690,8 @@ impl Session<'_> {
         match self.products.instructions {
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 | InstructionSet::Avx512 => run(ROWS / 2, x86::rows_avx2),
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Vnni if (17..=20).contains(&columns) => run(ROWS, x86::rows_folded),
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Vnni => run(ROWS, x86::rows_vnni),
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]

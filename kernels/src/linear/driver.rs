@@ -7,7 +7,7 @@ use super::clipping::norms_for;
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
 use super::integer::PackedQuery;
 use super::integer::{self, IntegerRows, PackedSum};
-use super::lattice::SumLattice;
+use super::lattice::{Precision, SumLattice};
 use super::model::{
     Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, Tally, check, check_batch, check_parameters,
 };
@@ -243,7 +243,7 @@ fn add_integers(
     let lattice = exact.copied().or_else(|| {
         let of_rows = values.chunks_exact(BLOCK_ROWS).flat_map(|values| &values[..rows.len()]);
         let greatest = of_rows.fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-        SumLattice::new(pass.model, integers.grid(), greatest, Clip::Unbounded, 0)
+        SumLattice::new(pass.model, (integers.grid(), Precision::Bits24), greatest, Clip::Unbounded, 0)
     });
     let (Some(lattice), Some(integer)) = (lattice, integer) else {
         return false;
@@ -370,7 +370,8 @@ fn accumulate(
         let Some((_, packed, _)) = workspace.integers() else {
             return false;
         };
-        let lattice = SumLattice::new(model, rows.grid(), query.weight(), query.clip, batch.selection.len());
+        let lattice =
+            SumLattice::new(model, (rows.grid(), Precision::Bits24), query.weight(), query.clip, batch.selection.len());
         lattice.is_some_and(|lattice| packed.pack(model, query, lattice))
     });
     if let (Kernel::Integers(rows), Some((scratch, packed, space))) = (kernel, workspace.integers()) {

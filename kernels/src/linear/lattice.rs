@@ -21,8 +21,47 @@ use crate::features::Norm;
 use crate::vector::lanes::{LANES, put, to_f32, to_f64, vector};
 use wide::{f32x16, f64x8};
 
-/// The greatest integer that three signed digits of eight bits hold.
-pub(super) const GREATEST: f32 = 8_355_711.0;
+/// The length of weights and of coefficients where rows are multiplied as integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// Two signed digits of eight bits: a margin is off by about 1e-4 of the greatest weight, a batch's sum by 1e-4 of a row's
+    /// coefficient.
+    Bits16,
+    /// Three digits: 3e-7 of both.
+    #[default]
+    Bits24,
+}
+
+impl Precision {
+    /// Signed digits of eight bits.
+    pub(super) const fn digits(self) -> usize {
+        match self {
+            Precision::Bits16 => 2,
+            Precision::Bits24 => 3,
+        }
+    }
+
+    /// The greatest integer that the digits hold.
+    pub(super) const fn greatest(self) -> f32 {
+        match self {
+            Precision::Bits16 => 32_639.0,
+            Precision::Bits24 => 8_355_711.0,
+        }
+    }
+
+    /// Bits of a number: 16 or 24.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Precision::Bits16 => "16",
+            Precision::Bits24 => "24",
+        }
+    }
+
+    /// Bits behind the first one of the greatest integer.
+    const fn bits(self) -> i32 {
+        8 * self.digits() as i32 - 2
+    }
+}
 
 /// Numbers of which all features are: `step` times an integer of at most `greatest`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +106,8 @@ const MOST_UNITS: f64 = 4_503_599_627_370_496.0;
 /// The lattice of the sums of a query. All of it is public.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumLattice {
+    /// The length of ρ and of the weights.
+    pub(super) precision: Precision,
     /// h, a power of two.
     step: f64,
     /// The greatest |ρ|: `Q/h` rounded up, Q the public bound of a coefficient.
@@ -86,11 +127,17 @@ impl SumLattice {
     ///
     /// Q is the least of `weight` times the greatest residual of the loss, and of C/ν′, ν′ the least norm of a row that
     /// matters: 1 with a bias, else 2⁻⁸ of the greatest feature (shorter rows contribute at most Q times themselves). h is
-    /// Q·2⁻²³, three digits; with a clip and a bias, where Q is near C, coarser by the factor by which features are finer than bytes, and
+    /// Q·2⁻¹⁵, two digits, or Q·2⁻²³, three digits; these with a clip and a bias, where Q is near C, coarser by the factor by which features are finer than bytes, and
     /// that by less from 32 outputs on: residuals that rows share round alike, and in the first round of K classes they are all
     /// 1/K. Otherwise rounding ρ adds noise of variance h²·a²/12 a row, far below that of a release. Where sums could exceed 2⁵², h is as
     /// coarse as that takes.
-    pub fn new(model: &LinearModel, features: FeatureGrid, weight: f32, clip: Clip, rows: usize) -> Option<Self> {
+    pub fn new(
+        model: &LinearModel,
+        (features, precision): (FeatureGrid, Precision),
+        weight: f32,
+        clip: Clip,
+        rows: usize,
+    ) -> Option<Self> {
         let FeatureGrid { step: scale, greatest } = features;
         if !STEPS.contains(&scale) || !(weight <= MOST_WEIGHT) {
             return None;
@@ -105,9 +152,10 @@ impl SumLattice {
         let residual = if model.outputs > 1 { Some(1.0) } else { model.loss.lipschitz(Norm::L2) };
         let bound = (f64::from(weight) * residual.unwrap_or(f64::INFINITY)).min(clip_norm / least_norm);
         let bound = bound.max(f64::from(f32::MIN_POSITIVE));
-        let finer = if model.bias && clip != Clip::Unbounded { f64::from(greatest / 1_024) } else { 1.0 };
+        let is_fine = precision == Precision::Bits24 && model.bias && clip != Clip::Unbounded;
+        let finer = if is_fine { f64::from(greatest / 1_024) } else { 1.0 };
         let finer = (finer / (model.outputs / 16).next_power_of_two() as f64).max(1.0);
-        let mut step = f64::from(step_of(bound as f32, GREATEST_COEFFICIENT_EXPONENT)?) * finer;
+        let mut step = f64::from(step_of(bound as f32, GREATEST_COEFFICIENT_EXPONENT, precision)?) * finer;
         let mut limit = f64::INFINITY;
         let coarsest = (bound / 16.0).max(step);
         // A coordinate of a contribution is at most Ĉ, and at most the greatest ρ times the greatest feature.
@@ -124,8 +172,9 @@ impl SumLattice {
             }
         }
         (step <= coarsest).then(|| SumLattice {
+            precision,
             step,
-            greatest: ((bound / step).ceil() as f32).min(GREATEST),
+            greatest: ((bound / step).ceil() as f32).min(precision.greatest()),
             scale: s,
             fixed_point: greatest == FeatureGrid::FIXED_POINT,
             bias,
@@ -177,14 +226,14 @@ impl SumLattice {
     }
 }
 
-/// The power of two of which numbers up to `greatest` are at most [`GREATEST`] times; `None` above 2^most and for NaN.
-pub(super) fn step_of(greatest: f32, most: i32) -> Option<f32> {
+/// The power of two of which numbers up to `greatest` are at most [`Precision::greatest`] times; `None` above 2^most and for NaN.
+pub(super) fn step_of(greatest: f32, most: i32, precision: Precision) -> Option<f32> {
     let exponent = (greatest.to_bits() >> 23) as i32 - 127;
     if exponent > most {
         return None;
     }
-    let step = power_of_two(exponent.max(LEAST_EXPONENT) - 22);
-    Some(if greatest / step > GREATEST { 2.0 * step } else { step })
+    let step = power_of_two(exponent.max(LEAST_EXPONENT) - precision.bits());
+    Some(if greatest / step > precision.greatest() { 2.0 * step } else { step })
 }
 
 /// `2^exponent`, for normal numbers.
@@ -373,7 +422,9 @@ mod tests {
     fn exact_noise_in_full_every_residual_fits() {
         let model = LinearModel { features: 64, outputs: 1, bias: true, loss: Loss::Logistic };
         for norm in [1.0_f32, 1.5, 27.9] {
-            let lattice = SumLattice::new(&model, FeatureGrid::bytes(SCALE), 1.0, Clip::l2(0.7), 60_000).unwrap();
+            let lattice =
+                SumLattice::new(&model, (FeatureGrid::bytes(SCALE), Precision::Bits24), 1.0, Clip::l2(0.7), 60_000)
+                    .unwrap();
             let limit = lattice.limits(f64x8::splat(f64::from(norm)), true, lattice.clip.1).to_array()[0];
             let norms = [norm; BLOCK_ROWS];
             for first in (0..=u32::MAX).step_by(BLOCK_ROWS) {
@@ -394,7 +445,9 @@ mod tests {
     fn with_many_classes_a_shared_residual_keeps_its_digits() {
         for outputs in [10, 100, 5_000] {
             let model = LinearModel { features: 50, outputs, bias: true, loss: Loss::Softmax };
-            let lattice = SumLattice::new(&model, FeatureGrid::fixed_point(1.0), 1.0, Clip::l2(1.0), 60_000).unwrap();
+            let lattice =
+                SumLattice::new(&model, (FeatureGrid::fixed_point(1.0), Precision::Bits24), 1.0, Clip::l2(1.0), 60_000)
+                    .unwrap();
             // Rows of norm 7: clipped by about that.
             let norms = [7.0; BLOCK_ROWS];
             let shared = 1.0 / outputs as f32;
@@ -422,6 +475,7 @@ mod tests {
             clip_exponent in -20_i32..12,
             weight in prop::sample::select(vec![1.0_f32, 2.25, 1e3]),
             rows in prop::sample::select(vec![0_usize, 60_000, 1 << 26]),
+            precision in prop::sample::select(vec![Precision::Bits16, Precision::Bits24]),
         ) {
             let mut state = u64::from(seed) << 1 | 1;
             let mut next = || {
@@ -432,7 +486,7 @@ mod tests {
             let norm = if l1 { Norm::L1 } else { Norm::L2 };
             let clip_norm = 2_f32.powi(clip_exponent) * (1.0 + next() as f32 / 4e9);
             let clip = Clip::Bounded { norm, clip_norm };
-            let lattice = SumLattice::new(&model, FeatureGrid::bytes(scale), weight, clip, rows).unwrap();
+            let lattice = SumLattice::new(&model, (FeatureGrid::bytes(scale), precision), weight, clip, rows).unwrap();
             let (_, limit) = lattice.clip;
             prop_assert!(limit.fract() == 0.0 && limit.mul_add(lattice.unit(), -f64::from(clip_norm)) <= 0.0);
             let greatest = f64::from(lattice.greatest) * lattice.bias.max(255.0);
@@ -469,7 +523,7 @@ mod tests {
             for row in 0..BLOCK_ROWS {
                 let features = bytes[64 * row..][..64].iter().map(|&byte| u128::from(byte)).chain([nu]);
                 let rho = values.chunks(BLOCK_ROWS).map(|values| values[row]);
-                prop_assert!(rho.clone().all(|value| value.fract() == 0.0 && value.abs() <= GREATEST));
+                prop_assert!(rho.clone().all(|value| value.fract() == 0.0 && value.abs() <= precision.greatest()));
                 let rho = rho.map(|value| value.abs() as u128);
                 let limit = limit as u128;
                 if l1 {
@@ -496,7 +550,7 @@ mod tests {
             let model = LinearModel { features: 64, outputs: 3, bias, loss: Loss::Softmax };
             let norm = if l1 { Norm::L1 } else { Norm::L2 };
             let clip = Clip::Bounded { norm, clip_norm };
-            let lattice = SumLattice::new(&model, FeatureGrid::bytes(SCALE), 1.0, clip, 0).unwrap();
+            let lattice = SumLattice::new(&model, (FeatureGrid::bytes(SCALE), Precision::Bits24), 1.0, clip, 0).unwrap();
             let row: Vec<u8> = (0..64).map(|feature| if feature < ones { byte } else { 0 }).collect();
             let norms = row_norms(Rows::bytes(&row, 64, SCALE), bias, norm).unwrap();
             let (_, limit) = lattice.clip;
@@ -533,15 +587,18 @@ mod tests {
 
     #[test]
     fn steps_are_powers_of_two_that_hold_the_greatest_number() {
-        for greatest in [1.0_f32, 0.9999, 1.999_999_9, 1.992, 1.993, 3e-20, 1e17, 0.1] {
-            let step = step_of(greatest, GREATEST_WEIGHT_EXPONENT).expect("moderate");
+        let numbers = [1.0_f32, 0.9999, 1.999_999_9, 1.992, 1.993, 3e-20, 1e17, 0.1];
+        let precisions = [Precision::Bits16, Precision::Bits24];
+        for (greatest, precision) in numbers.iter().flat_map(|&number| precisions.map(|precision| (number, precision)))
+        {
+            let step = step_of(greatest, GREATEST_WEIGHT_EXPONENT, precision).expect("moderate");
             assert_eq!(step.to_bits() & 0x007f_ffff, 0, "{step} is a power of two");
             let integer = (greatest / step).round();
-            assert!(integer <= GREATEST, "{greatest}: {integer}");
-            assert!(integer >= GREATEST / 2.1 || greatest < 1e-17, "{greatest}: {integer}");
+            assert!(integer <= precision.greatest(), "{greatest}: {integer}");
+            assert!(integer >= precision.greatest() / 2.1 || greatest < 1e-17, "{greatest}: {integer}");
         }
-        assert_eq!(step_of(f32::INFINITY, GREATEST_WEIGHT_EXPONENT), None);
-        assert_eq!(step_of(f32::NAN, GREATEST_WEIGHT_EXPONENT), None);
-        assert!(step_of(0.0, GREATEST_WEIGHT_EXPONENT).is_some());
+        assert_eq!(step_of(f32::INFINITY, GREATEST_WEIGHT_EXPONENT, Precision::Bits24), None);
+        assert_eq!(step_of(f32::NAN, GREATEST_WEIGHT_EXPONENT, Precision::Bits24), None);
+        assert!(step_of(0.0, GREATEST_WEIGHT_EXPONENT, Precision::Bits24).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! The peak of the integer kernels: their instructions on registers alone, and the operations that a gradient takes of them.
 
-use super::integer::DIGITS;
+use super::lattice::Precision;
 use super::model::LinearModel;
 use crate::instructions::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
@@ -8,8 +8,8 @@ use crate::instructions::tiles;
 
 /// Multiplications and additions of 8 bits for the gradient of a row of bytes: of each digit of the weights in the margins,
 /// of each digit of the coefficients in the sum. The bias takes none.
-pub fn integer_operations(model: &LinearModel) -> f64 {
-    (4 * DIGITS * model.features * model.outputs) as f64
+pub fn integer_operations(model: &LinearModel, precision: Precision) -> f64 {
+    (4 * precision.digits() * model.features * model.outputs) as f64
 }
 
 /// Repeats `lines` of registers alone.
@@ -87,8 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gradient_takes_three_digits_twice() {
+    fn a_gradient_takes_each_digit_twice() {
         let model = LinearModel { features: 100, outputs: 10, bias: true, loss: Loss::Softmax };
-        assert_eq!(integer_operations(&model), 2.0 * 3.0 * 2.0 * 1_000.0);
+        assert_eq!(integer_operations(&model, Precision::Bits16), 2.0 * 2.0 * 2.0 * 1_000.0);
+        assert_eq!(integer_operations(&model, Precision::Bits24), 2.0 * 3.0 * 2.0 * 1_000.0);
     }
 }

@@ -395,6 +395,7 @@ fn coefficients(
 
 #[cfg(test)]
 mod tests {
+    use super::super::lattice::Precision;
     use super::super::{RowNorms, row_norms};
     use super::*;
     use crate::features::{NULL_CLASS, NULL_TARGET, Rows, Selection, SparseRows, Targets};
@@ -698,7 +699,7 @@ mod tests {
                     _ => FeatureGrid { step: 1.0 / 64.0, greatest: 255 },
                 };
                 for clip_norm in [1.0, 0.01] {
-                    let lattice = SumLattice::new(&model, grid, 2.7, Clip::l2(clip_norm), used);
+                    let lattice = SumLattice::new(&model, (grid, Precision::Bits24), 2.7, Clip::l2(clip_norm), used);
                     let mut sum = |residuals: &[f32], rows_of_sum: Range<usize>| {
                         let first = rows_of_sum.start;
                         let residuals = ByOutput::new(residuals, outputs).from(first);
