@@ -195,7 +195,7 @@ fn margin_tiles(outputs: usize, digits: usize) -> usize {
 /// digit carries as it must, and flipping the upper bit takes the 128 off again.
 #[inline(always)]
 fn digits_of<const D: usize>(integers: i32x16) -> [[u8; LANES]; D] {
-    let halves = i32x16::splat(0x0080_8080 & ((1 << (8 * D)) - 1));
+    let halves = i32x16::splat(0x0080_8080);
     let shifted = (integers + halves) ^ halves;
     std::array::from_fn(|digit| low_bytes(shifted >> (8 * digit as u32)))
 }
