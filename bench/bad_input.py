@@ -34,6 +34,8 @@ OF_OTHERS = {"--bind-to", "--cpu-bind", "--mpi", "--governor", "--release"}
 OPTION = re.compile(r"(?:^|(?<=[\s`'\"(\[]))--[a-z][a-z-]*")
 # The least number of cases of a group: a command, a format, or a kind of option.
 LEAST = 25
+# The least number of all cases, which CONTRIBUTING.md names.
+LEAST_OF_ALL = 3000
 # So many printable bytes of a data file in the message of a release are no accident.
 SHOWN = 6
 
@@ -388,6 +390,7 @@ def main():
         results(cases, scratch)
         flags(cases)
         commands(cases)
+        assert len(cases.all) >= LEAST_OF_ALL, f"{len(cases.all)} cases"
         words = lambda case: " ".join(case[0]) + " | " + " ".join(map(str, case[1]))
         chosen = [case for case in cases.all if options.only in words(case)]
         if options.list:
