@@ -249,10 +249,10 @@ fn names_of_builds(before: &Build, after: &Build) -> [String; 2] {
         let (revision, star) = (build.revision.as_str(), if build.dirty == "true" { "*" } else { "" });
         format!("{}{star}", revision.get(..7).unwrap_or(revision))
     });
-    if names[0] != names[1] || before.executable_sha256 == after.executable_sha256 {
+    if names[0] != names[1] || before.identity() == after.identity() {
         return names;
     }
-    let digests = [before, after].map(|build| build.executable_sha256.chars().take(4).collect::<String>());
+    let digests = [before, after].map(|build| build.identity().chars().take(4).collect::<String>());
     std::array::from_fn(|side| format!("{}+{}", names[side], digests[side]))
 }
 

@@ -20,7 +20,7 @@ pub mod exact;
 mod gaussian;
 mod laplace;
 #[cfg(test)]
-mod laws;
+mod laws_tests;
 mod stream;
 mod uniform;
 mod xoshiro;

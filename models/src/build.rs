@@ -31,8 +31,8 @@ pub struct Build {
     pub isa: String,
     /// Instruction-set extensions built for.
     pub features: Vec<String>,
-    /// SHA-256 of the running executable: two builds with the same one are the same program.
-    pub executable_sha256: String,
+    /// SHA-256 of the running executable: two builds with the same one are the same program. No face sets it.
+    executable_sha256: String,
 }
 
 impl Build {

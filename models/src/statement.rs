@@ -16,7 +16,6 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use crate::fit::Outcome;
 use crate::model_file::{Header, Model, ModelFileError, NormBound, TrainedOn, header_text};
 use crate::signature::PublicKey;
 use crate::text::three_digits;
@@ -134,6 +133,10 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
     })
 }
 
+/// The keys of an outcome beside its header, which no statement is about.
+const BESIDE: &str = "numbers ranks threads pinning gradient_queries seconds communication_seconds load_seconds calibration_seconds \
+    test_accuracy test_errors test_rows test_file held_out diagnostics seed warnings";
+
 /// The header in a file, as values and as its text holds them, with the weights of a model.
 fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError> {
     let text = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
@@ -151,7 +154,7 @@ fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError
     let header = serde_json::from_slice(&text).map_err(absent)?;
     let mut document: Map<String, Value> = serde_json::from_slice(&text).map_err(absent)?;
     if weights.is_none() {
-        document.retain(|key, _| Outcome::BESIDE_STATEMENT.split(' ').all(|beside| beside != key));
+        document.retain(|key, _| BESIDE.split(' ').all(|beside| beside != key));
     }
     Ok((header, document.into(), weights))
 }

@@ -53,6 +53,6 @@ pub use scheduled::{NoiseLevels, NoiseSchedule};
 pub use stream::{NOISE, NoiseError, NoiseMechanism};
 
 #[cfg(test)]
-mod exact_laws;
+mod exact_laws_tests;
 #[cfg(test)]
-mod laws;
+mod laws_tests;

@@ -209,7 +209,7 @@ pub(super) fn assert_probability(q: f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::laws::{assert_chi_square, assert_kolmogorov_smirnov};
+    use super::super::laws_tests::{assert_chi_square, assert_kolmogorov_smirnov};
     use super::*;
 
     /// The comparison of digits, for every probability k/2⁸ and every eight digits: with the digits of U = j/2⁸ the decision is j < k.

@@ -13,8 +13,8 @@ pub struct Execution {
     pub(super) group: Group,
     /// The binding of threads to cores, in a word.
     pub pinning: Option<String>,
-    /// The build of the program. It may read the executable, which only files of models and checkpoints need. A face that names a
-    /// build that it is not answers for models and checkpoints that it mixes.
+    /// The build of the program: [`Build::of_process`] with what a face knows of its compiler. It may read the executable, which only
+    /// files of models and checkpoints need.
     pub build: fn() -> &'static Build,
 }
 

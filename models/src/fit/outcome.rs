@@ -96,10 +96,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The keys of the document beside its header, which no statement is about.
-    pub(crate) const BESIDE_STATEMENT: &str = "numbers ranks threads pinning gradient_queries seconds communication_seconds \
-        load_seconds calibration_seconds test_accuracy test_errors test_rows test_file held_out diagnostics seed warnings";
-
     /// The same outcome with the times that a face took, where they may be printed.
     #[must_use]
     pub fn with_times(mut self, times: Times) -> Self {

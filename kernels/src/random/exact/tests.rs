@@ -1,7 +1,7 @@
 //! Attacks on the guarantees of the exact samplers. Each check takes its number of draws: the tests run a hundredth, and
 //! `exact_noise_in_full` (`make verify-exact`) all of them. Seeds are fixed, statistical tests have level α = 1e-6.
 
-use super::super::laws::{assert_chi_square, normal_tail};
+use super::super::laws_tests::{assert_chi_square, normal_tail};
 use super::super::stream::{ReleaseRound, SimulationRound};
 use super::super::uniform::UniformStream;
 use super::combination::{combination, decide_form, normal};

@@ -9,7 +9,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
-use super::exact_laws::{Matrix, cases, keys};
+use super::exact_laws_tests::{Matrix, cases, keys};
 use super::honaker::HonakerTree;
 use super::recursion::{Planned, Recursion, Recursive};
 use super::scheduled::ScheduledNoise;
