@@ -281,16 +281,11 @@ impl Dataset {
 
     /// The bound that the format (for bytes) or the domain implies for every norm.
     fn implied_bound(&self, norm: Norm) -> Option<f64> {
-        let columns = self.columns() as f64;
-        let Features::U8 { scale, .. } = &self.features else {
-            let declared = self.declared.as_ref()?;
-            return Some(round_up(declared.domain.row_bound(norm) * declared.unit));
-        };
-        let of_one = 255.0 * f64::from(*scale);
-        Some(round_up(match norm {
-            Norm::L1 => of_one * columns,
-            Norm::L2 => of_one * columns.sqrt(),
-        }))
+        match (&self.features, &self.declared) {
+            (Features::U8 { scale, .. }, _) => Some(byte_bound(*scale, self.columns(), norm)),
+            (_, Some(declared)) => Some(round_up(declared.domain.row_bound(norm) * declared.unit)),
+            (_, None) => None,
+        }
     }
 
     /// `SHA-256(format ‖ n ‖ d ‖ scale ‖ values ‖ labels)`, all numbers little-endian, sizes as u64: equal for equal data in
@@ -645,8 +640,17 @@ fn copy_by<T: Copy + Send + Sync>(engine: &Engine, values: &[T], copy: &mut [T],
     engine.for_each(&mut parts, &|(to, from), _| to.copy_from_slice(from));
 }
 
+/// A bound on the norm of every row of bytes, each a feature of `scale` times itself.
+pub(super) fn byte_bound(scale: f32, columns: usize, norm: Norm) -> f64 {
+    let (of_one, columns) = (255.0 * f64::from(scale), columns as f64);
+    round_up(match norm {
+        Norm::L1 => of_one * columns,
+        Norm::L2 => of_one * columns.sqrt(),
+    })
+}
+
 /// The next f64 above a positive one: covers the rounding of the operation that made it.
-fn round_up(value: f64) -> f64 {
+pub(super) fn round_up(value: f64) -> f64 {
     value * (1.0 + 4.0 * f64::EPSILON)
 }
 

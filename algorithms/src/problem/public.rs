@@ -6,6 +6,7 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{self, FeatureGrid, LinearModel, Precision};
 use rounds_kernels::loss::{Loss, TargetKind};
 
+use super::dataset::{byte_bound, round_up};
 use super::encoding::BYTE_SCALE;
 use super::{Dataset, Domain, ProblemError, Relation, Storage};
 use crate::parallel::partition;
@@ -67,7 +68,13 @@ impl PublicProblem {
             model: LinearModel { features: domain.features(), outputs, bias: true, loss },
             regularization: checked_regularization(regularization)?,
             storage: domain.storage,
-            bounds: [Norm::L1, Norm::L2].map(|norm| Some(domain.row_bound(norm))),
+            // As of loaded rows.
+            bounds: [Norm::L1, Norm::L2].map(|norm| {
+                Some(match domain.storage {
+                    Storage::Bytes => byte_bound(BYTE_SCALE, domain.features(), norm),
+                    Storage::Dense | Storage::Sparse => round_up(domain.row_bound(norm)),
+                })
+            }),
             feature_grid: Some(match domain.storage {
                 Storage::Bytes => FeatureGrid::bytes(BYTE_SCALE),
                 Storage::Dense | Storage::Sparse => FeatureGrid::fixed_point(1.0),

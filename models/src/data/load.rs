@@ -91,6 +91,12 @@ fn load_whole(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>)
     })
 }
 
+/// The name of a data set, and its number of training rows where the header of a file promises it.
+pub(crate) fn promised_rows(name_or_path: &str, data_dir: Option<&Path>) -> Option<(String, usize)> {
+    let (name, [images, ..], _) = idx_data(name_or_path, data_dir).ok()??;
+    Some((name, formats::idx::promised_rows(&images).ok()??))
+}
+
 /// The IDX files that a data set is made of, with its name and number of classes, if it is made of such files.
 pub(super) fn idx_data(
     name_or_path: &str,

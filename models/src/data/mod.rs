@@ -31,6 +31,7 @@ pub(crate) use error::NoClaim;
 pub use error::{DataError, Explained, listing};
 pub use formats::test_file;
 pub use labels::Task;
+pub(crate) use load::promised_rows;
 pub use load::{load, load_declared, load_requested};
 pub use model_rows::{ModelRows, load_for_model};
 pub use names::{NAMES, Name, built_in, is_generated, optimum};

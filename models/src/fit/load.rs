@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Settings};
-use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError};
+use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError, PublicProblem};
 use rounds_kernels::instructions;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -81,7 +82,7 @@ pub(super) fn load(
     if is_bound {
         // The executable is digested while rows are read.
         let build = execution.build;
-        std::thread::spawn(build);
+        thread::spawn(build);
     }
     let resumed = resumed(training, execution)?;
     let source = key::source(training, execution, resumed.as_ref(), draw)?;
@@ -97,6 +98,7 @@ pub(super) fn load(
         let (bounded, counts) = group.all_ok(bounded.map_err(|error| of_schema(training, error)))?;
         (*domain, counted) = (Arc::new(bounded), Some(counts));
     }
+    let planned = planned(training, execution, &setup);
     let part = rows(training, execution, setup.domain.as_ref())?;
     let trained_on = TrainedOn {
         private_bounds: training.data.declaration.private_bounds(),
@@ -115,6 +117,11 @@ pub(super) fn load(
         Some(ranks) => Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?,
     };
     let problem = placed(problem, &setup, execution);
+    if let Some(Ok((public, settings))) = planned.map(JoinHandle::join)
+        && public == *problem.public()
+    {
+        setup.settings = settings;
+    }
     Ok(Loaded { setup, problem, test, resumed, trained_on, source, is_bound, counted, digest })
 }
 
@@ -174,6 +181,28 @@ fn resumed(training: &Training, execution: &Execution) -> Result<Option<Checkpoi
     group.all_ok(Checkpoint::parse(path, &bytes).map(Some))
 }
 
+/// A plan made while rows are read, where a file's header promises their number: calibrations and factorisations take as long as rows
+/// take to unpack. The settings remember them; the plan itself, and its error, are left to the next step.
+///
+/// **Privacy.** It reads the settings, the declared domain and the number of rows, which is public under zero-out and replace-one and not
+/// read under add/remove. What it remembers is used where the loaded problem has the same public part, and follows from that alone.
+fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
+    let (optimizer, data) = (&training.optimizer, &training.data);
+    if execution.group.ranks().is_some() || data.rows.is_some() || setup.factorization_used.is_some() {
+        return None;
+    }
+    let domain = setup.domain.as_ref()?;
+    let (name, rows) = data::promised_rows(&data.data, data.data_dir.as_deref())?;
+    let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
+    let public = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization).ok()?;
+    let algorithm = setup.algorithm;
+    let settings = Settings { key: setup.settings.key.clone(), ..training.settings(algorithm).ok()? };
+    Some(thread::spawn(move || {
+        drop(algorithm.prepare(&public, &settings));
+        (public, settings)
+    }))
+}
+
 /// This rank's training rows and the test rows.
 fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>) -> Result<Part, FitError> {
     let group = &execution.group;
@@ -225,4 +254,42 @@ pub(super) fn placed(problem: Problem, setup: &Setup, execution: &Execution) -> 
         problem = problem.with_second_moment();
     }
     problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MNIST's files with so many training rows.
+    fn write_mnist(folder: &Path, rows: u32) {
+        let file = |name: &str, shape: &[u32], payload: Vec<u8>| {
+            let sizes: Vec<u8> = shape.iter().flat_map(|size| size.to_be_bytes()).collect();
+            let header = [0, 0, 8, shape.len() as u8];
+            std::fs::write(folder.join(name), [&header[..], &sizes, &payload].concat()).unwrap();
+        };
+        for (part, rows) in [("train", rows), ("t10k", 10)] {
+            file(&format!("{part}-images-idx3-ubyte"), &[rows, 28, 28], vec![7; 784 * rows as usize]);
+            file(&format!("{part}-labels-idx1-ubyte"), &[rows], (0..rows).map(|row| (row % 10) as u8).collect());
+        }
+    }
+
+    #[test]
+    fn a_plan_by_the_header_is_remembered_for_the_problem_that_is_loaded_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        write_mnist(folder.path(), 120);
+        let coefficients = |change: &dyn Fn(&mut Training)| {
+            let mut training = Training::on("mnist").private(1.0, 1e-5);
+            (training.algorithm, training.optimizer.batch_size) = ("dp-mf".to_owned(), Some(20));
+            training.data.data_dir = Some(folder.path().to_owned());
+            change(&mut training);
+            let loaded = load(&training, &Execution::default(), &mut (), key::of_system).unwrap();
+            let early = loaded.setup.settings.strategies.digest();
+            loaded.setup.algorithm.prepare(&loaded.problem, &loaded.setup.settings).unwrap();
+            (early, loaded.setup.settings.strategies.digest().unwrap())
+        };
+        let (early, used) = coefficients(&|_| ());
+        assert_eq!(early, Some(used));
+        // Rows that are treated are another problem than that of the header.
+        assert_eq!(coefficients(&|training| training.data.scale_features = Some(0.5)).0, None);
+    }
 }

@@ -94,6 +94,8 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
         (training.data.scale_features, training.data.clip_features) = (Some(0.1), Some((Norm::L2, 0.3)));
         (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
     });
+    add("16 bits", "dp-sgd", &|training| training.parameters.push(("precision".to_owned(), "16".to_owned())));
+    add("24 bits", "dp-sgd", &|training| training.parameters.push(("precision".to_owned(), "24".to_owned())));
     add("noise multiplier", "dp-mf", &|training| {
         (training.privacy.epsilon, training.privacy.noise_multiplier) = (None, Some(9.0));
         training.optimizer.clip_norm = Some(0.7);
@@ -300,6 +302,22 @@ fn forgeries_are_named_by_their_fields() {
     for document in [&bounded, &diagnosed] {
         let found = verified(folder.path(), document, None).unwrap();
         assert!(found.holds, "{:#?}", found.differences);
+    }
+    // The arithmetic and the precision of integers say the same, or neither holds.
+    for [bits, arithmetic, other_bits, other] in
+        [["16", "exact, 16-bit", "24", "exact"], ["24", "exact", "16", "exact, 16-bit"]]
+    {
+        let document = with(&|training| training.parameters.push(("precision".to_owned(), bits.to_owned())));
+        let stated = ["/privacy/arithmetic", "/plan/precision"].map(|place| document.pointer(place).cloned());
+        assert_eq!(stated, [Some(json!(arithmetic)), Some(json!(bits))]);
+        assert!(verified(folder.path(), &document, None).unwrap().holds);
+        for (group, name, forged) in [("privacy", "arithmetic", other), ("plan", "precision", other_bits)] {
+            let mut document = document.clone();
+            document[group][name] = forged.into();
+            let found = verified(folder.path(), &document, None).unwrap();
+            let named = found.differences.join("; ");
+            assert!(!found.holds && named.contains("privacy.arithmetic"), "{bits}, {name}: {named}");
+        }
     }
     for (place, forged, named) in [
         ("/privacy/bounds_epsilon", Value::Null, "privacy.bounds_epsilon: null is stated, 0.5 follows"),

@@ -68,6 +68,11 @@ pub(crate) struct PartOfFile {
     pub(crate) hashed: [u8; 32],
 }
 
+/// The number of rows that a file's header promises.
+pub(crate) fn promised_rows(path: &Path) -> Result<Option<usize>, DataError> {
+    Ok(read_header(&mut Source::open(path)?)?.shape.first().copied())
+}
+
 /// The number of rows of a file, if its rows can be read alone: if it is not packed.
 pub(crate) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
     let mut source = Source::open(path)?;
