@@ -7,41 +7,7 @@
 
 use crate::privacy::pld::PrivacyLoss;
 use crate::privacy::rdp::RenyiCurve;
-use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, gdp, normal_quantile};
-
-/// `n choose x`-weighted tail: I_p(a, b), the regularised incomplete beta function, for a, b > 0 and p ∈ [0, 1]. Relative
-/// error about 1e-12 by the continued fraction (Lentz), tested against binomial sums.
-fn incomplete_beta(a: f64, b: f64, p: f64) -> f64 {
-    if p <= 0.0 {
-        return 0.0;
-    }
-    if p >= 1.0 {
-        return 1.0;
-    }
-    if p > (a + 1.0) / (a + b + 2.0) {
-        return 1.0 - incomplete_beta(b, a, 1.0 - p);
-    }
-    let log_front = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * p.ln() + b * (-p).ln_1p();
-    let nonzero = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
-    let mut c = 1.0;
-    let mut d = 1.0 / nonzero(1.0 - (a + b) * p / (a + 1.0));
-    let mut fraction = d;
-    for step in 1..10_000 {
-        let m = f64::from(step);
-        for term in [
-            m * (b - m) * p / ((a + 2.0 * m - 1.0) * (a + 2.0 * m)),
-            -(a + m) * (a + b + m) * p / ((a + 2.0 * m) * (a + 2.0 * m + 1.0)),
-        ] {
-            d = 1.0 / nonzero(1.0 + term * d);
-            c = nonzero(1.0 + term / c);
-            fraction *= c * d;
-        }
-        if (c * d - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    log_front.exp() * fraction / a
-}
+use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, beta_quantile, gdp, normal_quantile};
 
 /// The Clopper–Pearson upper limit of a probability: the p with P(Binomial(trials, p) ≤ successes) = error; 1 where every
 /// trial succeeded.
@@ -50,20 +16,8 @@ pub(super) fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
         return 1.0;
     }
     let (a, b) = (successes as f64 + 1.0, (trials - successes) as f64);
-    // P(X ≤ x) = 1 − I_p(x + 1, n − x) falls with p.
-    let (mut lower, mut upper) = (0.0, 1.0);
-    for _ in 0..200 {
-        let middle = 0.5 * (lower + upper);
-        if middle <= lower || middle >= upper {
-            break;
-        }
-        if incomplete_beta(b, a, 1.0 - middle) > error {
-            lower = middle;
-        } else {
-            upper = middle;
-        }
-    }
-    upper
+    // P(X ≤ x) = 1 − I_p(x + 1, n − x) = I_{1−p}(n − x, x + 1).
+    1.0 - beta_quantile(error, b, a)
 }
 
 /// Upper confidence limits of a test's errors.

@@ -20,6 +20,7 @@ pub mod laplace;
 mod mechanism;
 mod normal;
 pub mod pld;
+mod quantiles;
 pub mod rdp;
 mod sampling;
 mod search;
@@ -35,6 +36,7 @@ pub use mechanism::Mechanism;
 pub(crate) use mechanism::tree_squared_sensitivity;
 pub(crate) use normal::gauss_legendre;
 pub use normal::normal_quantile;
+pub use quantiles::{beta_quantile, student_cdf, student_quantile};
 pub use sampling::Sampling;
 pub use statement::{Arithmetic, Claim, DISJOINT_CHUNKS, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
 
