@@ -210,7 +210,11 @@ impl Loss {
     }
 
     fn refuse(self, margins: &[f64], target: Target) -> ! {
-        panic!("{self} with {} margins cannot be compared with {target:?}", margins.len())
+        let kind = match target {
+            Target::Class(_) => "a class",
+            Target::Value(_) => "a number",
+        };
+        panic!("{self} with {} margins cannot be compared with {kind}", margins.len())
     }
 }
 

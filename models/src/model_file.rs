@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::build::Build;
-use crate::data::{Explained, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
+use crate::data::{DataError, Explained, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
 
@@ -81,16 +81,6 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
             release.epsilon.unwrap_or_default()
         )),
     }
-}
-
-/// Rows that a model cannot read.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub enum RowsError {
-    /// They cannot be loaded, or have other columns than the model.
-    Data(#[from] Explained),
-    /// Their features do not allow the model's scaling or clipping.
-    Features(#[from] DatasetError),
 }
 
 /// The meaning of a model's outputs.
@@ -482,12 +472,13 @@ impl Model {
     ///
     /// # Errors
     /// As [`load_for_model`]; features that the model's treatment does not allow.
-    pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, RowsError> {
+    pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, Explained> {
         let data = &self.header.data;
         let input = Request { columns: Some(data.dimension), labels, ..Request::of(self.domain.as_ref()) };
         let rows = load_for_model(name_or_path, data_dir, input, self.classes())?;
         let clip = data.clip_features.map(|NormBound { norm, bound }| (norm, bound));
-        let dataset = treat_features(rows.dataset, data.scale_features, clip)?;
+        let dataset = treat_features(rows.dataset, data.scale_features, clip)
+            .map_err(|error| DataError::from(error).for_reader())?;
         Ok(ModelRows { dataset, ..rows })
     }
 

@@ -13,26 +13,55 @@ use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
 use super::domain::{Column, ColumnKind, Columns, Domain, Label, Storage};
-use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix, check_positive, fault};
+use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix, argument, check_positive, fault};
+use super::withheld::{NoClaim, Withheld};
 use crate::parallel::ranks::{Ranks, gather_messages};
 use crate::parallel::{Engine, partition};
 
-/// The reason for which data is refused, and the way out.
+/// The reason for which data is refused. No message holds anything of a row; what was found in one stands in a [`Withheld`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("data set {name}{place}: {problem}")]
-pub struct DatasetError {
-    /// The data set.
-    pub name: String,
-    /// The row, after a comma, if it is the fault of one.
-    pub place: String,
-    /// The problem and the way out.
-    pub problem: String,
+pub enum DatasetError {
+    /// What arguments and declared facts decide.
+    #[error("data set {name}: {problem}")]
+    Argument {
+        /// The data set.
+        name: String,
+        /// The problem and the way out.
+        problem: String,
+    },
+    /// What rows decide.
+    #[error(
+        "data set {name}: its rows make no data set, or none for this domain and loss; a run that claims nothing shows more"
+    )]
+    Rows {
+        /// The data set.
+        name: String,
+        /// The row, if it is the fault of one, the problem and the way out.
+        found: Withheld,
+    },
 }
 
 impl DatasetError {
-    fn of(self, name: &str) -> Self {
-        let name = name.to_owned();
-        Self { name, ..self }
+    fn of(mut self, of: &str) -> Self {
+        let (Self::Argument { name, .. } | Self::Rows { name, .. }) = &mut self;
+        of.clone_into(name);
+        self
+    }
+
+    /// The message with what was found, where nothing is claimed.
+    pub fn explained(&self, witness: &NoClaim) -> String {
+        match self {
+            Self::Argument { .. } => self.to_string(),
+            Self::Rows { name, found } => format!("data set {name}{}", found.shown(witness)),
+        }
+    }
+
+    /// The message with what was found, withheld.
+    pub fn withheld(&self) -> Withheld {
+        match self {
+            Self::Argument { .. } => Withheld::new(self),
+            Self::Rows { name, found } => found.behind(format_args!("data set {name}")),
+        }
     }
 }
 
@@ -132,7 +161,9 @@ impl Dataset {
             |classes: Option<usize>| classes.map_or_else(|| "real targets".into(), |k| format!("{k} classes"));
         match (self.classes(), domain.classes()) {
             (None, Some(2)) if self.binary_targets().is_err() => {
-                return refuse("targets other than -1 and 1".to_owned(), "two classes".to_owned());
+                let problem =
+                    "it has targets other than -1 and 1, but its domain declares two classes; mend the schema";
+                return fault("", problem).map_err(|error| error.of(&self.name));
             }
             (None, Some(2)) => {}
             (found, declared) if found != declared => return refuse(classes(found), classes(declared)),
@@ -409,7 +440,10 @@ impl Dataset {
             Labels::Classes { classes, .. } => not_binary(&format!("{classes} classes")),
             Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0 && !value.is_nan()) {
                 None => Ok(values.clone()),
-                Some(row) => not_binary(&format!("the target {} in row {} (counted from 1)", values[row], row + 1)),
+                Some(row) => {
+                    let found = format!("the target {} in row {} (counted from 1)", values[row], row + 1);
+                    fault("", binary_needed(&found)).map_err(|error| error.of(&self.name))
+                }
             },
         }
     }
@@ -474,7 +508,7 @@ impl Dataset {
         let rows = self.len();
         let Some(features) = self.features.into_f32() else {
             let problem = format!("{rows} rows are more than can be addressed as dense ones; split the data");
-            return refused(&self.name, problem);
+            return fault("", problem).map_err(|error| error.of(&self.name));
         };
         self.features = features;
         if let Some(declared) = &mut self.declared
@@ -614,15 +648,18 @@ impl Dataset {
 
 /// The refusal of the data set `name` as a whole.
 fn refused<T>(name: &str, problem: String) -> Result<T, DatasetError> {
-    fault("", problem).map_err(|error| error.of(name))
+    argument(problem).map_err(|error| error.of(name))
 }
 
 fn not_binary<T>(name: &str, found: &str) -> Result<T, DatasetError> {
-    let problem = format!(
+    refused(name, binary_needed(found))
+}
+
+fn binary_needed(found: &str) -> String {
+    format!(
         "{found}, where a binary loss needs two classes or targets of −1 and 1; choose a multiclass loss, or set one class \
          against the rest"
-    );
-    refused(name, problem)
+    )
 }
 
 /// Copies parts, which end at `ends`, by the threads that `engine` gives them to.
@@ -689,6 +726,7 @@ fn hash_numbers<T: Copy, const BYTES: usize>(hasher: &mut Sha256, numbers: &[T],
 mod tests {
     use super::super::domain::{Bounds, DomainSource, Other};
     use super::*;
+    use crate::problem::Claims;
     use proptest::prelude::*;
 
     fn data(features: Features, labels: Labels) -> Dataset {
@@ -716,6 +754,36 @@ mod tests {
             values: values.to_vec(),
             columns,
         })
+    }
+
+    /// A caller who claims nothing.
+    struct Tester;
+
+    impl Claims for Tester {
+        fn claims(&self) -> bool {
+            false
+        }
+    }
+
+    fn witness() -> NoClaim {
+        NoClaim::of(&Tester).unwrap()
+    }
+
+    #[test]
+    fn no_message_of_refused_rows_holds_what_was_found_but_to_one_who_claims_nothing() {
+        let rows = |values: Vec<f32>| Features::f32(values, 1);
+        let classes = Labels::Classes { values: vec![31337, 0], classes: 2, names: None };
+        let sparse = SparseMatrix { offsets: vec![0, 1], indices: vec![31336], values: vec![1.0], columns: 2 };
+        let targets = Dataset::new("d", rows(vec![0.0; 2]), Labels::Values(vec![1.0, 31337.0])).unwrap();
+        for refused in [
+            Dataset::new("d", rows(vec![0.0; 2]), classes).unwrap_err(),
+            Dataset::new("d", Features::Sparse(sparse), Labels::Values(vec![0.0])).unwrap_err(),
+            Dataset::new("d", rows(vec![0.0; 31337]), Labels::Values(vec![0.0])).unwrap_err(),
+            targets.binary_targets().unwrap_err(),
+        ] {
+            assert!(!format!("{refused} {refused:?}").contains("3133"), "{refused} {refused:?}");
+            assert!(refused.explained(&witness()).contains("31337"), "{}", refused.explained(&witness()));
+        }
     }
 
     #[test]
@@ -750,7 +818,7 @@ mod tests {
             [[1, 1, 2], [0, 2, 1], [0, 1, 1], [0, 3, 2]]
                 .map(|offsets| (sparse(&offsets, &[0, 1], &[1.0, 2.0], 3), ok(), "offsets")),
         ) {
-            let message = Dataset::new("d", features, labels).unwrap_err().to_string();
+            let message = Dataset::new("d", features, labels).unwrap_err().explained(&witness());
             let holds = parts.split('|').all(|part| message.contains(part));
             assert!(holds, "{parts} in {message}");
         }
@@ -790,13 +858,13 @@ mod tests {
         assert_eq!(two.binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
         assert_eq!(two.into_binary().unwrap().binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
         let three = data(dense(&[1.0; 3], 1), classes(&[0, 1, 2], 3));
-        assert!(three.binary_targets().unwrap_err().to_string().contains("3 classes"));
+        assert!(three.binary_targets().unwrap_err().explained(&witness()).contains("3 classes"));
         let split = three.clone().one_against_rest(2).unwrap();
         assert_eq!(split.binary_targets().unwrap(), [-1.0, -1.0, 1.0]);
         let error = three.one_against_rest(3).unwrap_err();
         assert!(error.to_string().contains("class 3 is not below"));
         let real = data(dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5]));
-        assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 2"));
+        assert!(real.binary_targets().unwrap_err().explained(&witness()).contains("0.5 in row 2"));
         let error = real.one_against_rest(0).unwrap_err();
         assert!(error.to_string().contains("real targets, where a binary loss"));
     }
@@ -886,7 +954,7 @@ mod tests {
             (domain(4, Storage::Dense, two), "2 classes"),
             (domain(4, Storage::Dense, number), "real targets"),
         ] {
-            let message = rows.clone().in_domain(domain).unwrap_err().to_string();
+            let message = rows.clone().in_domain(domain).unwrap_err().explained(&witness());
             let holds = message.contains(part) && message.contains("mend the schema");
             assert!(holds, "{message}");
         }
@@ -938,12 +1006,12 @@ mod tests {
         assert!(norm == Norm::L2 && (0.5..0.500_001).contains(&bound));
         assert!((data.public_bound(Norm::L1).unwrap() - bound * 2f64.sqrt()).abs() < 1e-9);
         for factor in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            let error = data.clone().scale_features(factor).unwrap_err().to_string();
+            let error = data.clone().scale_features(factor).unwrap_err().explained(&witness());
             assert!(error.contains("scaling factor"), "{error}");
         }
         let largest = data.clone().scale_features(f32::MAX).unwrap().scale_features(f32::MAX);
         assert_eq!(largest.unwrap().features(), &dense(&[f32::MAX; 2], 2));
-        let error = data.clip_features(Norm::L1, 0.0).unwrap_err().to_string();
+        let error = data.clip_features(Norm::L1, 0.0).unwrap_err().explained(&witness());
         assert!(error.contains("feature bound is 0"), "{error}");
     }
 

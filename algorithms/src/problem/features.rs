@@ -1,5 +1,6 @@
 //! Features and labels in the formats in which rows are kept, and the checks that make them a data set.
 
+use std::fmt::Display;
 use std::ops::Range;
 
 use rounds_kernels::features::{NULL_CLASS, Rows, SparseRows, Targets};
@@ -7,6 +8,7 @@ pub use rounds_kernels::memory::{Buffer, ByteRows};
 
 use super::DatasetError;
 use super::domain::Storage;
+use super::withheld::Withheld;
 
 /// Compressed sparse rows: row i stores `values[offsets[i]..offsets[i + 1]]` in the columns `indices[..]`, which ascend
 /// strictly. Stored zeros are allowed.
@@ -503,9 +505,14 @@ fn place(row: usize) -> String {
     format!(", row {} (counted from 1)", row + 1)
 }
 
-/// The refusal of rows or labels; `place` begins with a comma.
-pub(super) fn fault<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, DatasetError> {
-    Err(DatasetError { name: String::new(), place: place.into(), problem: problem.into() })
+/// The refusal of rows or labels, withheld; `place` begins with a comma.
+pub(super) fn fault<T>(place: impl Display, problem: impl Display) -> Result<T, DatasetError> {
+    Err(DatasetError::Rows { name: String::new(), found: Withheld::new(format_args!("{place}: {problem}")) })
+}
+
+/// The refusal of an argument.
+pub(super) fn argument<T>(problem: String) -> Result<T, DatasetError> {
+    Err(DatasetError::Argument { name: String::new(), problem })
 }
 
 fn check_addressable(what: &str, found: usize) -> Result<(), DatasetError> {
@@ -522,8 +529,7 @@ pub(super) fn check_positive(what: &str, value: f64) -> Result<(), DatasetError>
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }
-    let problem = format!("the {what} is {value}; it must be a positive, finite number");
-    fault("", problem)
+    argument(format!("the {what} is {value}; it must be a positive, finite number"))
 }
 
 /// Index of the first NaN or infinity.

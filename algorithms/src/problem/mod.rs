@@ -15,6 +15,7 @@ pub mod public;
 mod second_moment;
 pub(crate) mod shard;
 pub mod synthetic;
+mod withheld;
 pub mod worst_case;
 
 pub use dataset::{Dataset, DatasetError};
@@ -27,3 +28,4 @@ pub use objective::{Problem, ProblemError};
 pub use private_bounds::{BinCounts, noise_scale, private_bounds};
 pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, PublicProblem};
 pub use second_moment::largest_second_moment;
+pub use withheld::{Claims, NoClaim, Withheld};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use super::{Output, UsageError, output};
-use rounds_models::data::{DataError, LabelUse};
+use rounds_models::data::{DataError, Explained, LabelUse};
 use rounds_models::files;
-use rounds_models::model_file::{Model, RowsError};
+use rounds_models::model_file::Model;
 use rounds_models::predictions::{Prediction, Predictions};
 
 /// Arguments of `rounds predict`.
@@ -38,11 +38,8 @@ pub(super) struct ModelAndData {
 }
 
 /// The reported error of rows for a model. Columns that are not those of the model are bad usage.
-pub(super) fn rows_error(error: RowsError) -> anyhow::Error {
-    match &error {
-        RowsError::Data(rows) if matches!(rows.withheld(), DataError::Columns(_)) => UsageError::of(error),
-        _ => error.into(),
-    }
+pub(super) fn rows_error(error: Explained) -> anyhow::Error {
+    if matches!(error.withheld(), DataError::Columns(_)) { UsageError::of(error) } else { error.into() }
 }
 
 /// Predictions as CSV: the prediction, then the probabilities.

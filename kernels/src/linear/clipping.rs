@@ -163,7 +163,7 @@ pub fn row_norms(rows: Rows<'_>, bias: bool, norm: Norm) -> Result<RowNorms, Non
                 let (indices, values) = sparse.row(row);
                 assert!(
                     indices.is_sorted_by(|a, b| a < b),
-                    "row {row}: indices must ascend strictly, or a feature stored twice escapes the norm"
+                    "indices of a row must ascend strictly, or a feature stored twice escapes the norm"
                 );
                 finish(row, sum_of_powers(values, norm))
             })

@@ -1,5 +1,7 @@
 //! Linear models, their batches, and what a pass over a batch returns.
 
+use std::fmt::{self, Debug};
+
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, TargetKind};
 
@@ -101,12 +103,18 @@ pub struct Tally {
     pub clipped: usize,
 }
 
-/// A gradient that is NaN or infinite. The message does not say of which row: a release may show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// A gradient that is NaN or infinite. Neither message nor `Debug` says of which row: a release may show them.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the gradient of a row is not finite (NaN or infinite features, or parameters that diverged)")]
 pub struct NonFiniteGradient {
     /// The row of the matrix.
     pub row: usize,
+}
+
+impl Debug for NonFiniteGradient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("NonFiniteGradient").finish_non_exhaustive()
+    }
 }
 
 /// Loss and accuracy of a batch.
@@ -141,10 +149,10 @@ pub(super) fn check_batch(model: &LinearModel, batch: &Batch<'_>) {
         (_, Targets::Values(_)) => assert_eq!(model.outputs, 1, "outputs of {loss} (left)"),
     }
     match &batch.selection {
-        Selection::Range(range) => assert!(range.end <= rows, "rows {range:?} of a matrix with {rows}"),
+        Selection::Range(range) => assert!(range.end <= rows, "rows beyond those of the matrix"),
         Selection::Indices(indices) => {
             let greatest = indices.iter().copied().max();
-            assert!(greatest.is_none_or(|row| (row as usize) < rows), "row {greatest:?} of a matrix with {rows}");
+            assert!(greatest.is_none_or(|row| (row as usize) < rows), "a row beyond those of the matrix");
         }
     }
 }

@@ -102,7 +102,7 @@ impl BlockRows {
                     self.set_nulls(rows, targets);
                     greatest = self.classes[..rows].iter().copied().fold(0, u32::max);
                 }
-                assert!((greatest as usize) < outputs, "class {greatest} of a model with {outputs} outputs");
+                assert!((greatest as usize) < outputs, "a class beyond the model's {outputs} outputs");
             }
             Targets::Values(values) => {
                 let mut any_null = false;

@@ -4,6 +4,8 @@
 use std::fmt::{self, Debug, Display};
 use std::path::{Path, PathBuf};
 
+use rounds_algorithms::problem::{Claims, DatasetError, NoClaim, Withheld};
+
 /// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
 pub fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> String {
     let mut names = names.into_iter();
@@ -54,51 +56,43 @@ pub enum DataError {
     Folder { path: PathBuf, files: Vec<String>, expected: &'static str },
     /// A file that holds no data set in its format.
     #[error(transparent)]
-    Contents(Withheld),
+    Contents(Found),
     /// A file with other columns than its schema, or the training rows, have.
     #[error(transparent)]
-    Columns(Withheld),
+    Columns(Found),
+    /// Rows that make no data set, or features that cannot be treated so.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
     /// A rank without rows.
     #[error("data set {name} has fewer rows than there are ranks, {ranks}: start fewer ranks")]
     MoreRanksThanRows { name: String, ranks: usize },
 }
 
 /// What was found in a file, behind a message that is the same whatever it was and wherever it lies.
-#[derive(thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error(
     "{}: it holds no data set of the declared format and columns, or is damaged; `rounds schema {}`, which claims nothing, shows more",
     path.display(),
     path.display()
 )]
-pub struct Withheld {
+pub struct Found {
     path: PathBuf,
     /// The place, a colon, what was found, and the way out.
-    found: String,
+    found: Withheld,
 }
 
-/// Without what was found.
-impl Debug for Withheld {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Withheld").field("path", &self.path).finish_non_exhaustive()
-    }
-}
+/// A reader of rows as they are, by a function of this module, who claims nothing by that.
+struct Reader;
 
-/// A witness that nothing is claimed for the rows that a message is about. A release cannot have one.
-pub(crate) struct NoClaim(());
-
-impl NoClaim {
-    /// One who reads rows as they are, by a function of this module, and claims nothing by that.
-    pub(super) const READER: Self = Self(());
-
-    /// None in a release.
-    pub(crate) fn unless(secure: bool) -> Option<Self> {
-        (!secure).then_some(Self(()))
+impl Claims for Reader {
+    fn claims(&self) -> bool {
+        false
     }
 }
 
 /// An error of loading with what was found: the line or row, the value, what was expected, and the way out. Lines, rows and
 /// columns count from 1; a header is a line and no row.
-pub struct Explained(DataError);
+pub struct Explained(DataError, NoClaim);
 
 impl Explained {
     /// The error without what was found.
@@ -110,7 +104,10 @@ impl Explained {
 impl Display for Explained {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            DataError::Contents(of) | DataError::Columns(of) => write!(formatter, "{}{}", of.path.display(), of.found),
+            DataError::Contents(of) | DataError::Columns(of) => {
+                write!(formatter, "{}{}", of.path.display(), of.found.shown(&self.1))
+            }
+            DataError::Dataset(error) => formatter.write_str(&error.explained(&self.1)),
             error => Display::fmt(error, formatter),
         }
     }
@@ -130,13 +127,13 @@ impl std::error::Error for Explained {
 
 impl DataError {
     /// The error with what was found, where nothing is claimed.
-    pub(crate) fn explained(self, _: NoClaim) -> Explained {
-        Explained(self)
+    pub(crate) fn explained(self, witness: NoClaim) -> Explained {
+        Explained(self, witness)
     }
 
     /// The error as a reader of rows sees it.
-    pub(super) fn for_reader(self) -> Explained {
-        self.explained(NoClaim::READER)
+    pub(crate) fn for_reader(self) -> Explained {
+        self.explained(NoClaim::of(&Reader).expect("a reader claims nothing"))
     }
 
     /// A file or folder that is not what is expected.
@@ -148,6 +145,11 @@ impl DataError {
         move |source| Self::Read { path: path.into(), source }
     }
 
+    /// Contents that make no data set.
+    pub(super) fn no_dataset(path: &Path, error: &DatasetError) -> Self {
+        Self::Contents(Found { path: path.into(), found: error.withheld().behind(": ") })
+    }
+
     /// Contents that are not what is expected.
     pub(super) fn contents(path: &Path, found: impl Display) -> Self {
         Self::contents_at(path, "", found)
@@ -155,12 +157,12 @@ impl DataError {
 
     /// Contents that are not what is expected at a line or row, which stands after a comma.
     pub(super) fn contents_at(path: &Path, place: &str, found: impl Display) -> Self {
-        Self::Contents(Withheld { path: path.into(), found: format!("{place}: {found}") })
+        Self::Contents(Found { path: path.into(), found: Withheld::new(format_args!("{place}: {found}")) })
     }
 
     /// A file with other columns than are declared.
     pub(super) fn columns(path: &Path, found: impl Display) -> Self {
-        Self::Columns(Withheld { path: path.into(), found: format!(": {found}") })
+        Self::Columns(Found { path: path.into(), found: Withheld::new(format_args!(": {found}")) })
     }
 
     /// The error of a file in a folder or archive as that of the whole: which of them it is, is found in them.
@@ -169,7 +171,7 @@ impl DataError {
             && let Ok(file) = of.path.strip_prefix(whole)
             && file != Path::new("")
         {
-            of.found = format!("/{}{}", file.display(), of.found);
+            of.found = of.found.behind(format_args!("/{}", file.display()));
             of.path = whole.into();
         }
         self

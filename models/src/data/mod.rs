@@ -27,7 +27,6 @@ mod table;
 pub(crate) use declaration::bound_privately;
 pub use declaration::{Declaration, declare, drafted, schema_beside};
 pub use doubts::doubts;
-pub(crate) use error::NoClaim;
 pub use error::{DataError, Explained, listing};
 pub use formats::test_file;
 pub use labels::Task;

@@ -9,7 +9,7 @@ use super::formats::{self, one_file};
 use super::load;
 use super::names;
 use super::request::{LabelUse, Request};
-use super::table::{TrainTest, no_dataset};
+use super::table::TrainTest;
 
 /// Rows for a model. Labels are its classes or real targets; where labels are ignored, they mean nothing.
 #[derive(Clone, Debug)]
@@ -112,5 +112,5 @@ fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Resu
             Labels::Classes { values, classes: known.len(), names: Some(known.to_vec()) }
         }
     };
-    Dataset::new(name, features, labels).map_err(|error| no_dataset(path, &error))
+    Dataset::new(name, features, labels).map_err(|error| DataError::no_dataset(path, &error))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rounds_algorithms::problem::{Columns, Dataset, DatasetError, Domain, Encoder, Features};
+use rounds_algorithms::problem::{Columns, Dataset, Domain, Encoder, Features};
 
 use super::error::DataError;
 use super::labels::{Meaning, RawLabels};
@@ -97,7 +97,7 @@ impl Table {
         let (features, labels) = encoder.finish(features, codes);
         Dataset::new(name, features, labels)
             .and_then(|data| data.in_domain(Arc::clone(domain)))
-            .map_err(|error| no_dataset(&path, &error))
+            .map_err(|error| DataError::no_dataset(&path, &error))
     }
 }
 
@@ -111,10 +111,6 @@ pub(super) fn check_counts(path: &Path, rows: usize, labels_path: &Path, labels:
         labels_path.display()
     );
     Err(DataError::contents(path, problem))
-}
-
-pub(super) fn no_dataset(path: &Path, error: &DatasetError) -> DataError {
-    DataError::contents(path, error)
 }
 
 /// The way from the rows of files to data sets, which training rows define for the test rows.
@@ -154,7 +150,7 @@ impl<'a> Reading<'a> {
         }
         table.check_counts()?;
         let labels = table.labels.with_meaning(&table.labels_path, meaning)?;
-        Dataset::new(name, table.features, labels).map_err(|error| no_dataset(&table.path, &error))
+        Dataset::new(name, table.features, labels).map_err(|error| DataError::no_dataset(&table.path, &error))
     }
 }
 
@@ -186,7 +182,7 @@ impl TrainTest {
         let declare = |data: Dataset| {
             let path = PathBuf::from(data.name());
             let declared = data.in_domain(Arc::clone(domain));
-            declared.map_err(|error| no_dataset(&path, &error))
+            declared.map_err(|error| DataError::no_dataset(&path, &error))
         };
         Ok(Self { train: declare(self.train)?, test: self.test.map(declare).transpose()? })
     }

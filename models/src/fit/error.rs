@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rounds_algorithms::optimizers::{PrepareError, RoundError};
-use rounds_algorithms::problem::{DatasetError, ProblemError};
+use rounds_algorithms::problem::ProblemError;
 use rounds_kernels::linear::NonFiniteGradient;
 
 use crate::checkpoint::CheckpointError;
@@ -34,9 +34,6 @@ pub enum FitError {
     /// A declaration that makes no domain.
     #[error(transparent)]
     Schema(SchemaError),
-    /// Features that cannot be treated so, or labels that the loss cannot take.
-    #[error(transparent)]
-    Dataset(#[from] DatasetError),
     /// Rows that make no problem.
     #[error(transparent)]
     Problem(#[from] ProblemError),
@@ -84,18 +81,22 @@ impl FitError {
     /// Something that only the arguments decide.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Argument { .. }
-            | Self::Sign(_)
-            | Self::Schema(_)
-            | Self::Dataset(_)
-            | Self::Prepare(_)
-            | Self::Unknown(_) => true,
+            Self::Argument { .. } | Self::Sign(_) | Self::Schema(_) | Self::Prepare(_) | Self::Unknown(_) => true,
             // In a release contents cannot be told from columns.
             Self::Data(error) => {
-                matches!(error, DataError::Contents(_) | DataError::Columns(_) | DataError::MoreRanksThanRows { .. })
+                matches!(
+                    error,
+                    DataError::Contents(_)
+                        | DataError::Columns(_)
+                        | DataError::Dataset(_)
+                        | DataError::MoreRanksThanRows { .. }
+                )
             }
             Self::Explained(error) => {
-                matches!(error.withheld(), DataError::Columns(_) | DataError::MoreRanksThanRows { .. })
+                matches!(
+                    error.withheld(),
+                    DataError::Columns(_) | DataError::Dataset(_) | DataError::MoreRanksThanRows { .. }
+                )
             }
             Self::Model(error) => error.is_usage(),
             Self::Checkpoint(error) => matches!(error, CheckpointError::Place { .. }),

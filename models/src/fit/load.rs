@@ -223,7 +223,7 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
     let mut part = group.all_ok(part.map_err(|error: DataError| explained(training, error)))?;
     if let (Some(_), Some(domain)) = (&training.data.rows, domain) {
         // What the run declares of its test rows.
-        let of_run = |rows: Dataset| rows.in_domain(Arc::clone(domain));
+        let of_run = |rows: Dataset| rows.in_domain(Arc::clone(domain)).map_err(|error| explained(training, error));
         part = Part { train: of_run(part.train)?, test: part.test.map(of_run).transpose()?, ..part };
     }
     group.check_same_rows(&part.digests)?;
@@ -233,8 +233,9 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
 /// Rows with treated features and the targets of their loss, and the loss.
 fn treated(training: &Training, part: Part) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
     let treat = |dataset: Dataset| {
-        let dataset = treat_features(dataset, training.data.scale_features, training.data.clip_features)?;
-        dataset.for_loss(training.optimizer.loss)
+        let dataset = treat_features(dataset, training.data.scale_features, training.data.clip_features);
+        let fitting = dataset.and_then(|dataset| dataset.for_loss(training.optimizer.loss));
+        fitting.map_err(|error| explained(training, error))
     };
     let (train, loss) = treat(part.train)?;
     let test = part.test.map(treat).transpose()?;

@@ -4,18 +4,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
-use rounds_algorithms::problem::{Domain, PublicProblem, Relation};
+use rounds_algorithms::problem::{Claims, Domain, NoClaim, PublicProblem, Relation};
 
 use super::error::FitError;
 use super::settings::Training;
-use crate::data::{self, DataError, Declaration, NoClaim, SchemaError};
+use crate::data::{self, DataError, Declaration, SchemaError};
 
 /// Largest ε of a release without `allow-weak-privacy`.
 const MOST_EPSILON: f64 = 10.0;
 
+impl Claims for Training {
+    fn claims(&self) -> bool {
+        self.privacy.secure
+    }
+}
+
 /// The error of loading: of a release without anything of the rows.
-pub(super) fn explained(training: &Training, error: DataError) -> FitError {
-    match NoClaim::unless(training.privacy.secure) {
+pub(super) fn explained(training: &Training, error: impl Into<DataError>) -> FitError {
+    let error = error.into();
+    match NoClaim::of(training) {
         None => FitError::Data(error),
         Some(witness) => FitError::Explained(error.explained(witness)),
     }
