@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
@@ -84,7 +85,7 @@ enum Command {
 }
 
 /// Ends when nothing more can be printed: without an error if the reader of stdout is gone (`rounds … | head`), with one if its
-/// disk is full, say. Other panics are reported.
+/// disk is full, say. Other panics are reported; in a release without their message, which may hold values of rows.
 fn end_on_failed_prints() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -96,7 +97,11 @@ fn end_on_failed_prints() {
             let _ = writeln!(std::io::stderr(), "error: cannot print to {cause}");
             std::process::exit(1);
         }
-        report(panic);
+        if train::WITHHOLDS_PANICS.load(Ordering::Relaxed) {
+            output::fail("a fault of rounds ended the release; its message is withheld, since it may show rows");
+        } else {
+            report(panic);
+        }
     }));
 }
 

@@ -3,6 +3,8 @@
 mod arguments;
 mod outcome;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 pub use arguments::TrainArguments;
 use rounds_models::fit::{Execution, FitError, fit};
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -13,6 +15,9 @@ use super::{Output, output, threads};
 use crate::cluster::Cluster;
 use crate::machine::{PinPolicy, build};
 use crate::usage::{command_again, flags, reported};
+
+/// True once a release has begun: from then on the message of a panic is not printed.
+pub static WITHHOLDS_PANICS: AtomicBool = AtomicBool::new(false);
 
 /// Trains one model: the run that the arguments ask for, its execution, the fit, and what is printed of it.
 ///
@@ -27,6 +32,7 @@ pub fn run(arguments: &TrainArguments, output: Output) -> anyhow::Result<()> {
 fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyhow::Result<()> {
     let training = arguments.training();
     if training.privacy.secure {
+        WITHHOLDS_PANICS.store(true, Ordering::Relaxed);
         keep_memory_private();
     }
     let execution = cluster.all_ok(execution(arguments, cluster))?;
