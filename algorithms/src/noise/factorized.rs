@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
+use super::lattice::covers;
 use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
 use super::recursion::{Planned, Recursive};
 use super::stream::NoiseMechanism;
@@ -28,7 +29,11 @@ pub(super) fn prepare(
     memory: &StrategyMemory,
     method: Method,
 ) -> Result<PlannedNoise, NoisePlanError> {
-    let workload = Workload::new(plan.rounds, plan.workload.clone())?;
+    let (rounds, participations) = (plan.rounds, plan.epochs());
+    if !covers(rounds, participations) {
+        return Err(NoisePlanError::TooLong { rounds, participations });
+    }
+    let workload = Workload::new(rounds, plan.workload.clone())?;
     let strategy = memory.strategy(FactorizationRequest {
         gap: OPTIMAL_GAP,
         ..FactorizationRequest::new(workload, plan.participation(), method)
@@ -150,6 +155,15 @@ mod tests {
             let (_, factor) = Inverse::of(factorization.strategy()).unwrap();
             assert!((1.0..1.0 + 1e-11).contains(&factor) && (factor > 1.0) == is_larger, "{method}: {factor}");
         }
+    }
+
+    #[test]
+    fn rounds_beyond_the_proof_of_the_excess_are_refused() {
+        assert!(covers(1 << 16, 2_000) && !covers(1 << 16, 2_100));
+        let workload = WorkloadSpecification::prefix();
+        let plan = NoisePlan { rounds: 12_000, rounds_per_epoch: 1, workload, dimension: 3 };
+        let refused = prepare(&plan, &StrategyMemory::default(), Method::Banded { bands: 2 });
+        assert!(matches!(refused, Err(NoisePlanError::TooLong { rounds: 12_000, participations: 12_000 })));
     }
 
     #[test]

@@ -24,6 +24,11 @@ pub(super) const MOST_OF_RECURSIONS: f64 = 17_592_186_044_416.0;
 /// value is at least Σ‖C_i‖².
 pub(crate) const EXCESS: f64 = 1.0 + 1.0 / (1 << 24) as f64;
 
+/// True if [`EXCESS`] is proven for a sensitivity over T rounds and k participations.
+pub(super) fn covers(rounds: usize, participations: usize) -> bool {
+    (participations as f64 + 1.0) * (rounds as f64 + 20.0) <= f64::from(1 << 27)
+}
+
 /// σ/γ times [`EXCESS`]: in units of the lattice the noise is more than the one that is accounted for. The real σ of every
 /// formula on the lattice is this f64.
 ///

@@ -39,6 +39,17 @@ pub enum NoisePlanError {
         "laplace noise: this algorithm accounts for its noise as one Gaussian mechanism; take dp-gd, dp-hb or dp-nag"
     )]
     Laplace,
+    /// More rounds than the excess of a release's noise is proven for.
+    #[error(
+        "a factorisation of {rounds} rounds with {participations} participations of a row: the rounding of its sensitivity is bounded \
+         for (participations + 1)·(rounds + 20) up to 2^27; take fewer rounds"
+    )]
+    TooLong {
+        /// T.
+        rounds: usize,
+        /// k.
+        participations: usize,
+    },
 }
 
 impl NoisePlan {

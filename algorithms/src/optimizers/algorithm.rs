@@ -22,6 +22,8 @@ pub struct Prepared {
     pub optimizer: Box<dyn Optimizer>,
     /// Rounds planned: what the privacy statement covers.
     pub rounds: u64,
+    /// Rows of a round, expected, where all rounds ask for as many.
+    pub batch_size: Option<usize>,
     /// Gradient queries of all rounds, where sampling does not make their number random.
     pub queries: Option<u64>,
     /// Mechanism of the whole run, read by accountants; `None` without noise.
@@ -46,6 +48,7 @@ impl Prepared {
         Self {
             optimizer: Box::new(optimizer),
             rounds,
+            batch_size: None,
             queries: None,
             mechanism,
             parameters: BTreeMap::from([("rounds", rounds.to_string())]),
@@ -74,20 +77,32 @@ impl Prepared {
     }
 }
 
-/// Most outputs for which integers of 16 bits are the default: the residual 1/K that all rows share in the first round of K classes
-/// has a thousand steps and more.
+/// Most outputs for which integers of 16 bits are the default.
 const MOST_SHORT_OUTPUTS: usize = 16;
-/// Greatest norm of a row for which they are: the coefficient of a clipped row, C over its norm, has 500 steps and more.
+/// Greatest norm of a row for which they are: the coefficient of a clipped row, C over its norm, has 256 steps and more.
 const MOST_SHORT_NORM: f64 = 64.0;
+/// Greatest share of a round's noise that the rounding of a coordinate may reach with them.
+const MOST_SHORT_SHARE: f64 = 1.0 / 16.0;
 
-/// True if integers of 16 bits are fast and fine enough for problems of this shape: a public fact.
-fn suits_short_integers(problem: &PublicProblem) -> bool {
+/// True if integers of 16 bits are fast enough for problems of this shape and fine enough for these batches and this noise: a public
+/// fact.
+///
+/// h is at most min(C, 1)·2⁻¹⁴ with a bias. Rows that share a residual, as all do in the first round, round alike, so the sum of B rows
+/// may be wrong by B·h/2 in a coordinate. That is to be at most a sixteenth of the noise multiplier times C.
+fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
     let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {
         let greatest = f64::from(grid.step) * f64::from(grid.greatest);
         (1.0 + model.features as f64 * greatest * greatest).sqrt()
     });
-    problem.suits_integers() && model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM
+    let PrivacyStatement { noise_multiplier: Some(multiplier), clip_norm: Some(clip_norm), .. } = prepared.privacy
+    else {
+        return false;
+    };
+    let drift = |batch_size| batch_size as f64 * clip_norm.min(1.0) / f64::from(1 << 15);
+    let is_fine = prepared.batch_size.is_some_and(|size| drift(size) <= MOST_SHORT_SHARE * multiplier * clip_norm);
+    let is_short = model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM;
+    problem.suits_integers() && is_short && is_fine
 }
 
 /// A run that cannot be prepared.
@@ -294,10 +309,9 @@ impl Algorithm {
             *arithmetic = Arithmetic::Idealised;
         }
         if self.reads("precision") {
-            let noise = prepared.privacy.arithmetic.is_some();
             let precision = match run.common.precision {
                 Some(bits) => bits,
-                None if noise && suits_short_integers(problem) => Bits::Sixteen,
+                None if suits_short_integers(problem, &prepared) => Bits::Sixteen,
                 None => Bits::TwentyFour,
             };
             prepared.precision = precision;

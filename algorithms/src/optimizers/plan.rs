@@ -40,6 +40,7 @@ pub(super) struct BatchDefaults {
 impl BatchPlan {
     /// `prepared` with the batches that it was prepared for.
     pub(super) fn told(&self, prepared: Prepared) -> Prepared {
+        let prepared = Prepared { batch_size: Some(self.batch_size), ..prepared };
         prepared.with("batch-size", self.batch_size).with("sampling", self.sampling)
     }
 

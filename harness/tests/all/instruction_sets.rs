@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use rounds_kernels::instructions::InstructionSet;
 
+use crate::support::document;
+
 const BYTES: [&str; 2] = ["--data", "synthetic-mnist"];
 
 /// A short run on rows of bytes.
@@ -62,5 +64,16 @@ fn an_unknown_set_is_bad_usage_by_option_and_by_variable() {
     for output in [train(Some("avx9"), None), train(None, Some("avx9"))] {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && error.contains("scalar, v3, v4, vnni or amx"), "{error}");
+    }
+}
+
+#[test]
+fn batches_that_are_large_for_their_noise_take_integers_of_24_bits() {
+    for (batch_size, noise_multiplier, bits) in [(2_048, 1.0, "16"), (2_049, 1.0, "24"), (2_049, 1.1, "16")] {
+        let line = format!(
+            "train --algorithm dp-sgd --data synthetic-mnist --set rounds=1 --batch-size {batch_size} \
+             --noise-multiplier {noise_multiplier} --delta 1e-5 --clip-norm 1"
+        );
+        assert_eq!(document(&line)["plan"]["precision"], bits, "{line}");
     }
 }

@@ -127,9 +127,9 @@ impl SumLattice {
     ///
     /// Q is the least of `weight` times the greatest residual of the loss, and of C/ν′, ν′ the least norm of a row that
     /// matters: 1 with a bias, else 2⁻⁸ of the greatest feature (shorter rows contribute at most Q times themselves). h is
-    /// Q·2⁻¹⁵, two digits, or Q·2⁻²³, three digits; these with a clip and a bias, where Q is near C, coarser by the factor by which features are finer than bytes, and
+    /// about Q·2⁻¹⁵, two digits, or Q·2⁻²³, three digits, up to twice that for Q a power of two; these with a clip and a bias, where Q is near C, coarser by the factor by which features are finer than bytes, and
     /// that by less from 32 outputs on: residuals that rows share round alike, and in the first round of K classes they are all
-    /// 1/K. Otherwise rounding ρ adds noise of variance h²·a²/12 a row, far below that of a release. Where sums could exceed 2⁵², h is as
+    /// 1/K. Rounding ρ adds noise of variance h²·a²/12 a row where residuals differ, and up to h·a/2 a row where rows share them. Where sums could exceed 2⁵², h is as
     /// coarse as that takes.
     pub fn new(
         model: &LinearModel,
