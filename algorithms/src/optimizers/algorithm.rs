@@ -82,13 +82,13 @@ const MOST_SHORT_OUTPUTS: usize = 16;
 /// Greatest norm of a row for which they are: the coefficient of a clipped row, C over its norm, has 256 steps and more.
 const MOST_SHORT_NORM: f64 = 64.0;
 /// Greatest share of a round's noise that the rounding of a coordinate may reach with them.
-const MOST_SHORT_SHARE: f64 = 1.0 / 16.0;
+const MOST_SHORT_SHARE: f64 = 1.0 / 8.0;
 
 /// True if integers of 16 bits are fast enough for problems of this shape and fine enough for these batches and this noise: a public
 /// fact.
 ///
 /// h is at most min(C, 1)·2⁻¹⁴ with a bias. Rows that share a residual, as all do in the first round, round alike, so the sum of B rows
-/// may be wrong by B·h/2 in a coordinate. That is to be at most a sixteenth of the noise multiplier times C.
+/// may be wrong by B·h/2 in a coordinate. That is to be at most an eighth of the noise multiplier times C.
 fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
     let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {
