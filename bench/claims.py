@@ -1,13 +1,12 @@
-"""What the results page says, held against the raw runs: its tables, the numbers of its prose, and published numbers.
+"""What the results page says, held against the raw runs: its tables and the numbers of its prose. Published numbers and claims are
+judged by `rounds verdicts`.
 
 claims.toml   [[claim]]: a `text` of a page and an expression for its numbers in their order (`values`), or the `source` of texts
               whose numbers are no results of the studies. Each text of a list states all `values`. Every number in a checked part of a
               page, between `<!-- checked -->` and `<!-- /checked -->`, stands in a claim.
               [table.NAME]: rows and columns are lists of labels, or of (label, value), by expressions; `value` is the expression of
               an entry from `row` and `column`, or columns are (label, expression from `row`). Its place is `<!-- rounds:grid NAME -->`.
-published.toml  what the five papers print, beside ours; the verdicts are computed.
-
-Expressions are Python with the functions of quantities.py and studies.py. The entry of a table, or our value beside a published one, is a list of runs
+Expressions are Python with the functions of quantities.py and studies.py. The entry of a table is a list of runs
 or numbers (a sample), or (mean, half of the interval, number of runs).
 """
 
@@ -19,7 +18,7 @@ import tomllib
 
 import quantities
 import studies
-from studies import LEAST_RUNS, ROOT, Mistake
+from studies import ROOT, Mistake
 
 NAMES = {**vars(quantities), "median": statistics.median, "log": math.log, "exp": math.exp, "sqrt": math.sqrt,
          **{function.__name__: function for function in (map, min, max, len, sum, sorted, abs, zip, all, any, range, set, round, enumerate)}}
@@ -78,75 +77,6 @@ def grid(name):
     return lines
 
 
-def published_numbers():
-    """Every published number with ours, as one entry each."""
-    for entry in read("published.toml")["number"]:
-        if "each" in entry:
-            yield from ({**entry, **one} for one in evaluated(entry["each"]))
-        else:
-            yield {**entry, **{key: evaluated(entry[key]) for key in ("published", "ours") if isinstance(entry.get(key), str)}}
-
-
-def verdict_of_number(entry, middle, half, count):
-    """Agreement within both intervals; a bound from above (`at_most`) is met by less."""
-    difference, both = middle - entry["published"], half + entry.get("interval", 0)
-    if count < LEAST_RUNS:
-        return "too few runs"
-    if abs(difference) <= both + 1e-9:
-        return "holds"
-    if entry.get("at_most") and difference < 0:
-        return "holds, below the bound"
-    return f"differs by {'+' if difference > 0 else ''}{rounded((difference, both, count)).split(' ±')[0]}"
-
-
-def verdict_of_claim(differences):
-    """Of differences that the paper says are positive."""
-    if min(count for _, _, count in differences) < LEAST_RUNS:
-        return "too few runs"
-    if all(middle - half > 0 for middle, half, _ in differences):
-        return "holds"
-    return "fails" if any(middle + half < 0 for middle, half, _ in differences) else "not shown"
-
-
-def reasoned(verdict, entry, reasons):
-    """The verdict with the place of its reason; one that is no agreement needs a reason, or has it named as open."""
-    if verdict.startswith("holds") or verdict == "too few runs":
-        return verdict
-    reason = entry.get("reason")
-    if not reason:
-        raise Mistake(f"bench/published.toml: {entry['where']}, {entry.get('quantity') or entry['says']}: {verdict}, and no reason is "
-                      "given; find it, or begin the reason with 'Open'")
-    if reason not in reasons:
-        reasons.append(reason)
-    return f"{verdict}{', open' if reason.startswith('Open') else ''} [{chr(ord('a') + reasons.index(reason))}]"
-
-
-def published(_):
-    """Published numbers and claims beside ours."""
-    reasons, lines = [], ["| paper | quantity | published | ours | verdict |", "| --- | --- | ---: | ---: | --- |"]
-    for entry in published_numbers():
-        said = f"{entry['published']:.4g}" + (f" ± {entry['interval']:.2g}" if "interval" in entry else "")
-        ours, verdict = "–", "not run"
-        if "ours" in entry:
-            middle, half, count = studies.estimate(entry["ours"], entry.get("level", 0.95))
-            ours, verdict = rounded((middle, half)), verdict_of_number(entry, middle, half, count)
-        lines.append(f"| {entry['paper']}, {entry['where']} | {entry['quantity']} | {'≤ ' if entry.get('at_most') else ''}{signed(said)} | "
-                     f"{ours} | {reasoned(verdict, entry, reasons)} |")
-    lines += ["", "| paper | claim | our differences, positive where it holds | verdict |", "| --- | --- | --- | --- |"]
-    for entry in read("published.toml")["claim"]:
-        texts, verdicts = [], {}
-        for case, expression in entry["cases"].items():
-            found = {at: studies.estimate(ours) for at, ours in evaluated(expression).items()}
-            verdicts.setdefault(verdict_of_claim(found.values()), []).append(case)
-            # Of many the one nearest to refuting the claim.
-            at = min(found, key=lambda at: found[at][0] / found[at][1])
-            texts.append(f"{case}: {'least of ' + str(len(found)) + ': ' if len(found) > 1 else ''}{rounded(found[at])} {at}".strip(" :"))
-        verdict = next(iter(verdicts)) if len(verdicts) == 1 else f"depends on {entry['on']}: " + "; ".join(
-            f"{verdict}: {', '.join(cases)}" for verdict, cases in verdicts.items())
-        lines.append(f"| {entry['paper']}, {entry['where']} | {entry['says']} | {'; '.join(texts)} | {reasoned(verdict, entry, reasons)} |")
-    return [*lines, "", *(f"- [{chr(ord('a') + place)}] {reason}" for place, reason in enumerate(reasons))]
-
-
 # Numbers that name things or settings: theorems, papers, code, links, headings, symbols with a value.
 EXEMPT = [
     r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)", r"<!--.*?-->", r"^#.*$",
@@ -176,7 +106,7 @@ def agrees(text, value):
 def check(pages):
     """The faults of the checked parts of pages, each a line."""
     parts = "\n".join(part for page in pages for part in CHECKED.findall(page))
-    reasons = {entry["reason"]: None for entries in read("published.toml").values() for entry in entries if "reason" in entry}
+    reasons = {row[key]: None for row in read("published.toml")["row"] for key in ("reason", "open") if key in row}
     # A paragraph is a line.
     prose = re.sub(r"(?<!\n)\n(?![\n|#])\s*", " ", "\n\n".join([PLACE.sub("", parts), *reasons]))
     faults, covered = [], prose

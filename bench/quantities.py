@@ -79,16 +79,6 @@ def at_renyi_noise():
 # Paper 004: Table 1 and batch sizes.
 
 
-def batch_gradient_steps():
-    """Table 1 of paper 004: exponents of rounds, which the theorems set, and queries a row at the largest n."""
-    for name, power, queries in [("accelerated DP-SRG, minimiser*", 0.25, 2), ("accelerated DP-SRG, no*", 0.5, 2), ("[23]*", 1, 1), ("[50]*", 1, 2)]:
-        some = chosen("paper/srg-table-1", method=name)
-        about, most = some[0]["method"].partition(":")[0].partition(" (")[0], max(values(some, "n"))
-        points = sorted({(run["n"], run["rounds"]) for run in some})
-        yield {"quantity": f"{about}: rounds, set by the theorem, exponent of n", "published": power, "ours": exponent(points, len(among(some, n=most)))}
-        yield {"quantity": f"{about}: queries a row", "published": queries, "ours": [run["gradient_queries"] / most for run in best(among(some, n=most), least=True)]}
-
-
 def table_1_cells(method):
     """The best setting of a method of Table 1 of paper 004 at every n."""
     some = chosen("paper/srg-table-1", method=method + "*")
@@ -264,21 +254,6 @@ def depth_exponent(family, method, quantity, variable="1/ε"):
     return statistics.fmean(found), max(half_width(found), misfit), len(found)
 
 
-THEOREMS = {"sgd": "SGD [Nes18]", "randomized-smoothing": "smoothing [DBW12]", "cutting-plane": "cutting planes [KTE88]",
-            "resque-epoch-sgd": "Theorem 1", "resque-ac-sa": "Theorem 2"}
-
-
-def table_one(method, quantity, variable):
-    """A number of Table I of paper 002, as committed beside the study, and the exponent of our runs."""
-    path = sorted(glob.glob(os.path.join(ROOT, "results", "*", "*", "depth-against-work", "depth-against-work.json")))[-1]
-    with open(path, encoding="utf-8") as file:
-        fits = json.load(file)["exponents"]
-    name = {"1/ε": "1/accuracy", "d": "dimension"}[variable]
-    said = next(fit for fit in fits if (fit["family"], fit["algorithm"], fit["quantity"], fit["variable"]) == ("max-of-linear", method, quantity, name))
-    return {"quantity": f"{THEOREMS[method]}: {quantity.replace('_', ' ')}, exponent of {variable}", "published": said["theory"],
-            "ours": depth_exponent("max-of-linear", method, quantity, variable)}
-
-
 def sum_of_terms(first, second, logarithm=False):
     """Exponents of d^p·ε^−q + d^p'·ε^−q', with ln(2/ε) if asked, in the cells of Theorem 2."""
     term = lambda powers, d, epsilon: d ** powers[0] * epsilon ** -powers[1]
@@ -331,13 +306,6 @@ def query_exponents(loss, variable):
     return fitted(theorem_4), [fitted(lambda *setting: needs[setting][seed]) for seed in seeds]
 
 
-def theorem_4_exponents():
-    for variable in ["n", "d", "1/ε"]:
-        for loss in ["hinge", "absolute"]:
-            theory, ours = query_exponents(loss, variable)
-            yield {"quantity": f"queries, exponent of {variable} in these cells, {loss} loss", "published": theory, "ours": ours}
-
-
 def geometric(sample):
     """The mean of logarithms with its interval, as a text."""
     middle, half = pm([math.log(value) for value in sample])
@@ -379,14 +347,6 @@ def least(figure, method, few=None, scale=1.0, noise="correct"):
     return least_gaps(chosen(f"paper/accelerated-figure-{figure}", algorithm=method, drawn_noise=noise, step_scale=scale), few)
 
 
-def published_gaps():
-    """Published gaps of Figure 3 of paper 003, and those of our draws with few negative labels."""
-    for said in definition("paper/accelerated-figure-3")["options"]["published"]:
-        fields = {"algorithm": said["algorithm"], "rounds": said["rounds"], "drawn-noise": said["drawn-noise"]}
-        yield {"quantity": f"{said['algorithm']}: gap after {said['rounds']:,} rounds", "published": said["gap"],
-               "ours": gaps(chosen("paper/accelerated-figure-3", **fields), True)}
-
-
 def wrong_constant(name, factor, method):
     """Gaps at a constant that is off by a factor, over those at the true one, with noise; by draws."""
     parameter = {"L": "smoothness_factor", "μ": "strong_convexity_factor"}[name]
@@ -399,11 +359,6 @@ def gaps_at_scale(method, scale, rounds=None):
     """Final gaps at c, by draws, after so many rounds, or after those with the least mean."""
     some = [{**run, "last_gap": run["gap_mean"][-1]} for run in chosen("sensitivity-step-scale", algorithm=method, step_scale=scale)]
     return values(best(some, "last_gap", least=True) if rounds is None else among(some, rounds=rounds), "last_gap")
-
-
-def ahead_of_gradient_descent(method, scale, rounds):
-    """ln of the gap of DP-GD over that of a method, by draws."""
-    return [math.log(ratio) for ratio in ratios(gaps_at_scale("dp-gd", scale, rounds), gaps_at_scale(method, scale, rounds))]
 
 
 # Best settings as rows of tables.
@@ -427,7 +382,12 @@ def real_data_rows():
         labels = sorted({(run["algorithm"], run.get("method", "")) for run in chosen("paper/accelerated-real-data", dataset=data)})
         rows = [(name, method, best(chosen("paper/accelerated-real-data", dataset=data, algorithm=name, **({"method": method} if method else {})),
                                     least=True)) for name, method in labels]
+        known = []
         for name, method, some in sorted(rows, key=lambda row: mean(row[2])):
+            # Methods that are the same runs are one row.
+            if values(some) in known:
+                continue
+            known.append(values(some))
             sampling = ", " + some[0]["parameters"]["sampling"].replace("poisson", "Poisson").replace("-", " ") if name == "dp-sgd" else ""
             yield f"{data} | {name.upper().replace('OPT', 'opt')}{sampling} | {some[0]['parameters']['adjacency']}", some
 

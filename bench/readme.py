@@ -8,8 +8,8 @@ sheet (sheet.md) beside each environment.json of a run.
 A place is what lies between `<!-- rounds:NAME -->` and `<!-- /rounds:NAME -->`; NAME is one of those in PLACES. Tables come
 from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json,
 those of ranks from the newest with the tables of bench/ranks/tables.py, ranks/scaling.md and latency/latency.md.
-`<!-- rounds:grid NAME -->` is a table of bench/claims.toml, `<!-- rounds:published -->` the published numbers of
-bench/published.toml, both recomputed from raw runs. Between `<!-- checked -->` and `<!-- /checked -->` every number in prose
+`<!-- rounds:grid NAME -->` is a table of bench/claims.toml, `<!-- rounds:verdicts -->` what `rounds verdicts` says of
+bench/published.toml. Between `<!-- checked -->` and `<!-- /checked -->` every number in prose
 needs a source in bench/claims.toml (claims.py).
 """
 
@@ -19,6 +19,7 @@ import json
 import os
 import re
 import statistics
+import subprocess
 import sys
 from fractions import Fraction
 
@@ -269,9 +270,18 @@ def of_ranks(below):
     return lambda readme: read(os.path.join(newest(below), below)).rstrip().split("\n")
 
 
+def verdicts(_):
+    """Published numbers and claims, as the command judges them."""
+    command = [*os.environ.get("CARGO", "cargo").split(), "run", "--release", "--quiet", "--package", "rounds", "--", "verdicts", "--markdown"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise Mistake(done.stderr.strip())
+    return done.stdout.rstrip("\n").split("\n")
+
+
 PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
           "peers-summary": peers_summary, "accounting": accounting,
-          "published": claims.published,
+          "verdicts": verdicts,
           "ranks": of_ranks(os.path.join("ranks", "scaling.md")), "latency": of_ranks(os.path.join("latency", "latency.md"))}
 STUDIES = {"grid": claims.grid, "looseness": studies.looseness}
 

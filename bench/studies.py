@@ -12,7 +12,6 @@ import statistics
 import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LEAST_RUNS = 10
 
 
 class Mistake(Exception):
@@ -128,11 +127,11 @@ def span(some, field="value"):
 
 
 def difference(one, other):
-    """The difference of two means, half of its interval by Welch, and the size of the smaller sample."""
-    one, other = values(one), values(other)
-    parts = [statistics.variance(sample) / len(sample) for sample in (one, other)]
-    freedom = sum(parts) ** 2 / sum(part ** 2 / (len(sample) - 1) for part, sample in zip(parts, (one, other)))
-    return statistics.fmean(one) - statistics.fmean(other), student(0.975, freedom) * math.sqrt(sum(parts)), min(len(one), len(other))
+    """The mean of differences on the same draws and seeds, half of its interval, and their number."""
+    place = lambda run: (run["draw"], run["repeat"])
+    if list(map(place, one)) != list(map(place, other)):
+        raise Mistake("a difference needs runs on the same draws and seeds")
+    return *pm(paired(one, other)), len(one)
 
 
 def paired(one, other):

@@ -6,6 +6,7 @@
 #[cfg(test)]
 extern crate self as rounds;
 
+mod analysis;
 pub mod builds;
 pub mod cluster;
 pub mod commands;

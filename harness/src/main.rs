@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
     Output, UsageError, account, audit, compare, completions, evaluate, factorize, keygen, list, machine, manual,
-    output, predict, report, run, schema, simulate, train, with_causes,
+    output, predict, report, run, schema, simulate, train, verdicts, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -74,6 +74,8 @@ enum Command {
     Report(report::ReportArguments),
     /// Predicts the cost of a method on other workers: time to a target from measured costs and a round's latency.
     Simulate(simulate::SimulateArguments),
+    /// Judges published numbers and claims by the committed runs.
+    Verdicts(verdicts::VerdictsArguments),
     /// Compares the times of two runs.
     Compare(compare::CompareArguments),
     /// Lists algorithms, suites or data sets.
@@ -156,6 +158,7 @@ fn main() -> ExitCode {
         Command::Machine(arguments) => machine::run(arguments, output),
         Command::Report(arguments) => report::run(arguments, output),
         Command::Simulate(arguments) => simulate::run(arguments, output),
+        Command::Verdicts(arguments) => verdicts::run(arguments, output),
         Command::Compare(arguments) => compare::run(arguments, output),
         Command::List(arguments) => list::run(arguments, output),
         Command::Completions(arguments) => completions::run(arguments, CommandLine::command(), output),

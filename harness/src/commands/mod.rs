@@ -26,6 +26,7 @@ mod terminal;
 mod threads;
 pub mod train;
 mod values;
+pub mod verdicts;
 
 pub use crate::output::{self, Output};
 pub use crate::usage::{UsageError, with_causes};
