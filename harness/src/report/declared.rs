@@ -291,8 +291,12 @@ impl Figure {
                     self.x.shown(f64::from_bits(x))?,
                     self.y.shown(y).filter(|_| values.iter().all(|y| y.is_finite()))?,
                 );
-                let least = |low: f64| if self.y.linear { low } else { low.max(self.y.least.unwrap_or(0.1 * y)) };
-                let interval = own[0].2.or(interval).map(|(low, high)| (least(low), high.max(y)));
+                // A logarithmic axis has no place for an end below 0.
+                let end = |low: f64| if self.y.linear || low > 0.0 { low } else { 0.1 * y };
+                let interval = own[0]
+                    .2
+                    .or(interval)
+                    .map(|(low, high)| (self.y.least.map_or(end(low), |least| end(low).max(least)), high));
                 let note = format!("{name} at {}: {}", short(x), three_digits(y));
                 Some(Point { interval, ..Point::new(x, y, note.trim_start()) })
             })
