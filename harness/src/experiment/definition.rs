@@ -18,6 +18,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
+use crate::report::Show;
 use crate::usage::nearest;
 use rounds_models::data::{self, schema::line_of};
 
@@ -49,6 +50,12 @@ pub struct Head {
     pub study: String,
     /// Subject, in a line.
     pub about: String,
+}
+
+/// The figures and tables of a definition of any kind.
+#[derive(Deserialize)]
+struct Shown {
+    show: Show,
 }
 
 fn default_study() -> String {
@@ -138,6 +145,9 @@ pub struct Definition<O> {
     pub problem_parameters: Parameters,
     /// The study's own keys.
     options: Option<O>,
+    /// Figures and tables. They are no part of the digest: what was run stays what it is.
+    #[serde(default, skip_serializing)]
+    pub show: Show,
     /// Problems.
     #[serde(default, rename = "problem")]
     pub problems: Vec<Problem>,
@@ -300,6 +310,11 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             definition.options = Some(options.map_err(|error: toml::de::Error| {
                 definition.invalid(format!("[options] is missing: {}", error.message()))
             })?);
+        }
+        if !definition.show.like.is_empty() {
+            let like = find(&definition.show.like)?;
+            let Shown { show } = from_toml(&like.name, &like.text)?;
+            (definition.show.figures, definition.show.tables) = (show.figures, show.tables);
         }
         definition.check()?;
         Ok(definition)

@@ -215,16 +215,40 @@ pub trait Study:
         Ok(cells.filter(|(_, runs)| !runs.is_empty()).collect())
     }
 
-    /// Tables and pictures of all finished runs in `folder`.
+    /// The published value of a cell.
+    fn published(&self, cell: &Cell) -> Option<f64> {
+        cell.published.0
+    }
+
+    /// Tables and pictures of all finished runs in `folder`. The default draws those that the definition declares.
     ///
     /// # Errors
     /// Results that cannot be shown.
     fn present(
         &self,
         results: &Results<Self::Outcome>,
-        folder: &Path,
-        context: &Context,
-    ) -> anyhow::Result<Presentation>;
+        _folder: &Path,
+        _context: &Context,
+    ) -> anyhow::Result<Presentation> {
+        let definition = self.definition();
+        let show = &definition.show;
+        let mut lines = Vec::new();
+        for (cell, runs) in self.measured(results)? {
+            for run in runs {
+                let mut line = serde_json::to_value(run)?;
+                line["method"] = cell.configuration.label_of_method().into();
+                line["problem"] = (*cell.configuration.problem).into();
+                line["draw"] = run.trial.draw.into();
+                line["axis"] = cell.axis.into();
+                line["published"] = self.published(&cell).into();
+                lines.push(line);
+            }
+        }
+        let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
+        let (group, about) = (or(&show.group, "Papers"), or(&show.about, &definition.about));
+        let title = or(&show.title, &definition.name);
+        Ok(Presentation::of_parts((&title, &group, &about), show.parts(&title, &lines)))
+    }
 }
 
 /// Experiments in tests.
@@ -258,6 +282,20 @@ pub mod testing {
     /// A definition with its head.
     pub fn headed<S: Study>(text: &str) -> String {
         format!("name = \"small\"\nstudy = \"{}\"\nabout = \"a test\"\n{text}", S::KIND.name)
+    }
+
+    /// The charts that the definition of a study declares.
+    pub fn charts<S: Study>(study: &S, results: &Results<S::Outcome>) -> Vec<report::Chart> {
+        let page = study.present(results, Path::new(""), &context(1)).unwrap().page.unwrap();
+        let panels = page.parts.into_iter().flat_map(|part| match part {
+            report::Part::Figure(figure) => figure.panels,
+            _ => Vec::new(),
+        });
+        let chart = |panel: report::Panel| match panel.picture {
+            report::Picture::Chart(chart) => Some(chart),
+            report::Picture::Bars(_) => None,
+        };
+        panels.filter_map(chart).collect()
     }
 
     /// Runs a definition and presents it, in a folder that is removed.

@@ -6,6 +6,7 @@
 mod cards;
 mod cells;
 mod chart;
+mod declared;
 mod figures;
 mod labels;
 mod legend;
@@ -20,7 +21,8 @@ mod table;
 mod warnings;
 
 pub use chart::Bars;
-pub(crate) use chart::{Axis, Chart, Format, Point, Scale, Series, Style, ends, grouped};
+pub(crate) use chart::{Axis, Chart, Format, Point, Scale, Series, Style, grouped};
+pub use declared::Show;
 pub use figures::time_per_round_svg;
 pub(crate) use labels::{Labels, sentence_of_guarantees};
 pub use page::report_html;

@@ -2,10 +2,6 @@
 //!
 //! A measurement is all runs of a cell: full-batch runs share their passes over the rows, runs on batches have an oracle each.
 
-mod presentation;
-
-use std::path::Path;
-
 use anyhow::Context as _;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::noise::NoiseMechanism as _;
@@ -20,13 +16,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::logistic::{loaded, minimum};
-use super::panels;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
+    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Sample, Study,
 };
-use crate::report::{Axis, Figure, Part, Point};
-use crate::statistics::{Interval, median, percentile_interval, student_quantile};
 
 /// The study. Runs share the minima of their problems.
 pub(super) type Convergence = Experiment<Options, Memo<f64>>;
@@ -34,9 +27,6 @@ pub(super) type Convergence = Experiment<Options, Memo<f64>>;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    title: String,
-    /// Panels in a row.
-    columns: usize,
     /// Runs of a cell.
     runs: usize,
     /// About as many iterations are evaluated, evenly from 0 to the last.
@@ -56,9 +46,6 @@ struct Published {
     drawn_noise: String,
     gap: f64,
 }
-
-/// Gaps below it are drawn at it.
-const FLOOR: f64 = 1e-12;
 
 /// Parameter: `correct` Laplace noise, or `published-code` for the √2 smaller noise of the authors' code, which has no claim.
 const DRAWN_NOISE: &str = "drawn-noise";
@@ -106,9 +93,7 @@ impl Study for Convergence {
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         let options = definition.options();
-        for (name, value) in
-            [("runs", options.runs), ("columns", options.columns), ("evaluations", options.evaluations)]
-        {
+        for (name, value) in [("runs", options.runs), ("evaluations", options.evaluations)] {
             anyhow::ensure!(value > 0, "{name} must be at least 1");
         }
         for method in definition.all_methods() {
@@ -132,38 +117,8 @@ impl Study for Convergence {
         Some(format!("{label}: {} rounds, gap {last:.3e}", sample.rounds))
     }
 
-    fn present(&self, results: &Results<Gaps>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let options = self.definition.options();
-        let measured = self.measured(results)?;
-        let gaps = results.samples.iter().flat_map(|sample| &sample.outcome.gap_mean);
-        let range: Vec<f64> = gaps.copied().filter(|gap| *gap > 0.0).collect();
-        let y = Axis::logarithmic("F(x_t) − F*").including(range);
-        let axes = |_: &Configuration| (Axis::linear("round t"), y.clone());
-        let curves = |runs: &[&Sample<Gaps>]| {
-            let published = options.published_for(&runs[0].configuration);
-            let level = |gap: f64| [0, runs[0].rounds].map(|t| Point::new(t as f64, gap, "published")).to_vec();
-            let own = (String::new(), curve(runs));
-            let level = published.map(|gap| ("published".to_owned(), level(gap)));
-            std::iter::once(own).chain(level).collect()
-        };
-        let mut panels = panels::by_setting(&measured, &|_| "rounds", &axes, &curves);
-        let best = presentation::best(&measured);
-        panels.extend(presentation::ratios(&best));
-        let mut figure = Figure::new(&options.title, "Setting", panels);
-        figure.columns = Some(options.columns);
-        let mut parts = vec![Part::Figure(figure)];
-        let tables = [
-            Some(presentation::ends(&measured, options)),
-            Some(presentation::table(&best)),
-            presentation::comparison(&best),
-        ];
-        let tables = tables.into_iter().flatten();
-        for table in tables {
-            parts.push(Part::Heading(table.title.clone()));
-            parts.extend(Part::table(table, &["noise", "c", "T′", "draws"]));
-        }
-        let head = (&*options.title, "Papers", &*self.definition.about);
-        Ok(Presentation::of_parts(head, parts))
+    fn published(&self, cell: &Cell) -> Option<f64> {
+        self.definition.options().published_for(&cell.configuration)
     }
 }
 
@@ -237,28 +192,6 @@ fn key(configuration: &Configuration, seed: u64, run: usize, draw: usize) -> any
     }
     let hash = Sha256::digest(name.as_bytes());
     Ok(StreamKey::Simulation(u64::from_le_bytes(std::array::from_fn(|index| hash[index]))))
-}
-
-/// The gap against t. Of one draw of the data the mean over its runs with its 95 % interval, of several the median over draws
-/// from the lower to the upper quartile.
-fn curve(draws: &[&Sample<Gaps>]) -> Vec<Point> {
-    let first = draws[0];
-    let width = student_quantile(0.975, first.runs.saturating_sub(1).max(1) as f64);
-    let point = |(index, &iteration): (usize, &usize)| {
-        let at = |sample: &&Sample<Gaps>| sample.gap_mean[index];
-        let mut gaps: Vec<f64> = draws.iter().map(at).collect();
-        let (value, low, high) = if let [mean] = gaps[..] {
-            let half = width * first.gap_standard_error[index];
-            (mean, mean - half, mean + half)
-        } else {
-            let Interval { low, high } = percentile_interval(&mut gaps, 0.5);
-            (median(&gaps), low, high)
-        };
-        let note = format!("t = {iteration}: {value:.3e}");
-        let point = Point::new(iteration as f64, value.max(FLOOR), note);
-        if first.runs > 1 || draws.len() > 1 { point.interval(low.max(FLOOR), high.max(FLOOR)) } else { point }
-    };
-    first.iterations.iter().enumerate().map(point).collect()
 }
 
 impl Plan<'_> {
@@ -358,10 +291,10 @@ fn negative_labels(problem: &Problem) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing;
+    use crate::experiment::{Results, testing};
 
     const SMALL: &str = r#"
-        options = { title = "small", columns = 4, runs = 3, evaluations = 5 }
+        options = { runs = 3, evaluations = 5 }
         [parameters]
         batch-size = BATCH
         epsilon = 1.0
@@ -435,21 +368,18 @@ mod tests {
             "algorithm = \"dp-gd\"",
             "algorithm = \"dp-gd\"\nparameters = { rounds = [20, 10] }\n[[method]]\nalgorithm = \"dp-hb\"\nparameters = { rounds = 10 }",
         );
-        let (study, results) = testing::small::<Convergence>(&format!("draws = 2\n{text}"), 1).unwrap();
-        let measured = study.measured(&results).unwrap();
-        let axes = |_: &Configuration| (Axis::linear("t"), Axis::linear("gap"));
-        let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &|runs| vec![(String::new(), curve(runs))]);
-        let series = panels.iter().flat_map(|panel| match &panel.picture {
-            crate::report::Picture::Chart(chart) => &chart.series[..],
-            crate::report::Picture::Bars(_) => &[],
-        });
+        let (study, results) =
+            testing::small::<Convergence>(&format!("draws = 2\nshow.like = 'paper/accelerated-figure-3'\n{text}"), 1)
+                .unwrap();
+        let charts = testing::charts(&study, &results);
+        let series = charts.iter().flat_map(|chart| &chart.series);
         let mut of_ten: Vec<_> =
             series.filter(|series| series.name.contains("= 10")).map(|series| series.colour).collect();
         of_ten.dedup();
         assert_eq!(of_ten, [1]);
-        // A share of labels a draw, and the ratio of both methods on each with each noise.
-        let best = presentation::best(&measured);
-        assert_eq!(presentation::comparison(&best).unwrap().rows.len(), 4);
+        // The ratio of both methods on each draw with each noise.
+        let ratios = charts.last().unwrap().series.iter().map(|series| series.points.len());
+        assert_eq!(ratios.collect::<Vec<_>>(), [2, 2]);
     }
 
     #[test]

@@ -3,8 +3,6 @@
 //! Squared gradient norms are exact means, from the covariance of the noise. Runs through the library's noise streams give
 //! them with intervals.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
@@ -18,12 +16,8 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::Memo;
-use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
-    Study, Trial,
-};
-use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
-use crate::statistics::{Estimate, of_mean};
+use crate::experiment::{Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Study, Trial};
+use crate::statistics::of_mean;
 use rounds_models::factorization_cache;
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
@@ -32,7 +26,6 @@ pub(super) type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Options {
-    title: String,
     /// Runs of a cell.
     runs: usize,
     /// Step size of the norms over time.
@@ -204,134 +197,12 @@ impl Study for CorrelatedNoise {
             over_time: if shown { gradient } else { Vec::new() },
         }))
     }
-
-    fn present(&self, results: &Results<Norms>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let title = &self.definition.options().title;
-        let about = "E‖∇f‖², exact; runs with their 95 % interval; the theory's noise term over that of DP-MF.";
-        let measured = self.measured(results)?;
-        let mut parts = Vec::new();
-        for (index, problem) in self.definition.problems.iter().enumerate() {
-            let own = measured.iter().filter(|(cell, _)| cell.problem == index);
-            let mut samples: Vec<&Sample<Norms>> = own.flat_map(|(_, runs)| runs.iter().copied()).collect();
-            samples.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
-            let gains = gains(&problem.label, &samples);
-            samples.retain(|sample| sample.trial.draw == 0);
-            if index == 0 {
-                let figure = Figure::new(title, "What is shown, of the first draw", panels(&samples));
-                parts.push(Part::Figure(figure));
-            }
-            parts.extend([gains, table(&samples)].map(Part::Table));
-        }
-        Ok(Presentation::of_parts((title, "Papers", about), parts))
-    }
 }
 
 /// Mean and ends of its 95 % interval.
 fn interval(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let interval = of_mean(&values.collect::<Vec<_>>(), 0.95);
     [interval.value, interval.low, interval.high]
-}
-
-fn method(sample: &Sample<Norms>) -> String {
-    let period = sample.configuration.text("period");
-    period.map_or_else(|| "DP-MF".to_owned(), |period| format!("DP-MF⁺, τ = {period}"))
-}
-
-fn step_size(sample: &Sample<Norms>) -> f64 {
-    sample.configuration.number("step-size").unwrap_or(f64::NAN)
-}
-
-fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
-    let against = |title: &str, label: &str, value: fn(&Norms) -> (f64, [f64; 3])| {
-        let points = samples.iter().map(|sample| {
-            let (exact, [mean, low, high]) = value(sample);
-            let note = format!("{}, γ = {}: {exact:.4}; runs: {mean:.4}", method(sample), step_size(sample));
-            (method(sample), Point::new(step_size(sample), exact, note).interval(low, high))
-        });
-        let subtitle = "lines: exact means; whiskers: 95 % intervals of simulated runs";
-        Chart::logarithmic(title, subtitle, "learning rate", label, report::grouped(Style::Line, points))
-    };
-    let over_time = samples.iter().flat_map(|sample| {
-        let values = sample.over_time.iter().enumerate().step_by(1 + sample.over_time.len() / 250);
-        values.map(|(t, &value)| (method(sample), Point::new(t as f64, value, "")))
-    });
-    let over_time = Chart::new(
-        "Squared gradient norm over time",
-        "exact",
-        Axis::linear("t"),
-        Axis::logarithmic("E‖∇f(x_t)‖²"),
-        report::grouped(Style::Curve, over_time),
-    );
-    let average = against("Mean squared gradient norm", "E‖∇f‖², mean over t", |norms| {
-        (norms.average, norms.measured_average)
-    });
-    let last = against("Last squared gradient norm", "E‖∇f(x_T)‖²", |norms| (norms.last, norms.measured_last));
-    vec![
-        Panel::chart("mean", "average", average),
-        Panel::chart("last", "last", last),
-        Panel::chart("over time", "over-time", over_time),
-    ]
-}
-
-/// The best DP-MF⁺ over DP-MF on every draw, for the mean over t and for the last iterate. Samples are in the order of step sizes.
-fn gains(problem: &str, samples: &[&Sample<Norms>]) -> Table {
-    let mut table = Table::new(
-        &format!("The best DP-MF⁺ over DP-MF, by draw of the quadratic: {problem}"),
-        "#γ|norm|#DP-MF|#best DP-MF⁺ over it|#largest of a draw|#draws|periods (draws)",
-    );
-    let values: [(_, fn(&Norms) -> f64); 2] = [("average", |norms| norms.average), ("last", |norms| norms.last)];
-    for of_step in samples.chunk_by(|a, b| step_size(a) == step_size(b)) {
-        for (name, value) in values {
-            let mut periods: BTreeMap<String, usize> = BTreeMap::new();
-            let ratio = |plain: &&Sample<Norms>| {
-                let same = |other: &&&Sample<Norms>| {
-                    other.trial == plain.trial && other.configuration.algorithm != plain.configuration.algorithm
-                };
-                let rivals = of_step.iter().filter(same);
-                let best = rivals.min_by(|a, b| value(&a.outcome).total_cmp(&value(&b.outcome)))?;
-                *periods.entry(best.configuration.text("period")?).or_default() += 1;
-                Some((value(&plain.outcome), value(&best.outcome) / value(&plain.outcome)))
-            };
-            let plain = of_step.iter().filter(|sample| sample.configuration.algorithm == "dp-mf");
-            let (plain, ratios): (Vec<f64>, Vec<f64>) = plain.filter_map(ratio).unzip();
-            let [of_plain, of_ratios] = [&plain, &ratios].map(|values| of_mean(values, 0.95));
-            let shown = |estimate: Estimate| {
-                let half = estimate.ends().map(|(low, high)| format!(" ± {:.4}", 0.5 * (high - low)));
-                Entry::text(format!("{:.4}{}", estimate.value, half.unwrap_or_default()))
-            };
-            let largest = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let periods: Vec<_> = periods.iter().map(|(period, draws)| format!("{period} ({draws})")).collect();
-            table.row([
-                Entry::number(of_step.first().map(|sample| step_size(sample)), |value| value.to_string()),
-                Entry::text(name),
-                shown(of_plain),
-                shown(of_ratios),
-                Entry::number(largest, |value| format!("{value:.7}")),
-                Entry::count(ratios.len()),
-                Entry::text(periods.join(", ")),
-            ]);
-        }
-    }
-    table
-}
-
-/// Methods down, step sizes across.
-fn table(samples: &[&Sample<Norms>]) -> Table {
-    let mut table = Table::new("Norms", "#γ|method|#average|runs|#last|runs|#theory");
-    for sample in samples {
-        let runs = |[mean, low, high]: [f64; 3]| Entry::text(format!("{mean:.4} ± {:.4}", 0.5 * (high - low)));
-        let four = |value: f64| format!("{value:.4}");
-        table.row([
-            Entry::number(step_size(sample), |value| value.to_string()),
-            Entry::text(method(sample)),
-            Entry::number(sample.average, four),
-            runs(sample.measured_average),
-            Entry::number(sample.last, four),
-            runs(sample.measured_last),
-            Entry::number(sample.theory_ratio, |value| format!("{value:.3}")),
-        ]);
-    }
-    table
 }
 
 #[cfg(test)]
@@ -341,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_study_without_runs_is_refused() {
-        let text = "options = { title = 't', runs = 0, shown-step-size = 0.1, shown-period = 1 }\n\
+        let text = "options = { runs = 0, shown-step-size = 0.1, shown-period = 1 }\n\
                     [[problem]]\ndataset = 'quadratic'\n[[method]]\nalgorithm = 'dp-mf'";
         let error = testing::small::<CorrelatedNoise>(text, 1).err().unwrap();
         assert!(error.to_string().contains("runs must be at least 2"), "{error:#}");
@@ -350,7 +221,7 @@ mod tests {
     #[test]
     fn runs_agree_with_the_exact_means_and_the_best_period_is_no_worse_than_dp_mf() {
         let text = r#"
-            options = { title = "small", runs = 30, shown-step-size = 0.04, shown-period = 3 }
+            options = { runs = 30, shown-step-size = 0.04, shown-period = 3 }
             [[problem]]
             dataset = "random-quadratic"
             parameters = { dimension = 20, smoothness = 10.0, rounds = 60, noise = 5.0, step-size = [0.005, 0.04] }
@@ -360,12 +231,13 @@ mod tests {
             algorithm = "dp-mf-plus"
             parameters = { period = [3, 10, 60] }
         "#;
-        let two = testing::small::<CorrelatedNoise>(&format!("draws = 2\n{text}"), 2).unwrap();
-        let mut both: Vec<_> = two.1.samples.iter().collect();
-        both.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
-        // Two step sizes, two norms each.
-        assert_eq!(gains("small", &both).rows.len(), 4);
-        let averages = [0, 1].map(|draw| both.iter().find(|one| one.trial.draw == draw).unwrap().average);
+        let like = "show.like = 'paper/correlated-noise-figure-2'";
+        let two = testing::small::<CorrelatedNoise>(&format!("draws = 2\n{like}\n{text}"), 2).unwrap();
+        // The curves of four methods over two step sizes, and two over time.
+        let charts = testing::charts(&two.0, &two.1);
+        let shape = charts.iter().map(|chart| (chart.series.len(), chart.series[0].points.len()));
+        assert_eq!(shape.collect::<Vec<_>>(), [(4, 2), (4, 2), (2, 61)]);
+        let averages = [0, 1].map(|draw| two.1.samples.iter().find(|one| one.trial.draw == draw).unwrap().average);
         assert_ne!(averages[0], averages[1], "draws of one quadratic");
         let samples: Vec<_> = two.1.samples.into_iter().filter(|sample| sample.trial.draw == 0).collect();
         assert_eq!(samples.len(), 8);
@@ -375,14 +247,15 @@ mod tests {
                 [(sample.average, sample.measured_average), (sample.last, sample.measured_last)]
             {
                 // Three times the half width of a 95 % interval of 30 runs: about six standard errors.
-                assert!((mean - exact).abs() < 1.5 * (high - low), "{} {exact} {mean}", method(sample));
+                assert!((mean - exact).abs() < 1.5 * (high - low), "{} {exact} {mean}", sample.key());
             }
         }
         for rate in [0.005, 0.04] {
             let least = |algorithm: &str| {
-                let own = samples
-                    .iter()
-                    .filter(|sample| step_size(sample) == rate && sample.configuration.algorithm == algorithm);
+                let own = samples.iter().filter(|sample| {
+                    sample.configuration.number("step-size").unwrap() == rate
+                        && sample.configuration.algorithm == algorithm
+                });
                 own.map(|sample| sample.last).fold(f64::INFINITY, f64::min)
             };
             assert!(least("dp-mf-plus") < least("dp-mf"));

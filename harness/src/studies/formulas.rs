@@ -2,31 +2,20 @@
 
 mod differences;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use anyhow::Context as _;
 use rounds_algorithms::theory::multistage::Schedule;
 use rounds_algorithms::theory::{Curvature, QuadraticMode, allocation, correlated_noise, heavy_ball, recursive};
 use serde::{Deserialize, Serialize};
 
-use super::panels;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
-    Study, definition,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Study, definition,
 };
-use crate::grouping::by_key;
-use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Style, ends, grouped};
-use crate::statistics::median;
 
 pub(super) type Formulas = Experiment<Options>;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    title: String,
-    /// Panels in a row; without it one chart has a line for each method, the median of its settings.
-    columns: Option<usize>,
     #[serde(default)]
     eigenvalues: Vec<f64>,
 }
@@ -39,58 +28,20 @@ pub(super) struct Curves {
 
 type Curve = Vec<(f64, f64)>;
 
-struct Formula {
-    id: &'static str,
-    curves: Draw,
-    /// The parameter that distinguishes the curves of a panel.
-    varied: &'static str,
-    x: &'static str,
-    y: &'static str,
-    /// The axes x and y are logarithmic.
-    logarithmic: (bool, bool),
-}
-
-impl Formula {
-    /// A bound over what it bounds, against the rounds.
-    const fn looseness(id: &'static str, varied: &'static str, curves: Draw) -> Self {
-        Self { id, curves, varied, x: "rounds T", y: "bound over what it bounds", logarithmic: (true, true) }
-    }
-}
-
 type Draw = fn(&Configuration, &Options) -> anyhow::Result<Curves>;
 
-const FORMULAS: [Formula; 10] = [
-    Formula::looseness("heavy-ball-looseness", "momentum", heavy_ball_looseness),
-    Formula::looseness("nesterov-looseness", "step-scale", nesterov_looseness),
-    Formula::looseness("bound-a-looseness", "beta", bound_a_looseness),
-    Formula::looseness("correlated-noise-looseness", "noise", correlated_noise_looseness),
-    Formula::looseness("proposition-3-4-looseness", "momentum", proposition_3_4_looseness),
-    Formula::looseness("difference-looseness", "batch", differences::largest_looseness),
-    Formula::looseness("recursion-error-looseness", "batch", differences::error_looseness),
-    Formula {
-        id: "heavy-ball-error",
-        curves: heavy_ball_error,
-        varied: "momentum",
-        x: "rounds T",
-        y: "error after T rounds",
-        logarithmic: (false, true),
-    },
-    Formula {
-        id: "heavy-ball-rate",
-        curves: heavy_ball_rate,
-        varied: "",
-        x: "momentum β",
-        y: "rate ρ a round",
-        logarithmic: (false, false),
-    },
-    Formula {
-        id: "laplace-allocation",
-        curves: laplace_allocation,
-        varied: "rounds",
-        x: "round t",
-        y: "b_t in S_1/(nε)",
-        logarithmic: (false, true),
-    },
+/// Formulas by name. Looseness is a bound over what it bounds, against the rounds.
+const FORMULAS: [(&str, Draw); 10] = [
+    ("heavy-ball-looseness", heavy_ball_looseness),
+    ("nesterov-looseness", nesterov_looseness),
+    ("bound-a-looseness", bound_a_looseness),
+    ("correlated-noise-looseness", correlated_noise_looseness),
+    ("proposition-3-4-looseness", proposition_3_4_looseness),
+    ("difference-looseness", differences::largest_looseness),
+    ("recursion-error-looseness", differences::error_looseness),
+    ("heavy-ball-error", heavy_ball_error),
+    ("heavy-ball-rate", heavy_ball_rate),
+    ("laplace-allocation", laplace_allocation),
 ];
 
 fn curvature_of(options: &Options) -> anyhow::Result<Curvature> {
@@ -289,11 +240,6 @@ fn laplace_allocation(cell: &Configuration, _: &Options) -> anyhow::Result<Curve
     Ok(Curves { curves: vec![("scale".to_owned(), points.collect())] })
 }
 
-/// The formula of a cell; `Formulas::new` has checked its name.
-fn formula(id: &str) -> &'static Formula {
-    FORMULAS.iter().find(|formula| formula.id == id).unwrap_or(&FORMULAS[0])
-}
-
 impl Study for Formulas {
     const KIND: Kind = Kind::new::<Self>("formulas", Execution::Concurrent);
     type Options = Options;
@@ -301,70 +247,23 @@ impl Study for Formulas {
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
-            definition::known("formula", &method.algorithm, &FORMULAS.map(|formula| formula.id))?;
+            definition::known("formula", &method.algorithm, &FORMULAS.map(|(id, _)| id))?;
         }
         Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Curves>, _: &Context<'_>) -> anyhow::Result<Outcome<Curves>> {
         let configuration = &run.cell.configuration;
-        let curves = formula(&configuration.algorithm).curves;
+        let formula = FORMULAS.iter().find(|(id, _)| *id == configuration.algorithm);
+        let (_, curves) = formula.with_context(|| format!("no formula is called {}", configuration.algorithm))?;
         Ok(Outcome::Measured(curves(configuration, self.definition.options())?))
-    }
-
-    fn present(&self, results: &Results<Curves>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let Options { title, columns, .. } = self.definition.options();
-        let panels = match columns {
-            Some(_) => self.panels(results)?,
-            None => vec![self.medians(results)?],
-        };
-        let mut figure = Figure::new(title, "Setting", panels);
-        figure.columns = *columns;
-        let head = (&**title, "Papers", &*self.definition.about);
-        Ok(Presentation::of_parts(head, vec![Part::Figure(figure)]))
-    }
-}
-
-impl Formulas {
-    /// A chart with a line for each method: the median of its settings.
-    fn medians(&self, results: &Results<Curves>) -> anyhow::Result<Panel> {
-        let measured = self.measured(results)?;
-        let of_first = formula(&measured[0].0.configuration.algorithm);
-        let curves = measured.iter().map(|(cell, runs)| (cell.configuration.label_of_method(), &runs[0].curves[0].1));
-        let point = |x: usize, values: &[f64]| {
-            let (middle, (low, high)) = (median(values), ends(values.iter().copied()));
-            let note = format!("{x}: {middle:.3} ({low:.3} to {high:.3})");
-            Point::new(x as f64, middle, note)
-        };
-        let points = by_key(curves).into_iter().flat_map(|(name, curves)| {
-            let mut values: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-            curves.into_iter().flatten().for_each(|&(x, y)| values.entry(x as usize).or_default().push(y));
-            values.into_iter().map(move |(x, values)| (name.to_owned(), point(x, &values)))
-        });
-        let title = &self.definition.options().title;
-        let (x, y) = (Axis::logarithmic(of_first.x), Axis::logarithmic(of_first.y).including([1.0]));
-        let chart = Chart::new(title, "medians over settings", x, y, grouped(Style::Line, points));
-        Ok(Panel::chart(title, "figure", chart))
-    }
-
-    fn panels(&self, results: &Results<Curves>) -> anyhow::Result<Vec<Panel>> {
-        let axes = |cell: &Configuration| {
-            let Formula { x, y, logarithmic, .. } = formula(&cell.algorithm);
-            let axis = |logarithmic| if logarithmic { Axis::logarithmic } else { Axis::linear };
-            (axis(logarithmic.0)(x), axis(logarithmic.1)(y))
-        };
-        let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y, "")).collect();
-        let curves = |found: &[&Sample<Curves>]| {
-            let curves = found[0].curves.iter();
-            curves.map(|(name, curve)| (name.clone(), points(curve))).collect()
-        };
-        let varied = |cell: &Configuration| formula(&cell.algorithm).varied;
-        Ok(panels::by_setting(&self.measured(results)?, &varied, &axes, &curves))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::experiment::testing;
 
@@ -410,7 +309,7 @@ mod tests {
         for (name, panels) in [("paper/accelerated-figure-1", 9), ("paper/accelerated-figure-2", 2)] {
             let text = definition::find(name).unwrap().text;
             let (study, results) = testing::run::<Formulas>(&text, 2).unwrap();
-            assert_eq!(study.panels(&results).unwrap().len(), panels);
+            assert_eq!(testing::charts(&study, &results).len(), panels);
             for (_, points) in results.samples.iter().flat_map(|sample| &sample.curves) {
                 assert!(points.iter().all(|(_, y)| y.is_finite() && *y >= 0.0));
             }

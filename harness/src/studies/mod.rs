@@ -9,7 +9,6 @@ pub(crate) mod exponents;
 mod formulas;
 mod logistic;
 mod noise_mechanisms;
-mod panels;
 mod private_queries;
 mod rates;
 mod round_time;

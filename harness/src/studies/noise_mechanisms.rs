@@ -1,6 +1,5 @@
 //! Noise mechanisms: the error of each factorisation against the number of rounds, and time and memory of a round of noise.
 
-use std::path::Path;
 use std::time::Instant;
 
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
@@ -11,11 +10,8 @@ use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Measured, NoOptions, Outcome, Presentation,
-    Results, Run, Sample, Study, definition,
+    Configuration, Context, Definition, Execution, Experiment, Kind, NoOptions, Outcome, Run, Study, definition,
 };
-use crate::format::three_digits;
-use crate::report::{self, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
 use crate::statistics::median;
 
 /// The study. A problem is `prefix-sums`, whose methods are those of `rounds factorize`, or `noise-stream`, whose methods are
@@ -54,12 +50,6 @@ pub(crate) struct Cost {
     resident_vectors: usize,
 }
 
-impl Cost {
-    fn gaussian_vectors(&self) -> f64 {
-        self.round_ns / self.gaussian_vector_ns
-    }
-}
-
 impl Study for NoiseMechanisms {
     const KIND: Kind = Kind { threads: |_| vec![1], ..Kind::new::<Self>("noise-mechanisms", Execution::Interleaved) };
     type Options = NoOptions;
@@ -79,37 +69,6 @@ impl Study for NoiseMechanisms {
         } else {
             cost(configuration, self.definition.seed, context)?
         }))
-    }
-
-    fn present(&self, results: &Results<Mechanism>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let about = "Errors are those of prefix sums per unit of noise at sensitivity 1, one participation. Times are medians of \
-                     whole runs on one thread.";
-        let measured = self.measured(results)?;
-        let (errors, costs) = (errors(&measured), costs(&measured));
-        let log = |title: &str, subtitle: &str, quantity: &str, points: Vec<(String, Point)>| {
-            let series = report::grouped(Style::Line, points);
-            let chart = Chart::logarithmic(title, subtitle, "rounds T", quantity, series);
-            Panel::chart(title, &title.to_lowercase().replace(' ', "-"), chart)
-        };
-        let conditions = "prefix sums, sensitivity 1";
-        let kept = "vectors of the model's length; mechanisms that keep none are left out";
-        let panels = vec![
-            log("Root mean square error", conditions, "error", points(&errors, |row| row.rms_error)),
-            log("Largest error of a round", conditions, "error", points(&errors, |row| row.max_error)),
-            log(
-                "Time of a round",
-                "in vectors of fresh Gaussians",
-                "vectors of Gaussians",
-                points(&costs, Cost::gaussian_vectors),
-            ),
-            log("Memory between rounds", kept, "vectors", points(&costs, |row| row.resident_vectors as f64)),
-        ];
-        let parts = vec![
-            Part::Figure(Figure::new("Noise mechanisms", "What is shown", panels)),
-            Part::Table(table_of_errors(&errors)),
-            Part::Table(table_of_costs(&costs)),
-        ];
-        Ok(Presentation::of_parts(("Noise mechanisms", "Noise mechanisms", about), parts))
     }
 }
 
@@ -170,87 +129,10 @@ fn cost(cell: &Configuration, seed: u64, context: &Context<'_>) -> anyhow::Resul
     }))
 }
 
-/// Results of one kind with the method and T of each.
-type Rows<Row> = Vec<(String, usize, Row)>;
-
-/// A row for each cell of which `row` makes one.
-fn rows<Row>(measured: &[Measured<'_, Mechanism>], row: impl Fn(&[&Sample<Mechanism>]) -> Option<Row>) -> Rows<Row> {
-    let rows = measured.iter().filter_map(|(cell, runs)| {
-        let configuration = &cell.configuration;
-        Some((configuration.algorithm.clone(), rounds(configuration).ok()?, row(runs)?))
-    });
-    rows.collect()
-}
-
-fn points<Row>(rows: &Rows<Row>, value: impl Fn(&Row) -> f64) -> Vec<(String, Point)> {
-    let points = rows.iter().map(|(method, rounds, row)| (method, *rounds, value(row)));
-    let drawn = points.filter(|(_, _, value)| *value > 0.0);
-    drawn
-        .map(|(method, rounds, value)| {
-            let note = format!("{method}, T = {rounds}: {}", three_digits(value));
-            (method.clone(), Point::new(rounds as f64, value, note))
-        })
-        .collect()
-}
-
-fn errors(measured: &[Measured<'_, Mechanism>]) -> Rows<Errors> {
-    rows(measured, |runs| match runs.first()?.outcome {
-        Mechanism::Error(errors) => Some(errors),
-        Mechanism::Cost(_) => None,
-    })
-}
-
-fn table_of_errors(errors: &Rows<Errors>) -> Table {
-    let mut table = Table::new("Errors", "method|#T|#rms error|#max error|#certified gap|#seconds");
-    for (method, rounds, row) in errors {
-        let six = |value: f64| format!("{value:.6}");
-        table.row([
-            Entry::text(method),
-            Entry::count(*rounds),
-            Entry::number(row.rms_error, six),
-            Entry::number(row.max_error, six),
-            Entry::number(row.relative_gap, |gap| format!("{gap:.1e}")),
-            Entry::number(row.factorization_seconds, |seconds| format!("{seconds:.4}")),
-        ]);
-    }
-    table
-}
-
-/// Costs with the medians of times over the runs.
-fn costs(measured: &[Measured<'_, Mechanism>]) -> Rows<Cost> {
-    rows(measured, |runs| {
-        let runs = runs.iter().filter_map(|sample| match sample.outcome {
-            Mechanism::Cost(cost) => Some(cost),
-            Mechanism::Error(_) => None,
-        });
-        let runs: Vec<Cost> = runs.collect();
-        let median_of = |value: fn(&Cost) -> f64| median(&runs.iter().map(value).collect::<Vec<_>>());
-        Some(Cost {
-            round_ns: median_of(|run| run.round_ns),
-            gaussian_vector_ns: median_of(|run| run.gaussian_vector_ns),
-            ..*runs.first()?
-        })
-    })
-}
-
-fn table_of_costs(costs: &Rows<Cost>) -> Table {
-    let mut table = Table::new("Cost of a round", "mechanism|#T|#µs a round|#in vectors of Gaussians|#vectors kept");
-    for (mechanism, rounds, row) in costs {
-        table.row([
-            Entry::text(mechanism),
-            Entry::count(*rounds),
-            Entry::number(row.round_ns * 1e-3, |time| format!("{time:.1}")),
-            Entry::number(row.gaussian_vectors(), |count| format!("{count:.2}")),
-            Entry::count(row.resident_vectors),
-        ]);
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Trial, testing};
+    use crate::experiment::{Results, Trial, testing};
 
     #[test]
     fn every_method_and_mechanism_is_measured_and_no_error_is_below_the_optimum() {

@@ -2,8 +2,6 @@
 //!
 //! The true L is `λ_max(Σ a·aᵀ/n)/4 + λ` by power iteration on the data, so nothing here is a guarantee.
 
-use std::path::Path;
-
 use anyhow::Context as _;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
@@ -14,15 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::logistic::{loaded, minimum};
 use crate::experiment::cache::Memo;
-use crate::experiment::{
-    Context, Definition, Execution, Experiment, Kind, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample,
-    Study,
-};
-use crate::report::{self, Axis, Chart, Figure, Panel, Part, Point, Style};
-use crate::statistics::mean;
-
-/// Gaps below it are drawn at it: F is a sum of f32 losses, and its rounding reaches 1e-9.
-const FLOOR: f64 = 1e-8;
+use crate::experiment::{Context, Definition, Execution, Experiment, Kind, NoOptions, Outcome, Run, Study};
 
 /// Parameters: a constant's used over its true value.
 const SMOOTHNESS: &str = "smoothness-factor";
@@ -87,44 +77,6 @@ impl Study for WrongConstants {
         let gap = executor.run().ok().and_then(|()| gap_at(executor.solution()).ok());
         Ok(Outcome::Measured(End { rounds, gap, start_gap }))
     }
-
-    fn present(&self, results: &Results<End>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let about = &self.definition.about;
-        let measured = self.measured(results)?;
-        let panels = (0..self.definition.problems.len()).map(|problem| self.panel(problem, &measured));
-        let title = "Wrong constants";
-        let mut figure = Figure::new(title, "Constant", panels.collect());
-        figure.columns = Some(2);
-        Ok(Presentation::of_parts((title, "Papers", about), vec![Part::Figure(figure)]))
-    }
-}
-
-impl WrongConstants {
-    fn panel(&self, index: usize, measured: &[Measured<'_, End>]) -> Panel {
-        let problem = &self.definition.problems[index];
-        let points = measured.iter().filter_map(|(cell, runs)| {
-            let (factor, gap) = (cell.axis.filter(|_| cell.problem == index)?, mean_gap(runs)?);
-            let note = format!("{}, factor {factor}: {gap:.3e}", cell.configuration.algorithm);
-            Some((cell.configuration.algorithm.clone(), Point::new(factor, gap.max(FLOOR), note)))
-        });
-        let constant = if problem.axis.as_deref() == Some(SMOOTHNESS) { "L" } else { "μ" };
-        let chart = Chart::new(
-            problem.label.clone(),
-            "",
-            Axis::logarithmic(&format!("{constant} used / {constant} true")),
-            Axis::logarithmic("F(x_T) − F*"),
-            report::grouped(Style::Line, points),
-        );
-        Panel::chart(&problem.label, "", chart)
-    }
-}
-
-/// The mean gap over the runs of a cell; none where one diverged.
-fn mean_gap(runs: &[&Sample<End>]) -> Option<f64> {
-    let gaps: Vec<f64> = runs.iter().map(|run| run.gap).collect::<Option<_>>()?;
-    let start = runs.first()?.start_gap;
-    // A gap beyond any start is a divergence before margins leave f32.
-    Some(mean(&gaps)).filter(|mean| mean.is_finite() && *mean < 10.0 * start.max(1.0))
 }
 
 #[cfg(test)]
@@ -156,7 +108,7 @@ mod tests {
         "#;
         let (study, results) = testing::small::<WrongConstants>(text, 1).unwrap();
         let measured = study.measured(&results).unwrap();
-        let gaps: Vec<_> = measured.iter().map(|(_, runs)| mean_gap(runs)).collect();
+        let gaps: Vec<_> = measured.iter().map(|(_, runs)| runs[0].gap).collect();
         assert_eq!(gaps.len(), 2);
         assert!(gaps[0].is_none_or(|gap| gap > 1e-2) && gaps[1].is_some_and(|gap| gap < 1e-5), "{gaps:?}");
     }
