@@ -13,6 +13,7 @@ use super::set::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 use super::tiles;
 use crate::vector::lanes::LANES;
+use std::ops::Range;
 
 /// Features of a group, the bytes of a cache line.
 pub(crate) const GROUP: usize = 64;
@@ -136,7 +137,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
 unsafe trait Quads: Copy {
     /// Sums of a vector.
     const SUMS: usize;
-    /// Rows of digits that stay in registers with a vector of bytes.
+    /// Rows of digits whose sums stay in registers with the bytes that they share.
     const DIGIT_ROWS: usize;
     /// Sums, or quads as they lie in memory.
     type Vector: Copy;
@@ -153,10 +154,10 @@ unsafe trait Quads: Copy {
     unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line);
 }
 
-/// Products of some rows of [`Session::rows`]: rows, those to prefetch, features, weights, tiles, sums.
+/// Products of some rows of [`Session::rows`]: rows, those to prefetch, features, weights, columns, sums.
 type RowsOf = unsafe fn(&[*const u8], &[*const u8], usize, *const u8, usize, *mut i32);
 
-/// `sums[row·16·tiles + c]` of `ROWS` rows; see [`Session::rows`].
+/// `sums[row·16·tiles + c]` of `ROWS` rows for the columns c of `vectors`, `WIDTH` of them together; see [`Session::rows`].
 ///
 /// # Safety
 /// As [`Session::rows`], and the instructions of `V`.
@@ -166,12 +167,12 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
     ahead: &[*const u8],
     features: usize,
     weights: *const u8,
-    tiles: usize,
+    (tiles, vectors): (usize, Range<usize>),
     sums: *mut i32,
 ) {
     let groups = features.div_ceil(GROUP);
     let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
-    for first in (0..tiles * LANES / V::SUMS).step_by(WIDTH) {
+    for first in vectors.step_by(WIDTH) {
         // SAFETY: the caller's promises.
         unsafe {
             let mut lanes: [[V::Vector; WIDTH]; ROWS] = std::mem::zeroed();
@@ -210,6 +211,28 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
     }
 }
 
+/// [`rows_of`] for all vectors that hold any of the columns.
+///
+/// # Safety
+/// As [`rows_of`].
+#[inline(always)]
+unsafe fn all_rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
+    rows: &[*const u8],
+    ahead: &[*const u8],
+    features: usize,
+    weights: *const u8,
+    columns: usize,
+    sums: *mut i32,
+) {
+    let (tiles, vectors) = (columns.div_ceil(LANES), columns.div_ceil(V::SUMS));
+    let whole = vectors - vectors % WIDTH;
+    // SAFETY: the caller's promises.
+    unsafe {
+        rows_of::<V, ROWS, WIDTH>(rows, ahead, features, weights, (tiles, 0..whole), sums);
+        rows_of::<V, ROWS, 1>(rows, ahead, features, weights, (tiles, whole..vectors), sums);
+    }
+}
+
 /// Digits of [`Session::columns`]: of 64 samples of a row, and behind them those of the next row.
 #[derive(Clone, Copy)]
 pub(crate) struct Digits<'a> {
@@ -229,31 +252,44 @@ struct Samples {
     add: bool,
 }
 
-/// `COUNT` rows of digits; see [`Session::columns`].
+/// `COUNT` rows of digits, each digit broadcast for `WIDTH` vectors of columns; see [`Session::columns`].
 ///
 /// # Safety
 /// As [`Session::columns`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn columns_of<V: Quads, const COUNT: usize>((digits, step): (*const u8, usize), quads: Samples, sums: *mut i32) {
-    for first in (0..LANES).step_by(V::SUMS) {
+unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
+    (digits, step): (*const u8, usize),
+    quads: Samples,
+    sums: *mut i32,
+) {
+    for first in (0..LANES).step_by(V::SUMS * WIDTH) {
         // SAFETY: the caller's promises.
         unsafe {
-            let place = |row: usize| sums.add(row * LANES + first).cast::<V::Vector>();
-            let start = |row: usize| if quads.add { place(row).read_unaligned() } else { std::mem::zeroed() };
-            let mut lanes: [V::Vector; COUNT] = std::array::from_fn(start);
+            let place = |row: usize, v: usize| sums.add(row * LANES + first + v * V::SUMS).cast::<V::Vector>();
+            let start =
+                |row: usize, v: usize| if quads.add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
+            let mut lanes: [[V::Vector; WIDTH]; COUNT] =
+                std::array::from_fn(|row| std::array::from_fn(|v| start(row, v)));
             for first_quad in (0..quads.count).step_by(LANES) {
                 let digits = digits.add(first_quad / LANES * step);
                 for quad in 0..(quads.count - first_quad).min(LANES) {
                     let line = quads.lines.add(first_quad + quad).cast::<i32>();
-                    let bytes = V::bytes(line.add(first).cast::<V::Vector>().read_unaligned());
+                    let bytes: [V::Bytes; WIDTH] = std::array::from_fn(|v| {
+                        V::bytes(line.add(first + v * V::SUMS).cast::<V::Vector>().read_unaligned())
+                    });
                     for (row, lanes) in lanes.iter_mut().enumerate() {
                         let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
-                        *lanes = V::add(*lanes, bytes, V::digits(V::splat(of_row)));
+                        let of_row = V::digits(V::splat(of_row));
+                        for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                            *lanes = V::add(*lanes, bytes, of_row);
+                        }
                     }
                 }
             }
             for (row, lanes) in lanes.into_iter().enumerate() {
-                place(row).write_unaligned(lanes);
+                for (v, lanes) in lanes.into_iter().enumerate() {
+                    place(row, v).write_unaligned(lanes);
+                }
             }
         }
     }
@@ -264,7 +300,7 @@ unsafe fn columns_of<V: Quads, const COUNT: usize>((digits, step): (*const u8, u
 /// # Safety
 /// As [`Session::columns`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn all_columns_of<V: Quads>(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
+unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
     let mut first = 0;
     while first < digits.rows {
         let left = (digits.rows - first).min(V::DIGIT_ROWS);
@@ -274,15 +310,15 @@ unsafe fn all_columns_of<V: Quads>(digits: Digits<'_>, quads: Samples, sums: *mu
             let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
             // Digit rows come in twos or threes.
             first += match left {
-                30.. => (columns_of::<V, 30>(digits, quads, sums), 30).1,
-                20.. => (columns_of::<V, 20>(digits, quads, sums), 20).1,
-                15.. => (columns_of::<V, 15>(digits, quads, sums), 15).1,
-                10.. => (columns_of::<V, 10>(digits, quads, sums), 10).1,
-                6.. => (columns_of::<V, 6>(digits, quads, sums), 6).1,
-                4.. => (columns_of::<V, 4>(digits, quads, sums), 4).1,
-                3.. => (columns_of::<V, 3>(digits, quads, sums), 3).1,
-                2.. => (columns_of::<V, 2>(digits, quads, sums), 2).1,
-                _ => (columns_of::<V, 1>(digits, quads, sums), 1).1,
+                30.. => (columns_of::<V, 30, WIDTH>(digits, quads, sums), 30).1,
+                20.. => (columns_of::<V, 20, WIDTH>(digits, quads, sums), 20).1,
+                15.. => (columns_of::<V, 15, WIDTH>(digits, quads, sums), 15).1,
+                10.. => (columns_of::<V, 10, WIDTH>(digits, quads, sums), 10).1,
+                6.. => (columns_of::<V, 6, WIDTH>(digits, quads, sums), 6).1,
+                4.. => (columns_of::<V, 4, WIDTH>(digits, quads, sums), 4).1,
+                3.. => (columns_of::<V, 3, WIDTH>(digits, quads, sums), 3).1,
+                2.. => (columns_of::<V, 2, WIDTH>(digits, quads, sums), 2).1,
+                _ => (columns_of::<V, 1, WIDTH>(digits, quads, sums), 1).1,
             };
         }
     }
@@ -344,7 +380,7 @@ mod x86 {
     // SAFETY: the callers have AVX2.
     unsafe impl Quads for Avx2 {
         const SUMS: usize = 8;
-        const DIGIT_ROWS: usize = 6;
+        const DIGIT_ROWS: usize = 4;
         type Vector = arch::__m256i;
         type Bytes = [arch::__m256i; 2];
         type Digits = [arch::__m256i; 2];
@@ -529,22 +565,20 @@ mod x86 {
                 ahead: &[*const u8],
                 features: usize,
                 weights: *const u8,
-                tiles: usize,
+                columns: usize,
                 sums: *mut i32,
             ) {
                 // SAFETY: the caller's promises.
                 unsafe {
-                    if tiles == 1 {
-                        super::rows_of::<$quads, { super::ROWS / $width }, 1>(rows, ahead, features, weights, 1, sums);
-                    } else {
-                        super::rows_of::<$quads, { super::ROWS / $width }, 2>(rows, ahead, features, weights, 2, sums);
-                    }
+                    super::all_rows_of::<$quads, { super::ROWS / $width }, 2>(
+                        rows, ahead, features, weights, columns, sums,
+                    );
                 }
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $columns(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
                 // SAFETY: the caller's promises.
-                unsafe { super::all_columns_of::<$quads>(digits, quads, sums) }
+                unsafe { super::all_columns_of::<$quads, $width>(digits, quads, sums) }
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $interleave(rows: &[*const u8], start: usize, out: *mut Line) {
@@ -683,7 +717,7 @@ impl Session<'_> {
                 // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
                 unsafe {
                     let sums = sums.add(first * tiles * LANES);
-                    run(&rows[first..], ahead, features, weights, tiles, sums);
+                    run(&rows[first..], ahead, features, weights, columns, sums);
                 };
             }
         };
@@ -699,7 +733,7 @@ impl Session<'_> {
                 // SAFETY: the caller's promise and the asserts.
                 unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
             }
-            _ => run(1, rows_of::<Plain, 1, 1>),
+            _ => run(1, all_rows_of::<Plain, 1, 1>),
         }
     }
 
@@ -846,7 +880,7 @@ impl Session<'_> {
                     InstructionSet::Avx2 | InstructionSet::Avx512 => x86::columns_avx2(digits, samples, sums),
                     #[cfg(target_arch = "x86_64")]
                     InstructionSet::Vnni | InstructionSet::Amx => x86::columns_vnni(digits, samples, sums),
-                    _ => all_columns_of::<Plain>(digits, samples, sums),
+                    _ => all_columns_of::<Plain, 1>(digits, samples, sums),
                 }
             }
         }

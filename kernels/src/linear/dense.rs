@@ -2,14 +2,18 @@
 //!
 //! Both keep their accumulators in registers. Margins: R rows × T outputs, each a vector of partial sums over
 //! features, reduced at the end of the row. Gradient: T outputs × U vectors of features, rows streaming past with
-//! their coefficients broadcast. Both read a row's vectors once for all T outputs.
+//! their coefficients broadcast. Both read a row's vectors once for all T outputs. Where a register holds half a vector, as
+//! with AVX2, there are half as many accumulators: margins of several outputs take one half of all vectors after the other,
+//! gradients smaller tiles. Each lane's sum, and so the bits, are the same.
 
 use super::model::LinearModel;
 use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
 use crate::features::BLOCK_ROWS;
 use crate::features::Rows;
 use crate::memory::CACHE_LINE;
-use crate::vector::lanes::{self, LANES, add_to_f64, load, sum_each_of_four, widen};
+use crate::vector::lanes::{
+    self, LANES, PART_LANES, PARTS, Part, add_to_f64, join, sum_each_of_four, widen, widen_part,
+};
 use std::ops::Range;
 use wide::f32x16;
 
@@ -20,27 +24,37 @@ pub(super) const ROW_GROUP: usize = 8;
 pub(super) type RowPointers = [*const u8; BLOCK_ROWS];
 
 /// A feature as it is stored.
-pub(super) trait Feature {
+pub(super) trait Feature: Sized {
+    /// Features of a part as f32.
+    ///
+    /// # Safety
+    /// They are readable at `start`.
+    unsafe fn part(start: *const Self) -> Part;
+
     /// Sixteen features as f32.
     ///
     /// # Safety
-    /// Sixteen features are readable at `start`.
-    unsafe fn load(start: *const Self) -> f32x16;
+    /// They are readable at `start`.
+    #[inline(always)]
+    unsafe fn load(start: *const Self) -> f32x16 {
+        // SAFETY: the caller's promise.
+        join(std::array::from_fn(|part| unsafe { Self::part(start.add(part * PART_LANES)) }))
+    }
 }
 
 impl Feature for f32 {
     #[inline(always)]
-    unsafe fn load(start: *const Self) -> f32x16 {
+    unsafe fn part(start: *const Self) -> Part {
         // SAFETY: the caller's promise.
-        unsafe { load(start) }
+        unsafe { start.cast::<Part>().read_unaligned() }
     }
 }
 
 impl Feature for u8 {
     #[inline(always)]
-    unsafe fn load(start: *const Self) -> f32x16 {
+    unsafe fn part(start: *const Self) -> Part {
         // SAFETY: the caller's promise.
-        unsafe { widen(start) }
+        unsafe { widen_part(start) }
     }
 }
 
@@ -109,15 +123,16 @@ impl<'a> Prefetch<'a> {
 
 /// Steps that the loops over `rows` rows take, margins of `sides` sides and one gradient.
 pub(super) fn steps(outputs: usize, layout: Layout, rows: usize, sides: usize) -> usize {
-    let margins = rows.div_ceil(rows_together(outputs)) * tiles(outputs).count() * layout.vectors.saturating_sub(1);
-    let gradient = split(layout.vectors, vectors_together(outputs)).count() * gradient_tiles(outputs).count() * rows;
-    sides * margins + gradient
+    let walks = if outputs == 1 { 1 } else { PARTS };
+    let margins = rows.div_ceil(rows_together(outputs)) * tiles(outputs).count() * walks;
+    sides * margins * layout.vectors.saturating_sub(1) + gradient_passes(layout.vectors, outputs).count() * rows
 }
 
 /// Rows whose margins are summed side by side.
 fn rows_together(outputs: usize) -> usize {
     match tiles(outputs).next() {
-        Some((_, 1 | 2)) => 8,
+        Some((_, 1)) => 8,
+        Some((_, 2)) if PARTS == 1 => 8,
         _ => 4,
     }
 }
@@ -131,6 +146,39 @@ fn vectors_together(outputs: usize) -> usize {
         Some((_, 5 | 6)) => 4,
         Some(_) => 2,
     }
+}
+
+/// Vectors of sums of a tile from which on one chain of each hides latency.
+const ONE_CHAIN: usize = 6;
+
+/// The part of a gradient that one pass over a block computes: outputs × vectors.
+struct Pass {
+    outputs: (usize, usize),
+    vectors: (usize, usize),
+    /// Four chains of sums, each over every fourth row, instead of one.
+    four_chains: bool,
+}
+
+/// The passes of a gradient. Tiles with few sums have four chains, however many passes a tile takes to fit into registers.
+fn gradient_passes(vectors: usize, outputs: usize) -> impl Iterator<Item = Pass> {
+    split(vectors, vectors_together(outputs)).flat_map(move |(first_vector, vectors)| {
+        gradient_tiles(outputs).flat_map(move |(first_output, outputs)| {
+            let four_chains = outputs * vectors < ONE_CHAIN;
+            let (most_outputs, most_vectors) = match outputs {
+                _ if PARTS == 1 => (outputs, vectors),
+                1 => (1, 7),
+                2 | 3 => (3, 2),
+                _ => (6, 1),
+            };
+            split(vectors, most_vectors).flat_map(move |(vector, vectors)| {
+                split(outputs, most_outputs).map(move |(output, outputs)| Pass {
+                    outputs: (first_output + output, outputs),
+                    vectors: (first_vector + vector, vectors),
+                    four_chains,
+                })
+            })
+        })
+    })
 }
 
 /// `margins[k·128 + i] = scale · Σ_j W_kj a_ij + bias_k` for the rows i of a block, `rows` starting at a multiple of
@@ -201,25 +249,17 @@ unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
     // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
     unsafe {
         let group: [*const F; R] = std::array::from_fn(|r| (*pointers.add(r)).cast());
-        let mut sums = [[f32x16::ZERO; R]; T];
-        let mut weights = weights;
-        let (mut vector, last) = (0, layout.vectors - 1);
-        while vector < last {
-            let run = prefetch.take(last - vector, group[0].cast());
-            let mut line = run.start;
-            for _ in 0..run.steps {
-                lanes::prefetch(line);
-                line = line.wrapping_add(run.stride);
-                multiply::<F, R, T>(&mut sums, &group, vector * LANES, weights);
-                weights = weights.add(T);
-                vector += 1;
-            }
-        }
-        multiply::<F, R, T>(&mut sums, &group, layout.tail, weights);
-        for (output, sums) in sums.iter().enumerate() {
+        // Rows of one output are read more than computed with: once for both halves, though their sums fill all registers.
+        let parts: [[[Part; R]; T]; PARTS] = if T == 1 {
+            walk(&group, layout, 0, weights.cast(), prefetch)
+        } else {
+            std::array::from_fn(|part| walk::<F, R, T, 1>(&group, layout, part, weights.cast(), prefetch)[0])
+        };
+        for output in 0..T {
             let bias = *biases.add(output);
             for quarter in 0..R / 4 {
-                let four = std::array::from_fn(|r| sums[4 * quarter + r]);
+                let sums = |row: usize| join(std::array::from_fn(|part| parts[part][output][row]));
+                let four = std::array::from_fn(|r| sums(4 * quarter + r));
                 let four = sum_each_of_four(four).mul_add(scale.into(), bias.into());
                 let out = margins.add(output * BLOCK_ROWS + 4 * quarter);
                 out.cast::<[f32; 4]>().write_unaligned(four.to_array());
@@ -228,26 +268,47 @@ unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
     }
 }
 
-/// `sums[t][r] += W_t · a_r` on the vector at feature `offset`.
+/// `W_t · a_r` in lanes, of P parts of all vectors, the first of which is `part`.
 ///
 /// # Safety
-/// Sixteen features readable at each row's `offset`, T vectors at `weights`.
+/// As [`margins_of_tile`].
 #[inline(always)]
-unsafe fn multiply<F: Feature, const R: usize, const T: usize>(
-    sums: &mut [[f32x16; R]; T],
+unsafe fn walk<F: Feature, const R: usize, const T: usize, const P: usize>(
     rows: &[*const F; R],
-    offset: usize,
-    weights: *const f32x16,
-) {
-    // SAFETY: the caller's promise.
-    let features: [f32x16; R] = std::array::from_fn(|r| unsafe { F::load(rows[r].add(offset)) });
-    for (output, sums) in sums.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
-        let weight = unsafe { *weights.add(output) };
-        for (sum, features) in sums.iter_mut().zip(&features) {
-            *sum = features.mul_add(weight, *sum);
+    layout: Layout,
+    part: usize,
+    weights: *const Part,
+    prefetch: &mut Prefetch<'_>,
+) -> [[[Part; R]; T]; P] {
+    let mut sums = [[[Part::ZERO; R]; T]; P];
+    let mut multiply = |offset: usize, vector: usize| {
+        for (p, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's promise: sixteen features at each row's `offset`, T vectors of weights for each vector.
+            unsafe {
+                let features: [Part; R] =
+                    std::array::from_fn(|r| F::part(rows[r].add(offset + (part + p) * PART_LANES)));
+                for (output, sums) in sums.iter_mut().enumerate() {
+                    let weight = *weights.add((vector * T + output) * PARTS + part + p);
+                    for (sum, features) in sums.iter_mut().zip(&features) {
+                        *sum = features.mul_add(weight, *sum);
+                    }
+                }
+            }
+        }
+    };
+    let (mut vector, last) = (0, layout.vectors - 1);
+    while vector < last {
+        let run = prefetch.take(last - vector, rows[0].cast());
+        let mut line = run.start;
+        for _ in 0..run.steps {
+            lanes::prefetch(line);
+            line = line.wrapping_add(run.stride);
+            multiply(vector * LANES, vector);
+            vector += 1;
         }
     }
+    multiply(layout.tail, last);
+    sums
 }
 
 /// The destination of a gradient.
@@ -286,34 +347,44 @@ pub(super) unsafe fn gradient<F: Feature>(
         }
         Sink::Partial(partial) => assert!(outputs == 1 && partial.len() >= layout.vectors),
     }
-    for (vector, vectors) in split(layout.vectors, vectors_together(outputs)) {
-        for (first, tile) in gradient_tiles(outputs) {
-            let last = if vector + vectors == layout.vectors { layout.tail } else { (vector + vectors - 1) * LANES };
-            let place = Place { pointers, rows, first_output: first, vector, last };
-            // SAFETY: the asserts above and the caller's promise.
-            unsafe {
-                macro_rules! dispatch {
-                    ($($outputs:literal: $($vectors:literal)+;)+) => {
-                        match (tile, vectors) {
-                            $($(($outputs, $vectors) => {
-                                gradient_tile::<F, $outputs, $vectors>(&place, coefficients, prefetch, layout, &mut sink);
-                            })+)+
-                            _ => unreachable!("tiles have at most ten outputs and twenty-four accumulators"),
-                        }
-                    };
-                }
-                dispatch! {
-                    1: 1 2 3 4 5 6 7 8;
-                    2: 1 2 3 4 5 6 7 8;
-                    3: 1 2 3 4 5 6;
-                    4: 1 2 3 4 5 6;
-                    5: 1 2 3 4;
-                    6: 1 2 3 4;
-                    7: 1 2;
-                    8: 1 2;
-                    9: 1 2;
-                    10: 1 2;
-                }
+    for Pass { outputs: (first_output, outputs), vectors: (vector, vectors), four_chains } in
+        gradient_passes(layout.vectors, outputs)
+    {
+        let last = if vector + vectors == layout.vectors { layout.tail } else { (vector + vectors - 1) * LANES };
+        let place = Place { pointers, rows, first_output, vector, last, four_chains };
+        // SAFETY: the asserts above and the caller's promise.
+        unsafe {
+            macro_rules! dispatch {
+                ($($outputs:literal: $($vectors:literal)+;)+) => {
+                    match (outputs, vectors) {
+                        $($(($outputs, $vectors) => {
+                            gradient_tile::<F, $outputs, $vectors>(&place, coefficients, prefetch, layout, &mut sink);
+                        })+)+
+                        _ => unreachable!("tiles have at most ten outputs and twenty-four accumulators"),
+                    }
+                };
+            }
+            #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+            dispatch! {
+                1: 1 2 3 4 5 6 7 8;
+                2: 1 2 3 4 5 6 7 8;
+                3: 1 2 3 4 5 6;
+                4: 1 2 3 4 5 6;
+                5: 1 2 3 4;
+                6: 1 2 3 4;
+                7: 1 2;
+                8: 1 2;
+                9: 1 2;
+                10: 1 2;
+            }
+            #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+            dispatch! {
+                1: 1 2 3 4 5 6 7;
+                2: 1 2;
+                3: 1 2;
+                4: 1;
+                5: 1;
+                6: 1;
             }
         }
     }
@@ -326,6 +397,7 @@ struct Place<'a> {
     first_output: usize,
     vector: usize,
     last: usize,
+    four_chains: bool,
 }
 
 /// [`gradient`] of T outputs × U vectors. With few accumulators, several rows go side by side to hide latency.
@@ -388,7 +460,7 @@ unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
             }
         };
         let mut sums = [[f32x16::ZERO; U]; T];
-        if T * U >= 6 {
+        if T * U >= ONE_CHAIN || !place.four_chains {
             let mut row = 0;
             while row < place.rows {
                 let run = prefetch.take(place.rows - row, place.pointers[0]);
@@ -401,16 +473,24 @@ unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
                 }
             }
         } else {
-            let mut others = [[[f32x16::ZERO; U]; T]; 3];
-            for row in (0..place.rows).step_by(4) {
-                step(&mut sums, row);
-                step(&mut others[0], row + 1);
-                step(&mut others[1], row + 2);
-                step(&mut others[2], row + 3);
+            let mut chains = [sums; 4];
+            // Four chains side by side hide latency; in fewer registers one alone does where it has several sums.
+            if PARTS == 1 || T * U == 1 {
+                for row in (0..place.rows).step_by(4) {
+                    for (chain, sums) in chains.iter_mut().enumerate() {
+                        step(sums, row + chain);
+                    }
+                }
+            } else {
+                for (chain, sums) in chains.iter_mut().enumerate() {
+                    for row in (0..place.rows).step_by(4) {
+                        step(sums, row + chain);
+                    }
+                }
             }
             for t in 0..T {
                 for u in 0..U {
-                    sums[t][u] = (sums[t][u] + others[0][t][u]) + (others[1][t][u] + others[2][t][u]);
+                    sums[t][u] = (chains[0][t][u] + chains[1][t][u]) + (chains[2][t][u] + chains[3][t][u]);
                 }
             }
         }

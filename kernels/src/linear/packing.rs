@@ -1,14 +1,11 @@
 //! The layout of a row's features in vectors, and weights packed to match.
 
 use super::model::LinearModel;
-use crate::vector::lanes::LANES;
+use crate::vector::lanes::{LANES, PARTS};
 use wide::f32x16;
 
-/// Outputs that one pass over a row holds in registers at most.
-pub(super) const TILE: usize = 6;
-
-/// Outputs whose gradients are summed together at most.
-const GRADIENT_TILE: usize = 10;
+/// Outputs that one pass over a row holds in registers at most: four rows of them, in 24 registers of AVX-512 or 12 of AVX2.
+pub(super) const TILE: usize = if PARTS == 1 { 6 } else { 3 };
 
 /// The number of vectors of a row and the start of the last one.
 ///
@@ -41,10 +38,10 @@ pub(super) fn tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
     split(outputs, TILE)
 }
 
-/// Splits outputs into the runs whose gradients are summed together. More of them than a margin's tile takes: a row is
-/// then read once for all of ten outputs, two vectors of features at a time.
+/// Splits outputs into the runs whose gradients are summed together: up to six, or where there are more of them up to ten, so
+/// that a row is read once for all of ten outputs, two vectors of features at a time.
 pub(super) fn gradient_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
-    split(outputs, if outputs > TILE { GRADIENT_TILE } else { TILE })
+    split(outputs, if outputs > 6 { 10 } else { 6 })
 }
 
 /// Splits `0..total` into the fewest runs of at most `greatest`, differing in length by at most one.

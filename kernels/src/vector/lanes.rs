@@ -1,13 +1,31 @@
 //! Sixteen f32 lanes: unaligned loads and stores, widening, transposed sums and prefetch. What `wide` lacks is written
-//! with AVX-512 intrinsics where the build has them, and in portable form otherwise; both give the same bits.
+//! with AVX-512 or AVX2 intrinsics where the build has them, and in portable form otherwise; all give the same bits.
 
 use wide::{f32x4, f32x16, f64x8, i32x16};
 
-#[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 use core::arch::x86_64 as arch;
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
+
+/// The lanes of a vector that one register holds: all of them where the build has AVX-512, else a half.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+pub(crate) type Part = f32x16;
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+pub(crate) type Part = wide::f32x8;
+
+/// Parts of a vector.
+pub(crate) const PARTS: usize = size_of::<f32x16>() / size_of::<Part>();
+
+/// Lanes of a part.
+pub(crate) const PART_LANES: usize = LANES / PARTS;
+
+/// The vector of these parts.
+#[inline(always)]
+pub(crate) fn join(parts: [Part; PARTS]) -> f32x16 {
+    bytemuck::cast(parts)
+}
 
 /// The sixteen values at `pointer`, whatever its alignment.
 ///
@@ -103,14 +121,39 @@ pub(crate) fn sum_each_of_four(vectors: [f32x16; 4]) -> f32x4 {
             arch::_mm_add_ps(arch::_mm256_castps256_ps128(half), arch::_mm256_extractf128_ps::<1>(half)).into()
         }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx2", not(target_feature = "avx512f")))]
+    {
+        let [low, high] = [0, 1].map(|part| {
+            let [a, b, c, d] = vectors.map(|v| bytemuck::cast::<_, [arch::__m256; 2]>(v)[part]);
+            // SAFETY: the build has AVX2; the intrinsics touch registers only.
+            unsafe {
+                let pairs = |x, y| {
+                    arch::_mm256_castps_pd(arch::_mm256_add_ps(
+                        arch::_mm256_unpacklo_ps(x, y),
+                        arch::_mm256_unpackhi_ps(x, y),
+                    ))
+                };
+                let (ab, cd) = (pairs(a, b), pairs(c, d));
+                arch::_mm256_add_ps(
+                    arch::_mm256_castpd_ps(arch::_mm256_unpacklo_pd(ab, cd)),
+                    arch::_mm256_castpd_ps(arch::_mm256_unpackhi_pd(ab, cd)),
+                )
+            }
+        });
+        // SAFETY: as above.
+        unsafe {
+            let half = arch::_mm256_add_ps(low, high);
+            arch::_mm_add_ps(arch::_mm256_castps256_ps128(half), arch::_mm256_extractf128_ps::<1>(half)).into()
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
     {
         sum_each_of_four_portable(vectors)
     }
 }
 
 /// [`sum_each_of_four`] without intrinsics: the same additions in the same order.
-#[cfg_attr(all(target_arch = "x86_64", target_feature = "avx512f"), allow(dead_code))]
+#[cfg_attr(all(target_arch = "x86_64", target_feature = "avx2"), allow(dead_code))]
 #[inline(always)]
 pub(crate) fn sum_each_of_four_portable(vectors: [f32x16; 4]) -> f32x4 {
     let sum = |v: &f32x16| {
@@ -215,6 +258,16 @@ pub(crate) fn add_to_f64(sums: &mut [f64; LANES], lanes: f32x16) {
 /// Sixteen bytes must be readable at `bytes`.
 #[inline(always)]
 pub(crate) unsafe fn widen(bytes: *const u8) -> f32x16 {
+    // SAFETY: the caller's promise.
+    join(std::array::from_fn(|part| unsafe { widen_part(bytes.add(part * PART_LANES)) }))
+}
+
+/// As many bytes at `bytes` as f32 as a part has lanes.
+///
+/// # Safety
+/// They must be readable.
+#[inline(always)]
+pub(crate) unsafe fn widen_part(bytes: *const u8) -> Part {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
     {
         // SAFETY: the build has AVX-512F; the caller guarantees sixteen bytes.
@@ -222,9 +275,9 @@ pub(crate) unsafe fn widen(bytes: *const u8) -> f32x16 {
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
     {
-        // SAFETY: the caller guarantees sixteen bytes.
-        let bytes = unsafe { bytes.cast::<[u8; 16]>().read() };
-        f32x16::new(bytes.map(f32::from))
+        // SAFETY: the caller guarantees the bytes of a part.
+        let bytes = unsafe { bytes.cast::<[u8; PART_LANES]>().read() };
+        Part::new(bytes.map(f32::from))
     }
 }
 
