@@ -131,8 +131,7 @@ pub(super) fn steps(outputs: usize, layout: Layout, rows: usize, sides: usize) -
 /// Rows whose margins are summed side by side.
 fn rows_together(outputs: usize) -> usize {
     match tiles(outputs).next() {
-        Some((_, 1)) => 8,
-        Some((_, 2)) if PARTS == 1 => 8,
+        Some((_, 1 | 2)) if PARTS == 1 => 8,
         _ => 4,
     }
 }
@@ -225,7 +224,7 @@ pub(super) unsafe fn margins<F: Feature>(
                         }
                     };
                 }
-                dispatch!(1 8, 2 8, 2 4, 3 4, 4 4, 5 4, 6 4);
+                dispatch!(1 8, 1 4, 2 8, 2 4, 3 4, 4 4, 5 4, 6 4);
             }
         }
     }
@@ -249,7 +248,7 @@ unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
     // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
     unsafe {
         let group: [*const F; R] = std::array::from_fn(|r| (*pointers.add(r)).cast());
-        // Rows of one output are read more than computed with: once for both halves, though their sums fill all registers.
+        // One output leaves registers for both halves of a vector.
         let parts: [[[Part; R]; T]; PARTS] = if T == 1 {
             walk(&group, layout, 0, weights.cast(), prefetch)
         } else {
