@@ -1,6 +1,6 @@
 //! Checkpoints of a training run: the state, and the binding that a resumed run must match.
 //!
-//! A checkpoint binds the data, the parameters, the build, the instruction set and the coefficients of correlated noise. From these and
+//! A checkpoint binds the data, the parameters, the build, the instruction set, the plan and the coefficients of correlated noise. From these and
 //! the system's key follows the key of a release, so on anything else the same noise is not drawn; the binding says what differs,
 //! and keeps a model from being made of two runs.
 //!
@@ -120,6 +120,8 @@ pub(crate) struct Binding {
     pub(crate) coefficients: Option<String>,
     /// Every parameter that decides the model, as name and value.
     pub(crate) parameters: Vec<(String, String)>,
+    /// The calibrated mechanism and the values of the plan, as JSON: two libraries may round one calibration to two values.
+    pub(crate) plan: String,
 }
 
 impl Binding {
@@ -134,7 +136,9 @@ impl Binding {
             let own = [("instruction set", &binding.isa), ("build", &binding.build)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
             let coefficients = binding.coefficients.iter().map(|digest| ("factorization".to_owned(), digest.clone()));
-            own.into_iter().chain(binding.parameters.iter().map(named)).chain(coefficients).collect::<Vec<_>>()
+            let plan = ("plan".to_owned(), binding.plan.clone());
+            let named = binding.parameters.iter().map(named);
+            own.into_iter().chain(named).chain(coefficients).chain([plan]).collect::<Vec<_>>()
         };
         let (recorded, now) = (facts(self), facts(now));
         let value = |facts: &[(String, String)], name: &str| {
@@ -481,6 +485,7 @@ mod tests {
             isa: "i".into(),
             coefficients: Some("c".into()),
             parameters: vec![("epsilon".into(), "1".into())],
+            plan: "p".into(),
         }
     }
 
@@ -588,7 +593,8 @@ mod tests {
         let others = [
             ("build", build),
             ("factorization", Binding { coefficients: None, ..run.clone() }),
-            ("instruction set", Binding { isa: "x".into(), ..run }),
+            ("instruction set", Binding { isa: "x".into(), ..run.clone() }),
+            ("plan", Binding { plan: "x".into(), ..run }),
             ("epsilon", of_parameters(&[("epsilon", "2")], &key)),
             ("seed", seed),
         ];

@@ -4,13 +4,14 @@
 //!
 //! ```text
 //! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (HMAC of the encoded rows and private counts under a key that K gives,
-//!                                                              build, instruction set, coefficients of the noise, parameters, domain)
+//!                                                              build, instruction set, coefficients of the noise, parameters, domain,
+//!                                                              plan with the calibrated mechanism)
 //! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, build and parameters)           of private bounds
 //! ```
 //!
 //! so it follows from everything that decides to which sums its noise is added. Runs that differ in any of it have keys that nobody
 //! can tell from independent ones, even where K repeats: in a cloned or restored virtual machine, a fork, a resumed run. Runs that
-//! differ in nothing, with one K, are the same release. For one run nothing changes: over a random K the key of each data set is
+//! differ in nothing, with one K, are the same release; that they are equal shows that their rows are. For one run nothing changes: over a random K the key of each data set is
 //! uniform, but for what tells HMAC from a random function, so the law of the output is that of a key that is drawn after the data.
 //! Nothing is shown of the digest but what that key makes, so without K it can be compared with no guess of the rows.
 //!
@@ -25,7 +26,7 @@ use zeroize::Zeroizing;
 use super::error::FitError;
 use super::observer::Execution;
 use super::settings::Training;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Binding, Checkpoint};
 
 /// The generator of the system.
 pub(super) fn of_system(key: &mut [u8]) -> Result<(), FitError> {
@@ -63,6 +64,11 @@ pub(super) fn derived(source: &StreamKey, of: &str, message: &[u8]) -> StreamKey
     StreamKey::Release(mac.finalize().into_bytes().into())
 }
 
+/// The key of a run with this binding.
+pub(super) fn of_run(source: &StreamKey, binding: &Binding) -> StreamKey {
+    derived(source, "run", &serde_json::to_vec(binding).expect("names and values"))
+}
+
 /// The key of plans, which draw nothing.
 pub(super) fn unused(source: &StreamKey) -> StreamKey {
     match source {
@@ -79,8 +85,9 @@ mod tests {
 
     use super::super::fit_drawn;
     use super::*;
+    use crate::checkpoint::KeyedDigest;
     use crate::data::TrainTest;
-    use crate::fit::{Execution, Training};
+    use crate::fit::{Execution, Observer, Training};
 
     /// Rows of one feature, of which the first is `canary`.
     fn rows(canary: f32) -> Dataset {
@@ -120,6 +127,95 @@ mod tests {
             training.optimizer.batch_size = Some(50);
         };
         assert!(far(&release(rows(1.0), correlated)));
+    }
+
+    /// Stops a run after so many rounds.
+    struct Stopping {
+        after: u64,
+        round: u64,
+    }
+
+    impl Observer for Stopping {
+        fn after_round(&mut self, round: u64) {
+            self.round = round;
+        }
+
+        fn stops(&mut self) -> bool {
+            self.round == self.after
+        }
+    }
+
+    #[test]
+    fn a_release_that_stops_and_goes_on_ends_with_the_bits_of_one_that_never_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let row = |row: usize| format!("{},{}\n", row % 11, ["no", "yes"][row / 2 % 2]);
+        std::fs::write(path("table.csv"), "x,y\n".to_owned() + &(0..200).map(row).collect::<String>()).unwrap();
+        let schema =
+            "[columns.x]\nkind = \"number\"\nbounds = [0, 10]\n[label]\ncolumn = \"y\"\nclasses = [\"no\", \"yes\"]\n";
+        std::fs::write(path("schema.toml"), schema).unwrap();
+        for (algorithm, bounds) in
+            [("dp-sgd", None), ("dp-mf", None), ("dp-ftrl", None), ("dp-sgd", Some("private:0.5"))]
+        {
+            let mut training = Training::on(path("table.csv").to_str().unwrap()).private(1.0, 1e-6);
+            (training.algorithm, training.privacy.secure) = (algorithm.to_owned(), true);
+            (training.optimizer.epochs, training.optimizer.batch_size) = (Some(2.0), Some(20));
+            training.data.declaration.bounds = bounds.map(str::to_owned);
+            let run = |training: &Training, after, byte: u8| {
+                let draw = |key: &mut [u8]| {
+                    key.fill(byte);
+                    Ok(())
+                };
+                let fitted = fit_drawn(training, &Execution::default(), &mut Stopping { after, round: 0 }, draw);
+                fitted.map(|fitted| fitted.model.weights().to_vec())
+            };
+            let whole = run(&training, u64::MAX, 7).unwrap();
+            assert_ne!(run(&training, u64::MAX, 8).unwrap(), whole, "{algorithm}: the key decides");
+            for after in [1, 10, 19] {
+                training.checkpoint.file = Some(path("saved"));
+                training.checkpoint.resume = None;
+                assert!(matches!(run(&training, after, 7), Err(FitError::Stopped { .. })), "{algorithm}");
+                // The key of the checkpoint, whatever the system draws now.
+                training.checkpoint.resume = Some(path("saved"));
+                assert_eq!(run(&training, u64::MAX, 8).unwrap(), whole, "{algorithm} {bounds:?}, from round {after}");
+            }
+        }
+    }
+
+    /// Every fact of a binding, changed alone under one K, gives another key.
+    #[test]
+    fn each_fact_of_a_binding_decides_the_key() {
+        let source = StreamKey::Release([7; 32]);
+        let data = |rows: &[u8]| KeyedDigest::new(&source, rows);
+        let binding = Binding {
+            data: data(b"rows"),
+            build: "build".into(),
+            isa: "isa".into(),
+            coefficients: Some("coefficients".into()),
+            parameters: vec![("epsilon".into(), "1".into())],
+            plan: r#"[{"gaussian":{"noise_multiplier":1.0}},3,{"rounds":"3"}]"#.into(),
+        };
+        // The last digit of a calibrated σ, as another mathematical library rounds it.
+        let plan = binding.plan.replace("1.0", "1.0000000000000002");
+        let changed = [
+            ("nothing", binding.clone()),
+            ("rows or counts of private bounds", Binding { data: data(b"rowscounts"), ..binding.clone() }),
+            ("build", Binding { build: "other".into(), ..binding.clone() }),
+            ("instruction set", Binding { isa: "other".into(), ..binding.clone() }),
+            ("coefficients", Binding { coefficients: Some("other".into()), ..binding.clone() }),
+            ("no coefficients", Binding { coefficients: None, ..binding.clone() }),
+            ("parameters", Binding { parameters: Vec::new(), ..binding.clone() }),
+            ("plan", Binding { plan, ..binding.clone() }),
+        ];
+        let key = |binding: &Binding| match of_run(&source, binding) {
+            StreamKey::Release(key) => key,
+            StreamKey::Simulation(_) => panic!("a release's key"),
+        };
+        let keys: Vec<_> = changed.iter().map(|(_, binding)| key(binding)).collect();
+        for (i, (what, _)) in changed.iter().enumerate() {
+            assert!(!keys[..i].contains(&keys[i]), "{what}");
+        }
+        assert_eq!(key(&changed[0].1), keys[0]);
     }
 
     #[test]
