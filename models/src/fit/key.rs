@@ -3,16 +3,17 @@
 //! The system draws 256 bits K for a release. Nothing is drawn from K itself; a run's key is
 //!
 //! ```text
-//! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (HMAC of the encoded rows and private counts under a key that K gives,
-//!                                                              build, instruction set, coefficients of the noise, parameters, domain,
-//!                                                              plan with the calibrated mechanism)
+//! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (data, build, instruction set, coefficients of the noise, parameters,
+//!                                                              domain, plan with the calibrated mechanism)
+//! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ SHA-256 of the encoded rows, private counts)             the data of a binding
 //! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, build and parameters)           of private bounds
 //! ```
 //!
-//! so it follows from everything that decides to which sums its noise is added. Runs that differ in any of it have keys that nobody
-//! can tell from independent ones, even where K repeats: in a cloned or restored virtual machine, a fork, a resumed run. Runs that
-//! differ in nothing, with one K, are the same release; that they are equal shows that their rows are. For one run nothing changes: over a random K the key of each data set is
-//! uniform, but for what tells HMAC from a random function, so the law of the output is that of a key that is drawn after the data.
+//! No label with its 0 begins another, so these are values of one function at different points. A run's key follows from everything
+//! that decides to which sums its noise is added. Runs that differ in any of it have keys that nobody can tell from independent ones,
+//! even where K repeats: in a cloned or restored virtual machine, a fork, a resumed run. Runs that differ in nothing, with one K, are
+//! the same release; that they are equal shows that their rows are. For one run nothing changes: over a random K the key of each data
+//! set is uniform, but for what tells HMAC from a random function, so the law of the output is that of a key drawn after the data.
 //! Nothing is shown of the digest but what that key makes, so without K it can be compared with no guess of the rows.
 //!
 //! The construction is that of a synthetic initialisation vector (Rogaway and Shrimpton, "A provable-security treatment of the
@@ -56,12 +57,22 @@ pub(super) fn source(
     Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
 }
 
+/// HMAC-SHA-256 of "rounds " ‖ `of` ‖ 0 ‖ `message` under the source, for a simulation the bytes of its seed.
+pub(crate) fn mac(source: &StreamKey, of: &str, message: &[u8]) -> [u8; 32] {
+    let mac = match source {
+        StreamKey::Release(key) => Hmac::<Sha256>::new_from_slice(key),
+        StreamKey::Simulation(seed) => Hmac::<Sha256>::new_from_slice(&seed.to_le_bytes()),
+    };
+    let mac = mac.expect("HMAC takes keys of any length");
+    mac.chain_update("rounds ").chain_update(of).chain_update([0]).chain_update(message).finalize().into_bytes().into()
+}
+
 /// The key that is used `of` something where `message` decides what meets its draws. A simulation's is its seed.
 pub(super) fn derived(source: &StreamKey, of: &str, message: &[u8]) -> StreamKey {
-    let StreamKey::Release(key) = source else { return source.clone() };
-    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    let mac = mac.chain_update("rounds ").chain_update(of).chain_update([0]).chain_update(message);
-    StreamKey::Release(mac.finalize().into_bytes().into())
+    match source {
+        StreamKey::Release(_) => StreamKey::Release(mac(source, of, message)),
+        StreamKey::Simulation(_) => source.clone(),
+    }
 }
 
 /// The key of a run with this binding.
@@ -227,8 +238,9 @@ mod tests {
         };
         // HMAC-SHA-256 of "rounds run\0rows" under 32 bytes of 7, by Python's hmac.
         assert_eq!(rounds_algorithms::hexadecimal(&bytes("run", b"rows")), EXPECTED);
-        let keys = [bytes("run", b"rows"), bytes("run", b"row"), bytes("bounds", b"rows"), [7; 32]];
-        assert!((0..4).all(|i| !keys[..i].contains(&keys[i])));
+        let keys =
+            [bytes("run", b"rows"), bytes("run", b"row"), bytes("bounds", b"rows"), bytes("rows", b"rows"), [7; 32]];
+        assert!((0..5).all(|i| !keys[..i].contains(&keys[i])));
         assert!(matches!(derived(&StreamKey::Simulation(3), "run", b"rows"), StreamKey::Simulation(3)));
     }
 

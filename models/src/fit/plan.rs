@@ -53,11 +53,11 @@ pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) 
         parameters: loaded.setup.parameters.clone(),
         plan: values,
     });
-    let (StreamKey::Release(_), Some(bound)) = (&loaded.source, &binding) else {
+    let StreamKey::Release(_) = loaded.source else {
         return group.all_ok(stated(training, loaded, prepared, binding));
     };
     // What is remembered of the plan makes the second one quick.
-    let key = key::of_run(&loaded.source, bound);
+    let key = key::of_run(&loaded.source, binding.as_ref().expect("every release is bound"));
     let prepared = group.all_ok(algorithm.prepare(&loaded.problem, &Settings { key, ..settings.clone() }))?;
     group.all_ok(stated(training, loaded, prepared, binding))
 }
