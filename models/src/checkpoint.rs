@@ -1,8 +1,8 @@
 //! Checkpoints of a training run: the state, and the binding that a resumed run must match.
 //!
-//! A checkpoint binds the data, the parameters, the build, the instruction set and the coefficients of correlated noise. From these and
-//! the system's key follows the key of a release, so on anything else the same noise is not drawn; the binding says what differs,
-//! and keeps a model from being made of two runs.
+//! A checkpoint binds the data, the parameters, the build, the instruction set, the plan and the coefficients of correlated noise. From
+//! these and the system's key follows the key of a release, so on anything else the same noise is not drawn; the binding says what
+//! differs, and keeps a model from being made of two runs.
 //!
 //! **Secrets.** A release's file holds the system's key, from which all noise follows, and the optimiser's state. It has mode 0600 and
 //! lies in a folder in which nobody else can replace it. Copies of the key in memory are zeroed after use; copies that the
@@ -13,7 +13,7 @@
 //! writes, and in a journal that holds data; use an encrypted disk there. A process that is killed while it writes or removes
 //! leaves `.rounds-…` beside the checkpoint, to be shredded by hand. Access lists beyond the mode are not read.
 //!
-//! **Digests.** [`KeyedDigest`] names the data under a key that the system's gives. The checksum of the file is a plain SHA-256, and lies in
+//! **Digests.** [`KeyedDigest`] names the data under the system's key. The checksum of the file is a plain SHA-256, and lies in
 //! the file that holds the key and the state. A simulation's key is its seed: a simulation keeps nothing secret.
 
 use std::fs::{self, File, OpenOptions};
@@ -21,16 +21,16 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::state::StateVisitor;
-use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::files::{self, OpenError};
+use crate::fit::key;
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";
@@ -40,9 +40,6 @@ const SIMULATION: &[u8; 16] = b"rounds-ckpt-v3 s";
 
 /// First bytes of a release's checkpoint. Its key follows, then the length of the header.
 const RELEASE: &[u8; 16] = b"rounds-ckpt-v3 r";
-
-/// The stream of the source that gives the key of [`KeyedDigest`].
-const BINDING: Purpose = Purpose(0x434b_5054);
 
 /// Largest size of a checkpoint: headers and vectors of a model that fits in memory.
 const MOST_BYTES: u64 = 1 << 36;
@@ -84,28 +81,16 @@ pub struct Difference {
     pub now: String,
 }
 
-/// HMAC-SHA-256 of a digest of the rows under a key that the source of the run's keys gives. Without the source it can be compared neither
-/// with the digest of guessed rows nor with that of another run.
-///
-/// ```text
-/// HMAC key = first 256 bits of the uniform stream (source, BINDING, round 0, block 0)
-/// ```
-///
-/// No other draw has that address, so for a release ChaCha20 makes the HMAC key independent of all noise.
+/// HMAC-SHA-256 of a digest of the rows under the source of the run's keys ([`key::mac`] of `rows`). Without the source it can be
+/// compared neither with the digest of guessed rows nor with that of another run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct KeyedDigest(String);
 
 impl KeyedDigest {
-    /// The digest of rows with a plain `digest`, in a run with this `key`.
-    pub(crate) fn new(key: &StreamKey, digest: &[u8]) -> Self {
-        let mut stream = UniformStream::new(key, BINDING, 0, 0);
-        let mut own = Zeroizing::new([0; 32]);
-        for word in own.as_chunks_mut::<8>().0 {
-            *word = stream.next_u64().to_le_bytes();
-        }
-        let mac = Hmac::<Sha256>::new_from_slice(&*own).expect("HMAC takes keys of any length");
-        Self(hexadecimal(&mac.chain_update(digest).finalize().into_bytes()))
+    /// The digest of rows with a plain `digest`, in a run of this `source`.
+    pub(crate) fn new(source: &StreamKey, digest: &[u8]) -> Self {
+        Self(hexadecimal(&key::mac(source, "rows", digest)))
     }
 }
 
@@ -120,6 +105,8 @@ pub(crate) struct Binding {
     pub(crate) coefficients: Option<String>,
     /// Every parameter that decides the model, as name and value.
     pub(crate) parameters: Vec<(String, String)>,
+    /// The calibrated mechanism and the values of the plan, as JSON: two libraries may round one calibration to two values.
+    pub(crate) plan: String,
 }
 
 impl Binding {
@@ -134,7 +121,9 @@ impl Binding {
             let own = [("instruction set", &binding.isa), ("build", &binding.build)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
             let coefficients = binding.coefficients.iter().map(|digest| ("factorization".to_owned(), digest.clone()));
-            own.into_iter().chain(binding.parameters.iter().map(named)).chain(coefficients).collect::<Vec<_>>()
+            let plan = ("plan".to_owned(), binding.plan.clone());
+            let named = binding.parameters.iter().map(named);
+            own.into_iter().chain(named).chain(coefficients).chain([plan]).collect::<Vec<_>>()
         };
         let (recorded, now) = (facts(self), facts(now));
         let value = |facts: &[(String, String)], name: &str| {
@@ -481,6 +470,7 @@ mod tests {
             isa: "i".into(),
             coefficients: Some("c".into()),
             parameters: vec![("epsilon".into(), "1".into())],
+            plan: "p".into(),
         }
     }
 
@@ -588,7 +578,8 @@ mod tests {
         let others = [
             ("build", build),
             ("factorization", Binding { coefficients: None, ..run.clone() }),
-            ("instruction set", Binding { isa: "x".into(), ..run }),
+            ("instruction set", Binding { isa: "x".into(), ..run.clone() }),
+            ("plan", Binding { plan: "x".into(), ..run }),
             ("epsilon", of_parameters(&[("epsilon", "2")], &key)),
             ("seed", seed),
         ];

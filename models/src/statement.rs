@@ -188,6 +188,12 @@ fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Head
     let mechanism = Mechanism::Composition(stated.mechanisms.clone());
     let mechanism = mechanism.single().unwrap_or(&mechanism);
     let is_laplace = |step: &&Mechanism| matches!(step, Mechanism::Laplace { .. });
+    // The sensitivity of Laplace noise is that of a clipped row; other noise is stated in multiples of the clip norm.
+    let clipped = |step: &Mechanism| match *step {
+        Mechanism::Laplace { l1_sensitivity, sampling, .. } => l1_sensitivity / sampling.row_change_factor(adjacency),
+        _ => clip_norm,
+    };
+    let clip_norm = mechanism.steps().into_iter().map(clipped).find(|&of| of != clip_norm).unwrap_or(clip_norm);
     let is_short = algorithm.reads("precision") && header.plan.get("precision").is_some_and(|bits| bits == "16");
     let mut privacy = PrivacyStatement::new(&PrivateRun {
         mechanism,
@@ -209,7 +215,14 @@ fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Head
         return Err(reason);
     }
     let n = (declared != Adjacency::AddRemove).then(|| problem.rows());
-    let rebuilt = Header { n, privacy, ..header.clone() }.completed(loss, Some(&domain), weights);
+    let mut rebuilt = Header { n, privacy, ..header.clone() }.completed(loss, Some(&domain), weights);
+    if algorithm.reads("precision") {
+        rebuilt.plan.insert("precision".to_owned(), if is_short { "16" } else { "24" }.to_owned());
+    }
+    let relations = [("accountant", accountant.to_string()), ("adjacency", adjacency.to_string())];
+    for (name, implied) in relations {
+        rebuilt.plan.entry(name.to_owned()).and_modify(|planned| *planned = implied);
+    }
     let rebuilt = if algorithm.reads("batch-size") { batched(rebuilt, mechanism, problem.rows()) } else { rebuilt };
     Ok(given(rebuilt))
 }
@@ -265,6 +278,8 @@ fn given(mut header: Header) -> Header {
     let spent = spent.map(|spent| target.filter(|target| (spent / target - 1.0).abs() < 1e-4).unwrap_or(spent));
     let is_targeted = !header.parameters.contains_key("noise-multiplier");
     let number = |value: Option<f64>| value.map(|value| value.to_string());
+    let planned = |name: &str| plan.get(name).cloned();
+    let chooses_rounds = ["chunks", "rounds-rule"].iter().any(|name| plan.contains_key(*name));
     let implied = [
         ("secure", true, Some("true".to_owned())),
         ("epsilon", is_targeted, number(spent)),
@@ -274,11 +289,20 @@ fn given(mut header: Header) -> Header {
         ("adjacency", false, privacy.adjacency.map(|adjacency| adjacency.to_string())),
         ("noise-multiplier", false, number(privacy.noise_multiplier)),
         ("bounds", data.private_bounds.is_some(), data.private_bounds.map(|epsilon| format!("private:{epsilon}"))),
-        ("batch-size", false, plan.get("batch-size").cloned()),
-        ("clip-norm", false, plan.get("clip-norm").cloned()),
+        ("scale-features", false, data.scale_features.map(|factor| factor.to_string())),
+        ("clip-features", false, data.clip_features.map(|of| format!("{:?}", (of.norm, of.bound)))),
+        ("test-split", false, number(data.test_split.map(|split| split.fraction))),
+        ("batch-size", false, planned("batch-size")),
+        ("clip-norm", false, planned("clip-norm")),
+        ("precision", false, planned("precision")),
+        ("rounds", false, planned("rounds").filter(|_| !chooses_rounds)),
+        // All rows have one order.
+        ("sampling", false, planned("sampling").filter(|planned| planned != "full-batch")),
     ];
-    for (name, is_needed, implied) in implied {
-        let Some(implied) = implied.filter(|_| is_needed || header.parameters.contains_key(name)) else { continue };
+    let of_set = implied.clone().map(|(name, _, implied)| (format!("set {name}"), false, implied));
+    let of_flags = implied.map(|(name, is_needed, implied)| (name.to_owned(), is_needed, implied));
+    for (name, is_needed, implied) in of_flags.into_iter().chain(of_set) {
+        let Some(implied) = implied.filter(|_| is_needed || header.parameters.contains_key(&name)) else { continue };
         let given = header.parameters.entry(name).or_insert(Value::Null);
         // 1e-5 and 0.00001 are one number; a clip norm is one of f32.
         let number = |text: &str| text.parse::<f64>().ok().map(|number| number as f32);

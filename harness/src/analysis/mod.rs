@@ -8,6 +8,7 @@ mod records;
 mod verdicts;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -348,12 +349,17 @@ fn selected(test: &Test, fields: &Fields, records: &mut Records) -> anyhow::Resu
     Ok((sample, at_end))
 }
 
+/// A number to four digits behind the point, without zeros at the end.
+fn short(value: f64) -> String {
+    minus(format!("{value:.4}").trim_end_matches('0').trim_end_matches('.'))
+}
+
 impl Estimated {
     /// The value with half of its 95 % interval, to two digits of the latter.
     fn text(&self) -> String {
         let half = self.half(0.95);
         if half == 0.0 {
-            return minus(&format!("{:.4}", self.value).trim_end_matches('0').trim_end_matches('.').to_owned());
+            return short(self.value);
         }
         if half < 1e-3 {
             return minus(&format!("{:.2e} ± {half:.1e}", self.value));
@@ -365,7 +371,6 @@ impl Estimated {
 
 impl Said {
     fn text(&self, [low, high]: [f64; 2]) -> String {
-        let short = |value: f64| minus(&format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned());
         match self.published {
             Some(published) => {
                 format!("{} (± {})", short(published), short(high - published))
@@ -391,18 +396,11 @@ pub(crate) fn markdown(rows: &[Judged]) -> String {
             });
             format!(" [{}]", place + 1)
         });
-        text += &format!(
-            "| {} | {} | {} | {} | {}{mark} | {} |\n",
-            row.paper,
-            row.says,
-            row.said,
-            row.ours,
-            row.name(),
-            row.levels()
-        );
+        let Judged { paper, says, said, ours, .. } = row;
+        let _ = writeln!(text, "| {paper} | {says} | {said} | {ours} | {}{mark} | {} |", row.name(), row.levels());
     }
     for (place, reason) in reasons.iter().enumerate() {
-        text += &format!("\n- [{}] {reason}", place + 1);
+        let _ = write!(text, "\n- [{}] {reason}", place + 1);
     }
     text
 }

@@ -134,6 +134,16 @@ fn releases_without_a_confirmed_domain_are_refused_with_the_remedy() {
     for (schema, remedy) in [("", "rounds schema"), (draft.as_str(), "drafted = false")] {
         assert_refused(&release(folder(schema).path()), remedy);
     }
+    // A draft is one without its mark, too, until a person confirms it.
+    let drafted = self::folder("");
+    let schema = drafted.path().join("schema.toml");
+    assert_succeeds(&format!("schema {} -o {}", drafted.path().join("table.csv").display(), schema.display()));
+    let text = fs::read_to_string(&schema).unwrap();
+    fs::write(&schema, text.replace("drafted = true\n", "")).unwrap();
+    assert_refused(&release(drafted.path()), "drafted = false");
+    fs::write(&schema, text.replace("drafted = true", "drafted = false")).unwrap();
+    let source = document(&release(drafted.path()))["data"]["domain_source"].to_string();
+    assert!(source.contains("drafted from the rows and confirmed"), "{source}");
     // Without --secure such a run claims nothing, with the reason.
     let folder = folder(&draft);
     let outcome = document(&release(folder.path()).replace("--secure", ""));

@@ -29,6 +29,9 @@ pub enum SchemaError {
     Draft(#[from] Explained),
 }
 
+/// What comments of a draft say of its lines.
+const NOTE: &str = "read from the data";
+
 pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError::Declaration { place: place.into(), problem: problem.into() })
 }
@@ -140,7 +143,10 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
             return refuse(&format!("{place}, line {line}"), error.message().replace('\n', " "));
         }
     };
+    let is_noted = |line: &str| line.split_once('#').is_some_and(|(_, note)| note.to_ascii_lowercase().contains(NOTE));
     let source = match table.drafted {
+        // A draft whose line was deleted is one still: only a word of a person confirms it.
+        None if text.lines().any(is_noted) => DomainSource::Draft,
         None => DomainSource::Schema,
         Some(false) => DomainSource::Confirmed,
         Some(true) => DomainSource::Draft,

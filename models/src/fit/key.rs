@@ -3,15 +3,17 @@
 //! The system draws 256 bits K for a release. Nothing is drawn from K itself; a run's key is
 //!
 //! ```text
-//! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (HMAC of the encoded rows and private counts under a key that K gives,
-//!                                                              build, instruction set, coefficients of the noise, parameters, domain)
+//! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (data, build, instruction set, coefficients of the noise, parameters,
+//!                                                              domain, plan with the calibrated mechanism)
+//! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ SHA-256 of the encoded rows, private counts)             the data of a binding
 //! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, build and parameters)           of private bounds
 //! ```
 //!
-//! so it follows from everything that decides to which sums its noise is added. Runs that differ in any of it have keys that nobody
-//! can tell from independent ones, even where K repeats: in a cloned or restored virtual machine, a fork, a resumed run. Runs that
-//! differ in nothing, with one K, are the same release. For one run nothing changes: over a random K the key of each data set is
-//! uniform, but for what tells HMAC from a random function, so the law of the output is that of a key that is drawn after the data.
+//! No label with its 0 begins another, so these are values of one function at different points. A run's key follows from everything
+//! that decides to which sums its noise is added. Runs that differ in any of it have keys that nobody can tell from independent ones,
+//! even where K repeats: in a cloned or restored virtual machine, a fork, a resumed run. Runs that differ in nothing, with one K, are
+//! the same release; that they are equal shows that their rows are. For one run nothing changes: over a random K the key of each data
+//! set is uniform, but for what tells HMAC from a random function, so the law of the output is that of a key drawn after the data.
 //! Nothing is shown of the digest but what that key makes, so without K it can be compared with no guess of the rows.
 //!
 //! The construction is that of a synthetic initialisation vector (Rogaway and Shrimpton, "A provable-security treatment of the
@@ -25,7 +27,7 @@ use zeroize::Zeroizing;
 use super::error::FitError;
 use super::observer::Execution;
 use super::settings::Training;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Binding, Checkpoint};
 
 /// The generator of the system.
 pub(super) fn of_system(key: &mut [u8]) -> Result<(), FitError> {
@@ -55,12 +57,27 @@ pub(super) fn source(
     Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
 }
 
+/// HMAC-SHA-256 of "rounds " ‖ `of` ‖ 0 ‖ `message` under the source, for a simulation the bytes of its seed.
+pub(crate) fn mac(source: &StreamKey, of: &str, message: &[u8]) -> [u8; 32] {
+    let mac = match source {
+        StreamKey::Release(key) => Hmac::<Sha256>::new_from_slice(key),
+        StreamKey::Simulation(seed) => Hmac::<Sha256>::new_from_slice(&seed.to_le_bytes()),
+    };
+    let mac = mac.expect("HMAC takes keys of any length");
+    mac.chain_update("rounds ").chain_update(of).chain_update([0]).chain_update(message).finalize().into_bytes().into()
+}
+
 /// The key that is used `of` something where `message` decides what meets its draws. A simulation's is its seed.
 pub(super) fn derived(source: &StreamKey, of: &str, message: &[u8]) -> StreamKey {
-    let StreamKey::Release(key) = source else { return source.clone() };
-    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    let mac = mac.chain_update("rounds ").chain_update(of).chain_update([0]).chain_update(message);
-    StreamKey::Release(mac.finalize().into_bytes().into())
+    match source {
+        StreamKey::Release(_) => StreamKey::Release(mac(source, of, message)),
+        StreamKey::Simulation(_) => source.clone(),
+    }
+}
+
+/// The key of a run with this binding.
+pub(super) fn of_run(source: &StreamKey, binding: &Binding) -> StreamKey {
+    derived(source, "run", &serde_json::to_vec(binding).expect("names and values"))
 }
 
 /// The key of plans, which draw nothing.
@@ -79,8 +96,9 @@ mod tests {
 
     use super::super::fit_drawn;
     use super::*;
+    use crate::checkpoint::KeyedDigest;
     use crate::data::TrainTest;
-    use crate::fit::{Execution, Training};
+    use crate::fit::{Execution, Observer, Training};
 
     /// Rows of one feature, of which the first is `canary`.
     fn rows(canary: f32) -> Dataset {
@@ -122,6 +140,95 @@ mod tests {
         assert!(far(&release(rows(1.0), correlated)));
     }
 
+    /// Stops a run after so many rounds.
+    struct Stopping {
+        after: u64,
+        round: u64,
+    }
+
+    impl Observer for Stopping {
+        fn after_round(&mut self, round: u64) {
+            self.round = round;
+        }
+
+        fn stops(&mut self) -> bool {
+            self.round == self.after
+        }
+    }
+
+    #[test]
+    fn a_release_that_stops_and_goes_on_ends_with_the_bits_of_one_that_never_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let row = |row: usize| format!("{},{}\n", row % 11, ["no", "yes"][row / 2 % 2]);
+        std::fs::write(path("table.csv"), "x,y\n".to_owned() + &(0..200).map(row).collect::<String>()).unwrap();
+        let schema =
+            "[columns.x]\nkind = \"number\"\nbounds = [0, 10]\n[label]\ncolumn = \"y\"\nclasses = [\"no\", \"yes\"]\n";
+        std::fs::write(path("schema.toml"), schema).unwrap();
+        for (algorithm, bounds) in
+            [("dp-sgd", None), ("dp-mf", None), ("dp-ftrl", None), ("dp-sgd", Some("private:0.5"))]
+        {
+            let mut training = Training::on(path("table.csv").to_str().unwrap()).private(1.0, 1e-6);
+            (training.algorithm, training.privacy.secure) = (algorithm.to_owned(), true);
+            (training.optimizer.epochs, training.optimizer.batch_size) = (Some(2.0), Some(20));
+            training.data.declaration.bounds = bounds.map(str::to_owned);
+            let run = |training: &Training, after, byte: u8| {
+                let draw = |key: &mut [u8]| {
+                    key.fill(byte);
+                    Ok(())
+                };
+                let fitted = fit_drawn(training, &Execution::default(), &mut Stopping { after, round: 0 }, draw);
+                fitted.map(|fitted| fitted.model.weights().to_vec())
+            };
+            let whole = run(&training, u64::MAX, 7).unwrap();
+            assert_ne!(run(&training, u64::MAX, 8).unwrap(), whole, "{algorithm}: the key decides");
+            for after in [1, 10, 19] {
+                training.checkpoint.file = Some(path("saved"));
+                training.checkpoint.resume = None;
+                assert!(matches!(run(&training, after, 7), Err(FitError::Stopped { .. })), "{algorithm}");
+                // The key of the checkpoint, whatever the system draws now.
+                training.checkpoint.resume = Some(path("saved"));
+                assert_eq!(run(&training, u64::MAX, 8).unwrap(), whole, "{algorithm} {bounds:?}, from round {after}");
+            }
+        }
+    }
+
+    /// Every fact of a binding, changed alone under one K, gives another key.
+    #[test]
+    fn each_fact_of_a_binding_decides_the_key() {
+        let source = StreamKey::Release([7; 32]);
+        let data = |rows: &[u8]| KeyedDigest::new(&source, rows);
+        let binding = Binding {
+            data: data(b"rows"),
+            build: "build".into(),
+            isa: "isa".into(),
+            coefficients: Some("coefficients".into()),
+            parameters: vec![("epsilon".into(), "1".into())],
+            plan: r#"[{"gaussian":{"noise_multiplier":1.0}},3,{"rounds":"3"}]"#.into(),
+        };
+        // The last digit of a calibrated σ, as another mathematical library rounds it.
+        let plan = binding.plan.replace("1.0", "1.0000000000000002");
+        let changed = [
+            ("nothing", binding.clone()),
+            ("rows or counts of private bounds", Binding { data: data(b"rowscounts"), ..binding.clone() }),
+            ("build", Binding { build: "other".into(), ..binding.clone() }),
+            ("instruction set", Binding { isa: "other".into(), ..binding.clone() }),
+            ("coefficients", Binding { coefficients: Some("other".into()), ..binding.clone() }),
+            ("no coefficients", Binding { coefficients: None, ..binding.clone() }),
+            ("parameters", Binding { parameters: Vec::new(), ..binding.clone() }),
+            ("plan", Binding { plan, ..binding.clone() }),
+        ];
+        let key = |binding: &Binding| match of_run(&source, binding) {
+            StreamKey::Release(key) => key,
+            StreamKey::Simulation(_) => panic!("a release's key"),
+        };
+        let keys: Vec<_> = changed.iter().map(|(_, binding)| key(binding)).collect();
+        for (i, (what, _)) in changed.iter().enumerate() {
+            assert!(!keys[..i].contains(&keys[i]), "{what}");
+        }
+        assert_eq!(key(&changed[0].1), keys[0]);
+    }
+
     #[test]
     fn a_key_follows_from_its_use_and_its_message_and_of_a_simulation_from_neither() {
         let source = StreamKey::Release([7; 32]);
@@ -131,8 +238,9 @@ mod tests {
         };
         // HMAC-SHA-256 of "rounds run\0rows" under 32 bytes of 7, by Python's hmac.
         assert_eq!(rounds_algorithms::hexadecimal(&bytes("run", b"rows")), EXPECTED);
-        let keys = [bytes("run", b"rows"), bytes("run", b"row"), bytes("bounds", b"rows"), [7; 32]];
-        assert!((0..4).all(|i| !keys[..i].contains(&keys[i])));
+        let keys =
+            [bytes("run", b"rows"), bytes("run", b"row"), bytes("bounds", b"rows"), bytes("rows", b"rows"), [7; 32]];
+        assert!((0..5).all(|i| !keys[..i].contains(&keys[i])));
         assert!(matches!(derived(&StreamKey::Simulation(3), "run", b"rows"), StreamKey::Simulation(3)));
     }
 

@@ -43,19 +43,21 @@ pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) 
     let coefficients = settings.strategies.digest().map(|digest| hexadecimal(&digest));
     // Libraries round by the processor that they find. Ranks with other coefficients would draw other noise for one sum.
     group.check_same("factorization", coefficients.as_deref().unwrap_or_default())?;
+    let values = (&prepared.mechanism, prepared.rounds, &prepared.parameters);
+    let values = serde_json::to_string(&values).expect("names and values");
     let binding = digest.map(|rows| Binding {
         data: KeyedDigest::new(&loaded.source, &rows),
         build: (execution.build)().identity(),
         isa: instructions::level().to_owned(),
         coefficients,
         parameters: loaded.setup.parameters.clone(),
+        plan: values,
     });
     let StreamKey::Release(_) = loaded.source else {
         return group.all_ok(stated(training, loaded, prepared, binding));
     };
     // What is remembered of the plan makes the second one quick.
-    let bound = serde_json::to_vec(&binding).expect("names and values");
-    let key = key::derived(&loaded.source, "run", &bound);
+    let key = key::of_run(&loaded.source, binding.as_ref().expect("every release is bound"));
     let prepared = group.all_ok(algorithm.prepare(&loaded.problem, &Settings { key, ..settings.clone() }))?;
     group.all_ok(stated(training, loaded, prepared, binding))
 }

@@ -96,6 +96,11 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     });
     add("16 bits", "dp-sgd", &|training| training.parameters.push(("precision".to_owned(), "16".to_owned())));
     add("24 bits", "dp-sgd", &|training| training.parameters.push(("precision".to_owned(), "24".to_owned())));
+    add("set", "dp-gd", &|training| {
+        let set = [("rounds", "40"), ("clip-norm", "0.5"), ("accountant", "rdp"), ("adjacency", "zero-out")];
+        training.parameters = set.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        (training.optimizer.epochs, training.optimizer.batch_size) = (None, None);
+    });
     add("noise multiplier", "dp-mf", &|training| {
         (training.privacy.epsilon, training.privacy.noise_multiplier) = (None, Some(9.0));
         training.optimizer.clip_norm = Some(0.7);
@@ -168,7 +173,7 @@ fn mutations(document: &Value) -> Vec<(String, Value)> {
             Value::Array(items) => drop(items.remove(key.parse().unwrap())),
             _ => unreachable!("a group"),
         }
-        mutations.push((leaf.clone(), without));
+        mutations.push((format!("{leaf} lost"), without));
         let mutable = document.pointer(leaf).filter(|value| !(value.is_object() || value.is_array()));
         for other in mutable.map(others).unwrap_or_default() {
             let mut changed = document.clone();
@@ -199,42 +204,115 @@ fn verified(folder: &Path, document: &Value, key: Option<&PublicKey>) -> Result<
     statement::verify(file.path(), key)
 }
 
-/// The places of `document` where a change passes, and the number of changes.
-fn passing(folder: &Path, document: &Value, key: Option<&PublicKey>) -> (Vec<String>, usize) {
-    let mutations = mutations(document);
+/// The places of the mutations that pass, and the number of all.
+fn passing(folder: &Path, mutations: Vec<(String, Value)>, key: Option<&PublicKey>) -> (Vec<String>, usize) {
     let holds = |(_, mutated): &&(String, Value)| verified(folder, mutated, key).is_ok_and(|found| found.holds);
     let mut passing: Vec<String> = mutations.par_iter().filter(holds).map(|(place, _)| place.clone()).collect();
     passing.dedup();
     (passing, mutations.len())
 }
 
-/// Places of a document without weights and without a signature that no other place of it binds: names, weights, steps.
-const TRUSTED: [&str; 6] = ["/algorithm", "/loss", "/data/dataset", "/model_sha256", "/parameters/", "/plan/"];
+/// Leaves of a document without weights and without a signature that have no part in the guarantee, or that nothing else in it binds:
+/// names, weights, steps and their rules; the bound of a reweighted gradient, in whose multiples its noise is stated; epochs, of
+/// which the rounds are accounted.
+const TRUSTED: &str = "/algorithm /loss /data/dataset /model_sha256 /parameters/more /plan/more /parameters/regularization \
+    /parameters/epochs /plan/epochs /parameters/loss /plan/averaging /plan/learning-rate /plan/momentum /plan/radius \
+    /parameters/noise /plan/noise /plan/workload /plan/tau /plan/decay /plan/paper-line-7 /plan/beta /plan/constants /plan/coupling \
+    /plan/growth /plan/regime /plan/zeta /plan/power /plan/accuracy-constant /plan/mode /plan/noise-constant /plan/radius-ratio \
+    /plan/steps-constant /plan/weight-cap /plan/start /plan/step-scale /plan/allocation /plan/initial-gap /plan/rounds-rule \
+    /plan/stage-exponent";
+
+fn is_trusted(document: &Value, place: &str) -> bool {
+    let holds = |place: &str, value: Value| document.pointer(place) == Some(&value);
+    let is_subsampled =
+        ["poisson", "without-replacement", "full-batch"].iter().any(|name| holds("/privacy/sampling", json!(name)));
+    TRUSTED.split(' ').any(|trusted| trusted == place)
+        // A setting that is not stated says nothing.
+        || (place.ends_with(" lost") && (place.starts_with("/parameters/") || place.starts_with("/plan/")))
+        // Each row once an epoch, whatever the batches.
+        || (place == "/plan/batch-size" && !is_subsampled)
+        // All rows have one order.
+        || (place == "/parameters/sampling" && holds("/privacy/sampling", json!("full-batch")))
+        // Pure privacy spends none.
+        || (place == "/parameters/delta" && holds("/privacy/delta", json!(0.0)))
+}
+
+/// Changes of two leaves, and of all, that hold one number, by one factor, with their places.
+fn scalings(document: &Value) -> Vec<(String, Value)> {
+    let (mut leaves, mut groups) = (Vec::new(), Vec::new());
+    places(document, String::new(), &mut leaves, &mut groups);
+    let number = |place: &String| match document.pointer(place)? {
+        Value::String(text) => text.parse::<f64>().ok(),
+        leaf => leaf.as_f64(),
+    };
+    let numbers: Vec<_> =
+        leaves.iter().filter_map(|place| Some((place, number(place).filter(|of| *of != 0.0)?))).collect();
+    let mut scalings = Vec::new();
+    for (i, (first, value)) in numbers.iter().enumerate() {
+        let equal =
+            numbers[i + 1..].iter().filter(|(_, other)| *other as f32 == *value as f32).map(|(place, _)| *place);
+        let equal: Vec<_> = equal.collect();
+        let pairs = equal.iter().map(|second| vec![*second]);
+        for others in pairs.chain((equal.len() > 1).then(|| equal.clone())) {
+            let mut scaled = document.clone();
+            for place in [*first].into_iter().chain(others.iter().copied()) {
+                let leaf = scaled.pointer_mut(place).unwrap();
+                *leaf = match &*leaf {
+                    Value::String(_) => (2.0 * value).to_string().into(),
+                    Value::Number(whole) if whole.is_u64() => (2 * whole.as_u64().unwrap()).into(),
+                    _ => (2.0 * value).into(),
+                };
+            }
+            let others = others.iter().map(|place| place.as_str());
+            scalings.push(([first.as_str()].into_iter().chain(others).collect::<Vec<_>>().join(" "), scaled));
+        }
+    }
+    scalings
+}
+
+/// Equal numbers that are those of another run if both are changed: a clip norm that was chosen, of noise in its multiples, and the
+/// rounds of correlated noise, whose coefficients no document holds.
+fn is_another_run(document: &Value, places: &str) -> bool {
+    let mechanism = document.pointer("/privacy/mechanisms/0").unwrap();
+    let untrusted: Vec<_> = places.split(' ').filter(|place| !is_trusted(document, place)).collect();
+    match untrusted[..] {
+        [] => true,
+        ["/plan/clip-norm", "/privacy/clip_norm"]
+        | ["/parameters/clip-norm", "/plan/clip-norm", "/privacy/clip_norm"] => mechanism.get("laplace").is_none(),
+        ["/rounds", "/plan/rounds"] => mechanism.get("factorized").is_some(),
+        // The size of batches that each row is in once an epoch.
+        ["/parameters/batch-size"] => places.ends_with(" /plan/batch-size"),
+        _ => false,
+    }
+}
 
 #[test]
 fn no_change_of_a_statement_is_verified() {
     let folder = folder();
     let key = PublicKey::read(&folder.path().join("key.pub")).unwrap();
-    let (mut count, mut names) = (0, Vec::new());
+    let (mut count, mut names, mut passed) = (0, Vec::new(), Vec::new());
     for (name, training) in kinds(&folder) {
         let mut document = text(run(&training).outcome.header);
         let found = verified(folder.path(), &document, Some(&key)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(found.holds, "{name}: {:#?}", found.differences);
         // A signature is over all leaves whatever they say: some kinds are enough.
         if ["dp-sgd", "dp-gd", "poisson add-remove", "private bounds", "treated"].contains(&name.as_str()) {
-            let (passing, changes) = passing(folder.path(), &document, Some(&key));
+            let (passing, changes) = passing(folder.path(), mutations(&document), Some(&key));
             assert_eq!(passing, [""; 0], "{name}, signed: passed after {count} changes that did not");
             count += changes;
         }
         for key in ["signature", "build"] {
             document.as_object_mut().unwrap().remove(key);
         }
-        let (mut passing, changes) = passing(folder.path(), &document, None);
-        passing.retain(|place| !TRUSTED.iter().any(|trusted| place.starts_with(trusted)));
-        assert_eq!(passing, [""; 0], "{name}: passed after {count} changes that did not");
+        let mut of_pairs = passing(folder.path(), scalings(&document), None).0;
+        of_pairs.retain(|places| !is_another_run(&document, places));
+        let (mut passing, changes) = passing(folder.path(), mutations(&document), None);
+        passing.retain(|place| !is_trusted(&document, place));
+        passed.extend(of_pairs.iter().chain(&passing).map(|places| format!("{name}: {places}")));
         count += changes;
         names.push(name);
     }
+    assert_eq!(passed, [""; 0]);
     assert!(
         count > 15_000 && names.len() >= 40,
         "{count} changes of {} kinds of statements, where 16,045 of 40 were refused: {names:?}",
@@ -272,7 +350,7 @@ fn a_model_holds_the_statement_of_its_document_and_no_changed_one() {
         let mut passing = Vec::new();
         for (place, mutated) in mutations(&document) {
             let path = folder.write("changed", with_header(&bytes, &mutated));
-            let is_trusted = TRUSTED.iter().any(|trusted| place.starts_with(trusted)) && place != "/model_sha256";
+            let is_trusted = is_trusted(&document, &place) && place != "/model_sha256";
             if !is_trusted && statement::verify(&path, None).is_ok_and(|found| found.holds) {
                 passing.push(place);
             }
@@ -350,6 +428,38 @@ fn forgeries_are_named_by_their_fields() {
         let found = verified(folder.path(), &document, None).unwrap_or_else(|error| panic!("{place}: {error}"));
         let is_named = found.differences.iter().any(|difference| difference.starts_with(named));
         assert!(!found.holds && is_named, "{place}: {:#?}", found.differences);
+    }
+    // A clip norm is one number in all places, and Laplace noise has its sensitivity.
+    let clipped = with(&|training| training.optimizer.clip_norm = Some(0.5));
+    let mut pure = release(&folder, "dp-gd");
+    (pure.sign, pure.optimizer.clip_norm) = (None, Some(0.5));
+    let pure = text(run(&pure).outcome);
+    let (at_plan, at_given, at_statement) = ("/plan/clip-norm", "/parameters/clip-norm", "/privacy/clip_norm");
+    let step = pure.pointer("/privacy/mechanisms/0/laplace").unwrap();
+    let [scale, sensitivity] = ["scale", "l1_sensitivity"].map(|name| json!(2.0 * step[name].as_f64().unwrap()));
+    let (at_scale, at_sensitivity) =
+        ("/privacy/mechanisms/0/laplace/scale", "/privacy/mechanisms/0/laplace/l1_sensitivity");
+    for (document, changes, named) in [
+        (&clipped, vec![(at_plan, json!("1")), (at_given, json!("1"))], "plan.clip-norm: \"1\" is stated, \"0.5\""),
+        (
+            &pure,
+            vec![(at_plan, json!("1")), (at_given, json!("1")), (at_statement, json!(1.0))],
+            "privacy.clip_norm: 1.0 is stated, 0.5 follows",
+        ),
+        (
+            &pure,
+            vec![(at_scale, scale), (at_sensitivity, sensitivity)],
+            "privacy.clip_norm: 0.5 is stated, 1.0 follows",
+        ),
+    ] {
+        let found = verified(folder.path(), document, None).unwrap();
+        assert!(found.holds, "{:#?}", found.differences);
+        let mut document = document.clone();
+        for (place, forged) in changes {
+            *document.pointer_mut(place).unwrap() = forged;
+        }
+        let found = verified(folder.path(), &document, None).unwrap().differences;
+        assert!(found.iter().any(|difference| difference.starts_with(named)), "{named}: {found:#?}");
     }
     let mut document = bounded.clone();
     document["privacy"]["claim"] = "none".into();
