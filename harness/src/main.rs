@@ -71,7 +71,7 @@ enum Command {
     Machine(machine::MachineArguments),
     /// Writes the report of a run: one HTML page with figures and tables.
     Report(report::ReportArguments),
-    /// Predicts the cost of a method on other workers: time to a target from measured costs and a round's latency.
+    /// Predicts times that were not measured: of a method to its target on P workers with a latency, or of a run's rounds on more threads.
     Simulate(simulate::SimulateArguments),
     /// Compares the times of two runs.
     Compare(compare::CompareArguments),
