@@ -24,4 +24,5 @@ pub mod results;
 mod settings;
 pub mod statistics;
 pub mod studies;
+mod thread_scaling;
 pub mod usage;

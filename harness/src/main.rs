@@ -72,7 +72,7 @@ enum Command {
     Machine(machine::MachineArguments),
     /// Writes the report of a run: one HTML page with figures and tables.
     Report(report::ReportArguments),
-    /// Predicts the cost of a method on other workers: time to a target from measured costs and a round's latency.
+    /// Predicts times that were not measured: of a method to its target on P workers with a latency, or of a run's rounds on more threads.
     Simulate(simulate::SimulateArguments),
     /// Judges published numbers and claims by the committed runs.
     Verdicts(verdicts::VerdictsArguments),
