@@ -1,6 +1,7 @@
 //! `rounds simulate`: modelled time of parallel methods on P workers with the latency ℓ, from a study of query depth; or of rounds on
 //! more threads, from a run.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -156,7 +157,8 @@ fn threads(folder: &Path, output: Output) -> anyhow::Result<()> {
                        busy cores are not modelled."
             .to_owned();
         if let Some([median, most]) = errors(&predictions).map(|error| error.map(|error| 100.0 * error)) {
-            end += &format!(
+            let _ = write!(
+                end,
                 "\n% off: two threads by the phases of one, against the measurement. Half of them are within {median:.0} %, nine of \
                  ten within {most:.0} %."
             );

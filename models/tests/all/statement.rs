@@ -205,7 +205,7 @@ fn verified(folder: &Path, document: &Value, key: Option<&PublicKey>) -> Result<
 }
 
 /// The places of the mutations that pass, and the number of all.
-fn passing(folder: &Path, mutations: Vec<(String, Value)>, key: Option<&PublicKey>) -> (Vec<String>, usize) {
+fn passing(folder: &Path, mutations: &[(String, Value)], key: Option<&PublicKey>) -> (Vec<String>, usize) {
     let holds = |(_, mutated): &&(String, Value)| verified(folder, mutated, key).is_ok_and(|found| found.holds);
     let mut passing: Vec<String> = mutations.par_iter().filter(holds).map(|(place, _)| place.clone()).collect();
     passing.dedup();
@@ -297,16 +297,16 @@ fn no_change_of_a_statement_is_verified() {
         assert!(found.holds, "{name}: {:#?}", found.differences);
         // A signature is over all leaves whatever they say: some kinds are enough.
         if ["dp-sgd", "dp-gd", "poisson add-remove", "private bounds", "treated"].contains(&name.as_str()) {
-            let (passing, changes) = passing(folder.path(), mutations(&document), Some(&key));
+            let (passing, changes) = passing(folder.path(), &mutations(&document), Some(&key));
             assert_eq!(passing, [""; 0], "{name}, signed: passed after {count} changes that did not");
             count += changes;
         }
         for key in ["signature", "build"] {
             document.as_object_mut().unwrap().remove(key);
         }
-        let mut of_pairs = passing(folder.path(), scalings(&document), None).0;
+        let mut of_pairs = passing(folder.path(), &scalings(&document), None).0;
         of_pairs.retain(|places| !is_another_run(&document, places));
-        let (mut passing, changes) = passing(folder.path(), mutations(&document), None);
+        let (mut passing, changes) = passing(folder.path(), &mutations(&document), None);
         passing.retain(|place| !is_trusted(&document, place));
         passed.extend(of_pairs.iter().chain(&passing).map(|places| format!("{name}: {places}")));
         count += changes;
@@ -364,28 +364,24 @@ fn a_model_holds_the_statement_of_its_document_and_no_changed_one() {
     }
 }
 
+/// The document of an unsigned release by DP-SGD with a change of its settings.
+fn changed(folder: &Folder, change: &dyn Fn(&mut Training)) -> Value {
+    let mut training = release(folder, "dp-sgd");
+    training.sign = None;
+    change(&mut training);
+    let mut outcome = run(&training).outcome;
+    outcome.model = None;
+    text(outcome)
+}
+
 #[test]
-fn forgeries_are_named_by_their_fields() {
+fn the_arithmetic_and_the_precision_of_integers_say_the_same_or_neither_holds() {
     let folder = folder();
-    let with = |change: &dyn Fn(&mut Training)| {
-        let mut training = release(&folder, "dp-sgd");
-        training.sign = None;
-        change(&mut training);
-        let mut outcome = run(&training).outcome;
-        outcome.model = None;
-        text(outcome)
-    };
-    let bounded = with(&|training| training.data.declaration.bounds = Some("private:0.5".into()));
-    let diagnosed = with(&|training| training.privacy.diagnostics = true);
-    for document in [&bounded, &diagnosed] {
-        let found = verified(folder.path(), document, None).unwrap();
-        assert!(found.holds, "{:#?}", found.differences);
-    }
-    // The arithmetic and the precision of integers say the same, or neither holds.
     for [bits, arithmetic, other_bits, other] in
         [["16", "exact, 16-bit", "24", "exact"], ["24", "exact", "16", "exact, 16-bit"]]
     {
-        let document = with(&|training| training.parameters.push(("precision".to_owned(), bits.to_owned())));
+        let document =
+            changed(&folder, &|training| training.parameters.push(("precision".to_owned(), bits.to_owned())));
         let stated = ["/privacy/arithmetic", "/plan/precision"].map(|place| document.pointer(place).cloned());
         assert_eq!(stated, [Some(json!(arithmetic)), Some(json!(bits))]);
         assert!(verified(folder.path(), &document, None).unwrap().holds);
@@ -396,6 +392,18 @@ fn forgeries_are_named_by_their_fields() {
             let named = found.differences.join("; ");
             assert!(!found.holds && named.contains("privacy.arithmetic"), "{bits}, {name}: {named}");
         }
+    }
+}
+
+#[test]
+fn forgeries_are_named_by_their_fields() {
+    let folder = folder();
+    let with = |change: &dyn Fn(&mut Training)| changed(&folder, change);
+    let bounded = with(&|training| training.data.declaration.bounds = Some("private:0.5".into()));
+    let diagnosed = with(&|training| training.privacy.diagnostics = true);
+    for document in [&bounded, &diagnosed] {
+        let found = verified(folder.path(), document, None).unwrap();
+        assert!(found.holds, "{:#?}", found.differences);
     }
     for (place, forged, named) in [
         ("/privacy/bounds_epsilon", Value::Null, "privacy.bounds_epsilon: null is stated, 0.5 follows"),
