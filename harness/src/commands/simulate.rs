@@ -1,7 +1,6 @@
 //! `rounds simulate`: modelled time of parallel methods on P workers with the latency ℓ, from a study of query depth; or of rounds on
 //! more threads, from a run.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -153,17 +152,16 @@ fn threads(folder: &Path, output: Output) -> anyhow::Result<()> {
             }
             println!("{batch}: time on one thread, and speed-ups\n{}\n", table.without_empty_columns().terminal());
         }
-        let mut end = "1 and 2 threads measured, more predicted, for rounds of one batch; memory bandwidth and the clock of many \
-                       busy cores are not modelled."
-            .to_owned();
+        let end = "1 and 2 threads measured, more predicted, for rounds of one batch; memory bandwidth and the clock of many busy \
+                   cores are not modelled.";
+        println!("{}", output::wrapped(end, 0));
         if let Some([median, most]) = errors(&predictions).map(|error| error.map(|error| 100.0 * error)) {
-            let _ = write!(
-                end,
-                "\n% off: two threads by the phases of one, against the measurement. Half of them are within {median:.0} %, nine of \
-                 ten within {most:.0} %."
+            let errors = format!(
+                "% off: two threads by the phases of one, against the measurement. Half of them are within {median:.0} %, nine of ten \
+                 within {most:.0} %."
             );
+            println!("{}", output::wrapped(&errors, 0));
         }
-        println!("{}", output::wrapped(&end, 0));
     }
     Ok(())
 }
