@@ -2,8 +2,10 @@
 //! a refusal.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
@@ -86,21 +88,30 @@ impl Trial {
         run.output().expect("the program starts")
     }
 
-    /// Starts the release, kills it a moment after its first checkpoint, and returns the checkpoint. None if it was too late.
-    fn killed(&self, moment: Duration) -> Option<Vec<u8>> {
+    /// The release, at its first checkpoint or its end.
+    fn started(&self, change: impl FnOnce(&mut Command)) -> Child {
         let saved = self.path("saved");
         let mut saving = command(&format!("{} --checkpoint {} --checkpoint-every 3", self.line, saved.display()));
-        let saving = saving.env("XDG_CACHE_HOME", self.folder.path()).stdout(Stdio::null());
+        saving.env("XDG_CACHE_HOME", self.folder.path()).stdout(Stdio::null());
+        change(&mut saving);
         let mut running = saving.spawn().expect("the program starts");
         while !saved.exists() && running.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
+        running
+    }
+
+    /// Kills the release a moment after its first checkpoint, and returns its first and its last one. None if it was too late.
+    fn killed(&self, moment: Duration) -> Option<[Vec<u8>; 2]> {
+        let (saved, mut running) = (self.path("saved"), self.started(|_| ()));
+        // A file that is replaced while it is read is overwritten.
+        let first = fs::read(&saved).ok().filter(|bytes| is_whole(bytes));
         std::thread::sleep(moment);
         running.kill().unwrap();
         running.wait().unwrap();
-        let bytes = fs::read(&saved).ok();
+        let last = fs::read(&saved).ok();
         let _ = fs::remove_file(&saved);
-        bytes
+        Some([first?, last?])
     }
 
     /// The end of the run that goes on from `checkpoint`: its model, or its refusal.
@@ -150,6 +161,11 @@ fn line(table: &Path, method: &str) -> String {
     )
 }
 
+/// The checksum of a checkpoint belongs to it: it was not overwritten while it was read.
+fn is_whole(checkpoint: &[u8]) -> bool {
+    checkpoint.split_last_chunk::<32>().is_some_and(|(bytes, digest)| Sha256::digest(bytes)[..] == digest[..])
+}
+
 /// A checkpoint with another key, and the checksum that belongs to it.
 fn rekeyed(checkpoint: &[u8]) -> Vec<u8> {
     let mut bytes = checkpoint.to_vec();
@@ -164,12 +180,14 @@ fn rekeyed(checkpoint: &[u8]) -> Vec<u8> {
 fn kill(trials: u64) {
     let mut draws = UniformStream::new(&StreamKey::Simulation(34), Purpose(1), 0, 0);
     let mut draw = |below: u64| draws.next_u64() % below;
-    let mut done = 0;
+    let (mut done, mut advanced) = (0, 0);
     while done < trials {
         let change = CHANGES[draw(8) as usize];
         let trial = Trial::new("optimal");
-        let Some(checkpoint) = trial.killed(Duration::from_micros(draw(150_000))) else { continue };
-        let whole = change.is_allowed().then(|| trial.resumed(&checkpoint, "", None).expect("the same run goes on"));
+        let Some([first, checkpoint]) = trial.killed(Duration::from_micros(draw(150_000))) else { continue };
+        // From the first state: a state that is put back wrongly shows where a later one is put back.
+        let whole = change.is_allowed().then(|| trial.resumed(&first, "", None).expect("the same run goes on"));
+        advanced += u64::from(whole.is_some() && first != checkpoint);
         let (mut checkpoint, mut more, mut isa) = (checkpoint, "", None);
         match change {
             Change::Nothing => {}
@@ -189,6 +207,7 @@ fn kill(trials: u64) {
         assert!(holds, "trial {done}: {change:?} gives {found:?}, and the whole run {whole:?}");
         done += 1;
     }
+    assert!(advanced > 0, "every release was killed at its first checkpoint");
 }
 
 #[test]
@@ -200,4 +219,46 @@ fn a_killed_release_goes_on_to_its_own_bits_or_not_at_all() {
 #[ignore = "300 processes are killed, and 600 go on"]
 fn three_hundred_killed_releases_go_on_to_their_own_bits_or_not_at_all() {
     kill(300);
+}
+
+#[test]
+fn a_release_writes_no_core_file_and_no_process_of_its_user_reads_its_memory() {
+    let trial = Trial::new("optimal");
+    let is_root = rustix::process::geteuid().is_root();
+    // The files of a process in /proc are those of its user, but root's if it is not dumpable.
+    let nobody = 65_534;
+    if is_root {
+        std::os::unix::fs::chown(trial.folder.path(), Some(nobody), Some(nobody)).unwrap();
+    }
+    let mut running = trial.started(|release| {
+        if is_root {
+            release.uid(nobody).gid(nobody);
+        }
+    });
+    let process = Path::new("/proc").join(running.id().to_string());
+    let (owner, limits) =
+        (fs::metadata(process.join("environ")).unwrap().uid(), fs::read_to_string(process.join("limits")));
+    let is_over = running.try_wait().unwrap().is_some();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(!is_over, "the release ended before it was looked at");
+    assert_eq!(owner, 0);
+    let limits = limits.unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"]);
+}
+
+#[test]
+fn the_memory_of_a_release_is_locked_where_the_limit_allows_it() {
+    let trial = Trial::new("optimal");
+    let mut running = trial.started(|_| ());
+    let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
+    let is_over = running.try_wait().unwrap().is_some();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(!is_over, "the release ended before it was looked at");
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")?.split_whitespace().next()?.parse().ok());
+    let locked: u64 = locked.expect("a number of kB");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).maximum;
+    assert_eq!(locked > 0, limit.is_none() || rustix::process::geteuid().is_root(), "{locked} kB");
 }

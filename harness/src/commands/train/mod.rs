@@ -62,8 +62,10 @@ fn keep_memory_private() {
             "this system lets other processes read the memory of this one, which holds the key: {error}"
         ));
     }
-    // A limit that is reached later would end the run.
-    let is_unlimited = getrlimit(Resource::Memlock).current.is_none() || geteuid().is_root();
+    // A limit that is reached later would end the run. A user may raise its own up to the maximum.
+    let maximum = getrlimit(Resource::Memlock).maximum;
+    let raised = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum }).is_ok();
+    let is_unlimited = (raised && maximum.is_none()) || geteuid().is_root();
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     let is_locked = is_unlimited && mlockall(flags).is_ok();
     // A line of titles, and one a swap device.
