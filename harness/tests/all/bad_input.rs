@@ -400,7 +400,8 @@ const STUDY: &str = r#"
 name = "small-study"
 study = "formulas"
 about = "a test"
-options = { title = "small", eigenvalues = [0.5, 1.0] }
+options = { eigenvalues = [0.5, 1.0] }
+show = { title = "small" }
 [[problem]]
 dataset = "quadratic-formula"
 parameters = { rounds = 10, initial-squared-distance = 1.0, noise-level = 0.01 }

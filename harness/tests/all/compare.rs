@@ -85,7 +85,7 @@ fn different_machines_instruction_sets_and_data_are_refused_unless_forced() {
     let first = run(1, 2, &|_, _| 1.0);
     let cases: [(&str, Alter); 3] = [
         ("machine", |run| run.binding.machine = "other".into()),
-        ("instruction set", |run| run.binding.isa = "avx2".into()),
+        ("instruction set", |run| run.binding.isa = "another".into()),
         ("data set mnist", |run| {
             run.binding.data.insert("mnist".into(), "other".into());
         }),
