@@ -121,19 +121,25 @@ impl Binding {
             let own = [("instruction set", &binding.isa), ("build", &binding.build)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
             let coefficients = binding.coefficients.iter().map(|digest| ("factorization".to_owned(), digest.clone()));
-            let plan = ("plan".to_owned(), binding.plan.clone());
             let named = binding.parameters.iter().map(named);
-            own.into_iter().chain(named).chain(coefficients).chain([plan]).collect::<Vec<_>>()
+            own.into_iter().chain(named).chain(coefficients).collect::<Vec<_>>()
         };
+        // A plan follows from the arguments, which are named first.
+        let plan = (self.plan != now.plan).then(|| Difference {
+            what: "plan".to_owned(),
+            recorded: self.plan.clone(),
+            now: now.plan.clone(),
+        });
         let (recorded, now) = (facts(self), facts(now));
         let value = |facts: &[(String, String)], name: &str| {
             let fact = facts.iter().find(|(key, _)| key == name);
             fact.map_or("not given".to_owned(), |(_, value)| value.clone())
         };
-        recorded.iter().chain(&now).find_map(|(name, _)| {
+        let fact = recorded.iter().chain(&now).find_map(|(name, _)| {
             let (what, recorded, now) = (name.clone(), value(&recorded, name), value(&now, name));
             (recorded != now).then_some(Difference { what, recorded, now })
-        })
+        });
+        fact.or(plan)
     }
 }
 
