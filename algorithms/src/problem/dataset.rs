@@ -21,7 +21,7 @@ use crate::parallel::{Engine, partition};
 /// The reason for which data is refused. No message holds anything of a row; what was found in one stands in a [`Withheld`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DatasetError {
-    /// What arguments and declared facts decide.
+    /// A fault of arguments or declared facts, shown in full.
     #[error("data set {name}: {problem}")]
     Argument {
         /// The data set.
@@ -29,7 +29,7 @@ pub enum DatasetError {
         /// The problem and the way out.
         problem: String,
     },
-    /// What rows decide.
+    /// A fault of rows, whose text is withheld.
     #[error(
         "data set {name}: its rows make no data set, or none for this domain and loss; a run that claims nothing shows more"
     )]

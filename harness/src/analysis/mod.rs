@@ -107,7 +107,7 @@ enum Choose {
     Most,
 }
 
-/// What is said of the quantity: a published mean with its 96 % interval over 100 runs, one published draw, or bounds.
+/// The published side of a row: a mean with its 96 % interval over 100 runs, one published draw, or bounds.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Said {

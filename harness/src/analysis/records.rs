@@ -126,7 +126,7 @@ impl Run {
         (part("draw"), part("repeat"))
     }
 
-    /// What one setting shares: all that was given, without draw and seed.
+    /// The setting of a run: all that was given but draw and seed.
     fn setting(&self) -> String {
         let given = ["problem", "method", "algorithm", "dataset", "batch_size", "parameters"];
         given.map(|name| self.fields.get(name).map(Value::to_string).unwrap_or_default()).join("|")

@@ -51,7 +51,7 @@ struct Runs {
     against: BTreeMap<String, Value>,
 }
 
-/// How the values of several runs become one.
+/// The statistic that makes one value of those of several runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Statistic {

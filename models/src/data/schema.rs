@@ -29,7 +29,7 @@ pub enum SchemaError {
     Draft(#[from] Explained),
 }
 
-/// What comments of a draft say of its lines.
+/// Words in the comments of a draft, by which a draft without its mark is known.
 const NOTE: &str = "read from the data";
 
 pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
