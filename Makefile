@@ -20,10 +20,12 @@ test: deps
 	$(CARGO) test --release --workspace
 
 # The tests in the checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files, and those that take long:
-# audits of all algorithms, tails of samplers.
+# audits of all algorithms, tails of samplers. With FEATURES=rounds/mpi,rounds/parquet
+# those of MPI and Parquet, too, in one build.
+FEATURES :=
 test-all: export ROUNDS_PAIRS ?= 10000
-test-all: deps
-	$(CARGO) test --workspace -- --include-ignored --skip exact_noise_in_full
+test-all: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
+	$(CARGO) test --workspace --features "$(FEATURES)" -- --include-ignored --skip exact_noise_in_full
 
 # The exact samplers against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some ten minutes.
 # The output is committed as results/exact-noise.txt.
@@ -102,12 +104,13 @@ reproduce: deps
 	$(CARGO) build --release --quiet --package rounds
 	python3 bench/reproduce.py $(ARGS)
 
-lint: deps
+lint: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
 	@if command -v python3 >/dev/null; then \
 	  python3 bench/readme.py --check && python3 -m unittest discover --quiet --start-directory bench; \
 	else echo "python3 is missing: the tables of the READMEs are not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+	$(if $(FEATURES),$(CARGO) clippy --workspace --all-targets --features "$(FEATURES)" -- --deny warnings)
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 # Installs the Debian packages $(1) with apt if it may, and says so; else prints the lines $(2).

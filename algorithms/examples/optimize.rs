@@ -1,6 +1,6 @@
 //! Trains a private logistic regression on arrays and prints what it guarantees.
 //!
-//! `cargo run --release -p rounds-algorithms --example train_on_arrays`
+//! `cargo run --release -p rounds-algorithms --example optimize`
 
 use std::error::Error;
 use std::sync::Arc;
