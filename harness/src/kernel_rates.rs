@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
-    Batch, Clip, FeatureGrid, LinearModel, Planes, Point, Precision, Workspace, accumulate_differences,
-    accumulate_gradients, has_integer_kernels, has_integer_kernels_for, integer_operations, row_norms,
+    Batch, Clip, FeatureGrid, LinearModel, Planes, Point, Precision, SumLattice, Workspace, accumulate_differences,
+    accumulate_gradients, accumulate_on_lattice, has_integer_kernels, has_integer_kernels_for, integer_operations,
+    row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -91,22 +92,26 @@ pub(crate) fn measure() -> Vec<KernelRate> {
         let (floats, bytes) = (Buffer::from(floats), ByteRows::new(&bytes, FEATURES));
         let of_bytes = Rows::U8(bytes.view(1.0 / 255.0));
         let of_floats = Rows::f32(&floats, FEATURES);
-        gradients((of_bytes, "u8", 1), &[1, 10], &mut rates);
-        gradients((of_floats, "f32", 4), &[1, 10], &mut rates);
+        gradients((of_bytes, "u8", 1, FeatureGrid::bytes(1.0 / 255.0)), &[1, 10], &mut rates);
+        gradients((of_floats, "f32", 4, grid), &[1, 10], &mut rates);
         if has_integer_kernels() {
             let mut planes = Planes::zeroed(0, FEATURES, grid);
             planes.append(&floats);
             let in_planes = of_floats.with_planes(Some(planes.view()));
-            gradients((in_planes, "fixed-point f32", 2), &[10], &mut rates);
+            gradients((in_planes, "fixed-point f32", 2, grid), &[10], &mut rates);
         }
     }
     vectors(&mut rates);
     rates
 }
 
-/// The clipped sum of gradients, for each number of outputs, and the clipped sum of differences, of rows of which kernels read
-/// `width` bytes a feature.
-fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], rates: &mut Vec<KernelRate>) {
+/// The clipped sum of gradients, for each number of outputs, in integers of 24 and of 16 bits where there are such kernels, and the
+/// clipped sum of differences, of rows of which kernels read `width` bytes a feature.
+fn gradients(
+    (rows, stored, width, grid): (Rows<'_>, &str, usize, FeatureGrid),
+    outputs: &[usize],
+    rates: &mut Vec<KernelRate>,
+) {
     let count = rows.len();
     let classes: Vec<u32> = (0..count).map(|row| (row % 10) as u32).collect();
     let signs: Vec<f32> = (0..count).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
@@ -129,17 +134,16 @@ fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], 
         };
         let flops = (4 * count * model.parameters()) as f64;
         let in_integers = width < size_of::<f32>() && has_integer_kernels_for(&model);
-        let operations_per_flop = if in_integers {
-            (count * width) as f64 * integer_operations(&model, Precision::Bits24) / flops
-        } else {
-            0.0
+        let operations_per_flop = |precision| {
+            let operations = (count * width) as f64 * integer_operations(&model, precision);
+            if in_integers { operations / flops } else { 0.0 }
         };
-        let mut rate = |kernel: &str, flops: f64, seconds: f64| {
+        let mut rate = |kernel: &str, flops: f64, precision, seconds: f64| {
             rates.push(KernelRate {
                 kernel: kernel.to_owned(),
                 shape: format!("{count} rows of {stored}, {}", plural(outputs, "output")),
                 flops,
-                integer_operations: flops * operations_per_flop,
+                integer_operations: flops * operations_per_flop(precision),
                 bytes: (count * FEATURES * width) as f64,
                 seconds,
             });
@@ -148,16 +152,25 @@ fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], 
             accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace)
                 .expect("finite gradients");
         });
-        rate("clipped gradients", flops, gradient);
+        rate("clipped gradients", flops, Precision::Bits24, gradient);
+        let point = |coefficient, parameters| Point { coefficient, parameters };
+        if in_integers {
+            let lattice = SumLattice::new(&model, (grid, Precision::Bits16), 1.0, CLIP, 0).expect("numbers in range");
+            let gradient = seconds(|| {
+                let points = (point(1.0, &parameters[..]), None);
+                accumulate_on_lattice(&model, &batch, points, &lattice, &mut sum, &mut workspace)
+                    .expect("finite gradients");
+            });
+            rate("clipped gradients, 16 bits", flops, Precision::Bits16, gradient);
+        }
         if outputs > 1 && count == 4_000 {
             let previous = vec![0.02; model.parameters()];
-            let point = |coefficient, parameters| Point { coefficient, parameters };
             let difference = seconds(|| {
                 let points = (point(3.0, &parameters[..]), Some(point(2.0, &previous[..])));
                 accumulate_differences(&model, &batch, points, CLIP, &mut sum, &mut workspace)
                     .expect("finite gradients");
             });
-            rate("clipped differences", 1.5 * flops, difference);
+            rate("clipped differences", 1.5 * flops, Precision::Bits24, difference);
         }
     }
 }

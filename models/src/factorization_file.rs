@@ -1,13 +1,17 @@
 //! Factorisations in files: NPY f64 with C, or NPZ with `C` and, where they are recorded, `B` and `sensitivity`. The matrices
 //! are checked against the workload and the participation of the run before any noise is drawn through them.
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::Cursor;
+use std::io::{Cursor, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array0, Array2};
-use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadableElement, WriteNpyExt as _};
+use ndarray_npy::{ReadNpyExt as _, WriteNpyExt as _};
 use rounds_algorithms::factorization::{Factorization, FactorizationError, Participation, Workload};
+
+use zip::write::SimpleFileOptions;
+use zip::{ZipArchive, ZipWriter};
 
 use crate::files;
 
@@ -41,16 +45,28 @@ fn is_archive(path: &Path) -> bool {
 }
 
 /// The array `name` of an archive; none if the archive lacks it.
-fn array<D: ndarray::Dimension, T: ReadableElement>(
-    archive: &mut NpzReader<File>,
+fn array<D: ndarray::Dimension>(
+    archive: &mut ZipArchive<File>,
     name: &str,
-) -> Result<Option<ndarray::Array<T, D>>, String> {
-    let names = archive.names().map_err(|error| error.to_string())?;
-    if !names.iter().any(|found| found.trim_end_matches(".npy") == name) {
+) -> Result<Option<ndarray::Array<f64, D>>, String> {
+    let is_named =
+        |found: zip::result::ZipResult<Cow<'_, str>>| found.is_ok_and(|found| found.trim_end_matches(".npy") == name);
+    let Some(place) = archive.file_names().position(is_named) else {
         return Ok(None);
-    }
-    let array = archive.by_name(name);
+    };
+    let entry = archive.by_index(place).map_err(|error| error.to_string())?;
+    let array = ndarray::Array::read_npy(entry);
     array.map(Some).map_err(|error| format!("array '{name}': {error}"))
+}
+
+/// Adds the array `name` to an archive.
+fn add_array<D: ndarray::Dimension>(
+    archive: &mut ZipWriter<impl Write + Seek>,
+    name: &str,
+    array: &ndarray::Array<f64, D>,
+) {
+    archive.start_file(format!("{name}.npy"), SimpleFileOptions::default()).expect(IN_MEMORY);
+    array.write_npy(archive).expect(IN_MEMORY);
 }
 
 impl FactorizationFile {
@@ -73,7 +89,7 @@ impl FactorizationFile {
                     sensitivity: None,
                 });
             }
-            let mut archive = NpzReader::new(file).map_err(|error| error.to_string())?;
+            let mut archive = ZipArchive::new(file).map_err(|error| error.to_string())?;
             let sensitivity: Option<Array0<f64>> = array(&mut archive, "sensitivity")?;
             Ok(Self {
                 strategy: array(&mut archive, "C")?.ok_or("no array 'C'")?,
@@ -118,12 +134,12 @@ pub fn write(path: &Path, factorization: &Factorization) -> Result<(), Factoriza
         strategy.write_npy(&mut bytes).expect(IN_MEMORY);
         return files::replace(path, &bytes).map_err(failed);
     }
-    let mut archive = NpzWriter::new(Cursor::new(Vec::new()));
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let error_matrix = array(&factorization.error_matrix()?);
     for (name, matrix) in [("C", &strategy), ("B", &error_matrix)] {
-        archive.add_array(name, matrix).expect(IN_MEMORY);
+        add_array(&mut archive, name, matrix);
     }
-    archive.add_array("sensitivity", &ndarray::arr0(factorization.sensitivity().value)).expect(IN_MEMORY);
+    add_array(&mut archive, "sensitivity", &ndarray::arr0(factorization.sensitivity().value));
     files::replace(path, archive.finish().expect(IN_MEMORY).get_ref()).map_err(failed)
 }
 
@@ -144,10 +160,10 @@ mod tests {
     fn archive(strategy: &Array2<f64>, error_matrix: &Array2<f64>, sensitivity: f64) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("F.npz");
-        let mut archive = NpzWriter::new(File::create(&path).unwrap());
-        archive.add_array("C", strategy).unwrap();
-        archive.add_array("B", error_matrix).unwrap();
-        archive.add_array("sensitivity", &ndarray::arr0(sensitivity)).unwrap();
+        let mut archive = ZipWriter::new(File::create(&path).unwrap());
+        add_array(&mut archive, "C", strategy);
+        add_array(&mut archive, "B", error_matrix);
+        add_array(&mut archive, "sensitivity", &ndarray::arr0(sensitivity));
         archive.finish().unwrap();
         (folder, path)
     }
@@ -205,8 +221,8 @@ mod tests {
             Err(FactorizationFileError::Io { .. })
         ));
         let archive_path = folder.path().join("F.npz");
-        let mut archive = NpzWriter::new(File::create(&archive_path).unwrap());
-        archive.add_array("D", &Array2::<f64>::eye(2)).unwrap();
+        let mut archive = ZipWriter::new(File::create(&archive_path).unwrap());
+        add_array(&mut archive, "D", &Array2::<f64>::eye(2));
         archive.finish().unwrap();
         let message = FactorizationFile::read(&archive_path).unwrap_err().to_string();
         assert!(message.contains("'C'"), "{message}");

@@ -20,21 +20,21 @@ use crate::thread_scaling::{Prediction, errors, predictions};
 #[derive(clap::Args)]
 pub struct SimulateArguments {
     /// Results of the study, the file `depth-against-work.json`; or the folder of a run, whose rounds are predicted for 4, 16 and 64
-    /// threads (the options are those of a study).
+    /// threads.
     #[arg(value_name = "FILE")]
     study: PathBuf,
-    /// Number of workers.
-    #[arg(long, value_name = "P", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..))]
-    workers: u64,
-    /// Latency of a round in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.05, value_parser = latency)]
-    latency: f64,
-    /// Dimension of the measured function, the maximum of linear functions.
-    #[arg(long, default_value_t = 256, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    dimension: u32,
-    /// Target gap ε with L = R = 1.
-    #[arg(long, default_value_t = 0.05, value_name = "EPSILON", value_parser = accuracy)]
-    accuracy: f64,
+    /// Number of workers [default: 1024].
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u64).range(1..))]
+    workers: Option<u64>,
+    /// Latency of a round in seconds [default: 0.05].
+    #[arg(long, value_name = "SECONDS", value_parser = latency)]
+    latency: Option<f64>,
+    /// Dimension of the measured function, the maximum of linear functions [default: 256].
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    dimension: Option<u32>,
+    /// Target gap ε with L = R = 1 [default: 0.05].
+    #[arg(long, value_name = "EPSILON", value_parser = accuracy)]
+    accuracy: Option<f64>,
 }
 
 /// A finite number that is `valid`; else what is `expected`.
@@ -70,20 +70,31 @@ struct Row {
 /// # Errors
 /// A file that is no study, or lacks the cell.
 pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> {
-    if arguments.study.is_dir() {
-        return threads(&arguments.study, output);
+    let SimulateArguments { ref study, workers, latency, dimension, accuracy } = *arguments;
+    if study.is_dir() {
+        let given = [workers.is_some(), latency.is_some(), dimension.is_some(), accuracy.is_some()];
+        let named = ["--workers", "--latency", "--dimension", "--accuracy"];
+        if let Some((name, _)) = named.iter().zip(given).find(|(_, given)| *given) {
+            return Err(UsageError::of(format!(
+                "{}: a folder of a run is predicted for 4, 16 and 64 threads, without {name}; that is an option of the file \
+                 depth-against-work.json of a study",
+                study.display()
+            )));
+        }
+        return threads(study, output);
     }
-    let path = arguments.study.display();
-    let text = fs::read_to_string(&arguments.study).with_context(|| path.to_string())?;
+    let (workers, latency) = (workers.unwrap_or(1_024), latency.unwrap_or(0.05));
+    let (dimension, accuracy) = (dimension.unwrap_or(256) as usize, accuracy.unwrap_or(0.05));
+    let path = study.display();
+    let text = fs::read_to_string(study).with_context(|| path.to_string())?;
     let study: Study = serde_json::from_str(&text).with_context(|| format!("{path}: not a study of query depth"))?;
-    let (dimension, accuracy) = (arguments.dimension as usize, arguments.accuracy);
     let is_one = |cell: &&Cell| cell.family == Kind::MaxOfLinear && cell.reached && cell.threads == 1;
     let reached = || study.cells.iter().filter(is_one);
     let row = |cell: &Cell| Row {
         algorithm: cell.algorithm.clone(),
-        workers: arguments.workers,
-        latency_s: arguments.latency,
-        seconds: cell.work().time_to_target(arguments.workers, arguments.latency),
+        workers,
+        latency_s: latency,
+        seconds: cell.work().time_to_target(workers, latency),
         rounds: cell.rounds,
         gradient_queries: cell.gradient_queries,
         dimension,
@@ -113,7 +124,7 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
                 Entry::count(row.gradient_queries as usize),
             ]);
         }
-        let (workers, latency) = (count(arguments.workers as f64), time(1e9 * arguments.latency));
+        let (workers, latency) = (count(workers as f64), time(1e9 * latency));
         let end = "Modelled from one-thread times on the maximum of linear functions; bandwidth is not modelled.";
         println!("workers: {workers}, latency: {latency}\n{}\n{}", table.terminal(), output::wrapped(end, 0));
     }

@@ -112,6 +112,7 @@ run --threads 1,0 --list | 2 | '0'
 machine --threads 1-100000 | 2 | '1-100000'
 account gaussian --noise-multiplier -1 --delta 1e-5 | 2 | -1
 simulate x.json --workers 2 --latency -1 | 2 | '-1'
+simulate {}/run --latency 1 | 2 | without --latency
 factorize --rounds 1000000 | 2 | GiB
 factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB
 factorize --rounds 8 --out {}/missing/C.npy | 1 | missing
