@@ -21,7 +21,6 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rounds_algorithms::hexadecimal;
 use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::random::StreamKey;
@@ -30,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::files::{self, OpenError};
-use crate::fit::key;
+use crate::keyed::KeyedDigest;
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";
@@ -79,19 +78,6 @@ pub struct Difference {
     pub recorded: String,
     /// In the later one.
     pub now: String,
-}
-
-/// HMAC-SHA-256 of a digest of the rows under the source of the run's keys ([`key::mac`] of `rows`). Without the source it can be
-/// compared neither with the digest of guessed rows nor with that of another run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct KeyedDigest(String);
-
-impl KeyedDigest {
-    /// The digest of rows with a plain `digest`, in a run of this `source`.
-    pub(crate) fn new(source: &StreamKey, digest: &[u8]) -> Self {
-        Self(hexadecimal(&key::mac(source, "rows", digest)))
-    }
 }
 
 /// The facts that a resumed run must share.
@@ -463,6 +449,8 @@ fn damaged(path: &Path, reason: String) -> CheckpointError {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use rounds_algorithms::hexadecimal;
 
     use super::*;
 

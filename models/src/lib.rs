@@ -46,6 +46,7 @@ pub mod factorization_file;
 pub mod files;
 pub mod fit;
 pub mod group;
+mod keyed;
 pub mod model_file;
 pub mod predictions;
 pub mod signature;

@@ -1,33 +1,14 @@
-//! Keys of a run: a simulation's seed, or a release's own key, which follows from the system's and from the data that it protects.
-//!
-//! The system draws 256 bits K for a release. Nothing is drawn from K itself; a run's key is
-//!
-//! ```text
-//! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (data, build, instruction set, coefficients of the noise, parameters,
-//!                                                              domain, plan with the calibrated mechanism)
-//! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ SHA-256 of the encoded rows, private counts)             the data of a binding
-//! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, build and parameters)           of private bounds
-//! ```
-//!
-//! No label with its 0 begins another, so these are values of one function at different points. A run's key follows from everything
-//! that decides to which sums its noise is added. Runs that differ in any of it have keys that nobody can tell from independent ones,
-//! even where K repeats: in a cloned or restored virtual machine, a fork, a resumed run. Runs that differ in nothing, with one K, are
-//! the same release; that they are equal shows that their rows are. For one run nothing changes: over a random K the key of each data
-//! set is uniform, but for what tells HMAC from a random function, so the law of the output is that of a key drawn after the data.
-//! Nothing is shown of the digest but what that key makes, so without K it can be compared with no guess of the rows.
-//!
-//! The construction is that of a synthetic initialisation vector (Rogaway and Shrimpton, "A provable-security treatment of the
-//! key-wrap problem", EUROCRYPT 2006).
+//! The source of all randomness of a run: a simulation's seed, the system's key of a release, or the checkpoint's. What is made of it
+//! stands in [`keyed`](crate::keyed).
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use rounds_kernels::random::StreamKey;
-use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::error::FitError;
 use super::observer::Execution;
 use super::settings::Training;
 use crate::checkpoint::{self, Binding, Checkpoint};
+use crate::keyed::derived;
 
 /// The generator of the system.
 pub(super) fn of_system(key: &mut [u8]) -> Result<(), FitError> {
@@ -57,35 +38,9 @@ pub(super) fn source(
     Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
 }
 
-/// HMAC-SHA-256 of "rounds " ‖ `of` ‖ 0 ‖ `message` under the source, for a simulation the bytes of its seed.
-pub(crate) fn mac(source: &StreamKey, of: &str, message: &[u8]) -> [u8; 32] {
-    let mac = match source {
-        StreamKey::Release(key) => Hmac::<Sha256>::new_from_slice(key),
-        StreamKey::Simulation(seed) => Hmac::<Sha256>::new_from_slice(&seed.to_le_bytes()),
-    };
-    let mac = mac.expect("HMAC takes keys of any length");
-    mac.chain_update("rounds ").chain_update(of).chain_update([0]).chain_update(message).finalize().into_bytes().into()
-}
-
-/// The key that is used `of` something where `message` decides what meets its draws. A simulation's is its seed.
-pub(super) fn derived(source: &StreamKey, of: &str, message: &[u8]) -> StreamKey {
-    match source {
-        StreamKey::Release(_) => StreamKey::Release(mac(source, of, message)),
-        StreamKey::Simulation(_) => source.clone(),
-    }
-}
-
 /// The key of a run with this binding.
 pub(super) fn of_run(source: &StreamKey, binding: &Binding) -> StreamKey {
     derived(source, "run", &serde_json::to_vec(binding).expect("names and values"))
-}
-
-/// The key of plans, which draw nothing.
-pub(super) fn unused(source: &StreamKey) -> StreamKey {
-    match source {
-        StreamKey::Release(_) => StreamKey::Release([0; 32]),
-        seed @ StreamKey::Simulation(_) => seed.clone(),
-    }
 }
 
 #[cfg(test)]
@@ -96,9 +51,9 @@ mod tests {
 
     use super::super::fit_drawn;
     use super::*;
-    use crate::checkpoint::KeyedDigest;
     use crate::data::TrainTest;
     use crate::fit::{Execution, Observer, Training};
+    use crate::keyed::KeyedDigest;
 
     /// Rows of one feature, of which the first is `canary`.
     fn rows(canary: f32) -> Dataset {
@@ -228,21 +183,4 @@ mod tests {
         }
         assert_eq!(key(&changed[0].1), keys[0]);
     }
-
-    #[test]
-    fn a_key_follows_from_its_use_and_its_message_and_of_a_simulation_from_neither() {
-        let source = StreamKey::Release([7; 32]);
-        let bytes = |of, message: &[u8]| match derived(&source, of, message) {
-            StreamKey::Release(key) => key,
-            StreamKey::Simulation(_) => panic!("a release's key"),
-        };
-        // HMAC-SHA-256 of "rounds run\0rows" under 32 bytes of 7, by Python's hmac.
-        assert_eq!(rounds_algorithms::hexadecimal(&bytes("run", b"rows")), EXPECTED);
-        let keys =
-            [bytes("run", b"rows"), bytes("run", b"row"), bytes("bounds", b"rows"), bytes("rows", b"rows"), [7; 32]];
-        assert!((0..5).all(|i| !keys[..i].contains(&keys[i])));
-        assert!(matches!(derived(&StreamKey::Simulation(3), "run", b"rows"), StreamKey::Simulation(3)));
-    }
-
-    const EXPECTED: &str = "dcacf63d9ad1901391feaeb6735911e29435871e4644edd731919990e7f45cbe";
 }

@@ -24,6 +24,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
+use crate::keyed;
 use crate::model_file::{self, TrainedOn, treat_features};
 use crate::signature::SecretKey;
 
@@ -86,14 +87,14 @@ pub(super) fn load(
     }
     let resumed = resumed(training, execution)?;
     let source = key::source(training, execution, resumed.as_ref(), draw)?;
-    setup.settings.key = key::unused(&source);
+    setup.settings.key = keyed::unused(&source);
 
     observer.enter(Stage::Loading);
     let mut counted = None;
     if let (Some(domain), Some(epsilon)) = (&mut setup.domain, training.data.declaration.private_bounds()) {
         let decided = serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
         let decided = decided.expect("names and values");
-        let key = |counts: &[u8; 32]| key::derived(&source, "bounds", &[&counts[..], &decided].concat());
+        let key = |counts: &[u8; 32]| keyed::derived(&source, "bounds", &[&counts[..], &decided].concat());
         let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);
         let (bounded, counts) = group.all_ok(bounded.map_err(|error| of_schema(training, error)))?;
         (*domain, counted) = (Arc::new(bounded), Some(counts));

@@ -4,7 +4,7 @@
 //! `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
 
 mod error;
-pub(crate) mod key;
+mod key;
 mod load;
 mod observer;
 mod outcome;

@@ -16,7 +16,8 @@ use super::load::{Loaded, Setup};
 use super::observer::Execution;
 use super::release::{check_release, check_rows};
 use super::settings::Training;
-use crate::checkpoint::{Binding, KeyedDigest};
+use crate::checkpoint::Binding;
+use crate::keyed::KeyedDigest;
 use crate::statement;
 
 /// The plan of a run: what it claims, and what there is to say of it.
