@@ -45,10 +45,16 @@ struct Declared {
     reason: Option<String>,
     /// A rule that leaves it open, whatever the numbers.
     open: Option<String>,
+    /// True where a bound is stated without its logarithms: an exponent above its power leaves it open.
+    #[serde(default)]
+    hides_logarithms: bool,
     /// True where the number was given to the runs: no verdict.
     #[serde(default)]
     input: bool,
 }
+
+const HIDES_LOGARITHMS: &str =
+    "The bound hides logarithms, which these cells cannot tell from powers: a larger exponent leaves it open.";
 
 /// A quantity of raw runs and what is said of it.
 #[derive(Deserialize)]
@@ -176,7 +182,8 @@ fn judged(row: &Declared, records: &mut Records) -> anyhow::Result<Judged> {
     let decided: Vec<_> = tested.iter().map(verdict).collect();
     let (mut found, mut alone) = all(&decided);
     let mut why = None;
-    if row.open.is_some() && found != Verdict::Open {
+    let hidden = (row.hides_logarithms && found == Verdict::Fails).then(|| HIDES_LOGARITHMS.to_owned());
+    if hidden.is_some() || row.open.is_some() {
         (found, alone) = (Verdict::Open, 1.0);
     }
     // Of several the one that decides, or the one nearest to refuting.
@@ -189,7 +196,7 @@ fn judged(row: &Declared, records: &mut Records) -> anyhow::Result<Judged> {
     };
     let worst = (0..tested.len()).min_by(order).context("no test")?;
     if found == Verdict::Open && !row.input {
-        why = row.open.clone().or_else(|| tested[worst].open.map(str::to_owned));
+        why = row.open.clone().or(hidden).or_else(|| tested[worst].open.map(str::to_owned));
     }
     let shown = &tested[worst];
     let label = if tested.len() > 1 { format!("least of {}: ", tested.len()) } else { String::new() };
