@@ -101,7 +101,9 @@ pub fn fitted(mut table: Table) -> Table {
 /// A table of names and values, without rules.
 pub fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
     let mut table = Table::new();
-    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
+    // A text of a file may not steer the terminal.
+    let printable = |value: String| value.replace(|letter: char| letter.is_control(), "\u{fffd}");
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), printable(value)]));
     fitted(table)
 }
 

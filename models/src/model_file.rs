@@ -1,8 +1,9 @@
 //! Models as files: the weights with everything that predictions need, and the privacy statement (docs/FORMAT.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read as _;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -73,14 +75,27 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
                        (`resume` then writes it again, if this run did)";
         return taken(problem.to_owned());
     }
-    let held = Model::read(path).ok().map(|model| model.header.privacy);
-    match held.filter(|privacy| privacy.claim == Claim::Release) {
-        None => Ok(()),
-        Some(release) => taken(format!(
+    match Model::read(path) {
+        Ok(model) if model.header.privacy.claim == Claim::Release => taken(format!(
             "it holds a release, whose ε = {} is spent; name another file, or move this one away",
-            release.epsilon.unwrap_or_default()
+            model.header.privacy.epsilon.unwrap_or_default()
         )),
+        Ok(_) => Ok(()),
+        // Perhaps the data, a key or a checkpoint of this very run.
+        Err(_) if is_kept(path) => {
+            taken("it holds something else than a model; name another file, or move this one away".to_owned())
+        }
+        Err(_) => Ok(()),
     }
+}
+
+/// True if a file with contents lies at `path` that is no array of weights by its name and its first bytes.
+fn is_kept(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let mut start = Vec::new();
+    let has_contents = file.metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
+    let read = (&mut file).take(6).read_to_end(&mut start);
+    has_contents && !(is_npy(path) && read.is_ok() && start == b"\x93NUMPY")
 }
 
 /// The meaning of a model's outputs.
@@ -152,8 +167,10 @@ pub struct Header {
     /// The columns and the label of the training rows.
     pub data: TrainedOn,
     /// Hyper-parameters as they were given.
+    #[serde(deserialize_with = "once")]
     pub parameters: Map<String, Value>,
     /// Values of the algorithm's parameters, given or chosen.
+    #[serde(deserialize_with = "once")]
     pub plan: BTreeMap<String, String>,
     /// SHA-256 of the weights as little-endian values.
     pub model_sha256: String,
@@ -165,6 +182,30 @@ pub struct Header {
     /// The signature of all of the above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+}
+
+/// Names with values, each name once: of two values of one name another reader may take the other.
+fn once<'de, V: Deserialize<'de>, M: FromIterator<(String, V)>, D: Deserializer<'de>>(from: D) -> Result<M, D::Error> {
+    struct Once<V>(PhantomData<V>);
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Once<V> {
+        type Value = Vec<(String, V)>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("names with values")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut fields, mut names) = (Vec::new(), HashSet::new());
+            while let Some((name, value)) = map.next_entry::<String, V>()? {
+                if !names.insert(name.clone()) {
+                    return Err(serde::de::Error::custom(format!("duplicate field `{name}`")));
+                }
+                fields.push((name, value));
+            }
+            Ok(fields)
+        }
+    }
+    Ok(from.deserialize_map(Once(PhantomData))?.into_iter().collect())
 }
 
 /// The part of every header that later versions keep.
@@ -432,6 +473,9 @@ impl Model {
         let header: Header = serde_json::from_str(header).map_err(malformed)?;
         let tensors = SafeTensors::deserialize(bytes).map_err(unreadable)?;
         let tensor = tensors.tensor(WEIGHTS).map_err(unreadable)?;
+        if tensors.len() > 1 {
+            return Err(damaged("it holds another tensor beside its weights".to_owned()));
+        }
         let (values, _) = tensor.data().as_chunks::<4>();
         let weights: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
         if tensor.dtype() != Dtype::F32 || header.model_sha256 != digest(&weights) {

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
@@ -29,6 +29,8 @@ pub enum KeyError {
         path.display()
     )]
     Foreign { argument: &'static str, path: PathBuf, kind: &'static str },
+    #[error("`sign {}`: others may read or change this secret key; make a new one by `rounds keygen FILE`", path.display())]
+    Open { path: PathBuf },
     #[error("{}: the key cannot be written: {source}; a key is never replaced, name another file", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
     #[error("the generator of the operating system gives no key")]
@@ -100,7 +102,11 @@ fn signed(document: &Value) -> Vec<u8> {
 
 impl SecretKey {
     pub(crate) fn read(path: &Path) -> Result<Self, KeyError> {
-        Ok(Self(SigningKey::from_bytes(&*read("sign", path, KINDS[0])?)))
+        let key = read("sign", path, KINDS[0])?;
+        match std::fs::metadata(path) {
+            Ok(file) if file.mode() & 0o077 == 0 => Ok(Self(SigningKey::from_bytes(&key))),
+            _ => Err(KeyError::Open { path: path.into() }),
+        }
     }
 
     pub(crate) fn sign(&self, document: &Value) -> Signature {

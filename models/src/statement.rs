@@ -1,24 +1,36 @@
 //! Privacy statements as documents: what a run writes, and what a verifier computes again.
 //!
-//! A statement is a function of its mechanisms, accountant, relation, δ and clip norm, of the domain and of the plan, which stand in the
-//! same document. The verifier reads these, writes the statement by the code of the run, and compares all of it.
+//! A statement follows from the parameters of the run, the domain of its rows and their number, which stand in the same document. The
+//! verifier reads these, plans the run by its own code, and compares the whole document with the one that this run writes.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rounds_algorithms::catalog;
-use rounds_algorithms::privacy::{
-    Adjacency, Arithmetic, Claim, DISJOINT_CHUNKS, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::privacy::{CalibrationMemory, Claim, PrivacyStatement};
+use rounds_algorithms::problem::{
+    Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem, Relation, SparseMatrix,
+    Storage,
 };
-use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
-use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use crate::model_file::{Header, Model, ModelFileError, NormBound, TrainedOn, header_text};
+use crate::factorization_cache;
+use crate::fit::Training;
+use crate::fit::load::with_factorization;
+use crate::fit::plan::{check_relation, of_run};
+use crate::fit::release::check_release;
+use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text, treat_features};
 use crate::signature::PublicKey;
-use crate::text::three_digits;
+
+/// The largest model whose statement is verified without its weights: no document can ask for more memory than its plan takes.
+const MOST_PARAMETERS: usize = 1 << 28;
 
 /// Relative tolerance of numbers that are computed again, on another machine perhaps.
 const TOLERANCE: f64 = 1e-9;
@@ -47,12 +59,15 @@ pub enum StatementError {
     /// A statement that claims no release.
     #[error("`statement {}`: it claims no release: {reason}; `rounds train --secure` makes one", path.display())]
     NoClaim { path: PathBuf, reason: String },
+    /// A run whose noise was drawn through a factorisation from a file.
+    #[error("`statement {}`: its noise follows from a factorisation in a file; give that by `factorization FILE`", path.display())]
+    Factorization { path: PathBuf },
     /// A document that no run writes.
     #[error("`statement {}`: no run can have written it: {reason}", path.display())]
     Impossible { path: PathBuf, reason: String },
 }
 
-/// A statement beside the one that follows from its mechanisms, domain and plan.
+/// A statement beside the one that follows from its parameters and domain.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
     /// The statement that follows.
@@ -69,68 +84,72 @@ pub struct Verified {
     pub holds: bool,
 }
 
-/// The statement of a run for that of its noise: with the part that private bounds took, and notes on public treatments of the rows.
-pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Option<&Domain>) -> PrivacyStatement {
-    if let (Some(epsilon), Some(domain)) = (data.private_bounds, domain) {
-        let (columns, relation) = (domain.numbers(), domain.relation);
-        let note = format!(
-            "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {} for \
-             all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
-            relation.adjacency(),
-            three_digits(problem::noise_scale(columns, relation, epsilon))
-        );
-        privacy = privacy.after_private_bounds(epsilon).with_note(note);
-    }
-    if let Some(NormBound { norm, bound }) = data.clip_features {
-        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
-        privacy = privacy.with_note(note);
-    }
-    if let Some(factor) = data.scale_features {
-        privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
-    }
-    if let Some(split) = data.test_split {
-        let but = if data.private_bounds.is_some() { " but the counts of the private bounds" } else { "" };
-        privacy = privacy.with_note(format!(
-            "a part of {} of the rows is kept for testing and enters no sum{but}; their positions follow from the number of \
-             rows and the seed {}, both public",
-            split.fraction, split.seed
-        ));
-    }
-    privacy
+/// The verifier of statements. What it plans it remembers.
+#[derive(Clone)]
+pub struct Verifier {
+    /// The signer who is asked for.
+    pub signer: Option<PublicKey>,
+    /// The file of the factorisation of the run's noise, where the run was given one.
+    pub factorization: Option<PathBuf>,
+    strategies: StrategyMemory,
+    calibrations: CalibrationMemory,
 }
 
-/// Verifies the statement of a model, or of the document of a run; `key` is that of the signer who is asked for.
+impl Default for Verifier {
+    fn default() -> Self {
+        let strategies = StrategyMemory::filled_from(factorization_cache::source());
+        Self { signer: None, factorization: None, strategies, calibrations: CalibrationMemory::default() }
+    }
+}
+
+impl Verifier {
+    /// Verifies the statement of a model, or of the document of a run.
+    ///
+    /// # Errors
+    /// A file that holds no statement of a release, or one that no run can have written.
+    pub fn verify(&self, path: &Path) -> Result<Verified, StatementError> {
+        let key = self.signer.as_ref();
+        let (header, document, weights) = read(path)?;
+        let stated = &header.privacy;
+        if stated.claim != Claim::Release {
+            let reason = stated
+                .reason
+                .clone()
+                .unwrap_or_else(|| "its noise comes from a seed, or nothing is claimed".to_owned());
+            return Err(StatementError::NoClaim { path: path.into(), reason });
+        }
+        if header.parameters.contains_key("factorization") && self.factorization.is_none() {
+            return Err(StatementError::Factorization { path: path.into() });
+        }
+        let rebuilt = self.rebuilt(path, &header, weights.as_deref());
+        let rebuilt = rebuilt.map_err(|reason| StatementError::Impossible { path: path.into(), reason })?;
+        let mut differences = Vec::new();
+        compare("", Some(&document), Some(&rebuilt.document()), &mut differences);
+        let signer = header.signature.as_ref().map(|signature| signature.signer(&document));
+        let other = match (&signer, key) {
+            (None, Some(_)) => Some("there is none; `rounds train --secure --sign KEYFILE` signs"),
+            (Some(None), _) => Some("it is not of this document, which was changed since"),
+            (Some(Some(signer)), Some(key)) if signer != key => Some("it is of another signer than that of `verify`"),
+            _ => None,
+        };
+        differences.extend(other.map(|difference| format!("signature: {difference}")));
+        Ok(Verified {
+            statement: rebuilt.privacy,
+            holds: differences.is_empty(),
+            differences,
+            signer: header.signature.filter(|_| other.is_none()).map(|signature| signature.key),
+            weights: weights.is_some(),
+            unshown: UNSHOWN,
+        })
+    }
+}
+
+/// [`Verifier::verify`] of a statement that is signed by `key`, if one is given.
 ///
 /// # Errors
-/// A file that holds no statement of a release, or none that is signed where a signer is asked for.
+/// As there.
 pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, StatementError> {
-    let (header, document, weights) = read(path)?;
-    let stated = &header.privacy;
-    if stated.claim != Claim::Release {
-        let reason =
-            stated.reason.clone().unwrap_or_else(|| "its noise comes from a seed, or nothing is claimed".to_owned());
-        return Err(StatementError::NoClaim { path: path.into(), reason });
-    }
-    let rebuilt = rebuilt(path, &header, weights.as_deref());
-    let rebuilt = rebuilt.map_err(|reason| StatementError::Impossible { path: path.into(), reason })?;
-    let mut differences = Vec::new();
-    compare("", Some(&document), Some(&rebuilt.document()), &mut differences);
-    let signer = header.signature.as_ref().map(|signature| signature.signer(&document));
-    let other = match (&signer, key) {
-        (None, Some(_)) => Some("there is none; `rounds train --secure --sign KEYFILE` signs"),
-        (Some(None), _) => Some("it is not of this document, which was changed since"),
-        (Some(Some(signer)), Some(key)) if signer != key => Some("it is of another signer than that of `verify`"),
-        _ => None,
-    };
-    differences.extend(other.map(|difference| format!("signature: {difference}")));
-    Ok(Verified {
-        statement: rebuilt.privacy,
-        holds: differences.is_empty(),
-        differences,
-        signer: header.signature.filter(|_| other.is_none()).map(|signature| signature.key),
-        weights: weights.is_some(),
-        unshown: UNSHOWN,
-    })
+    Verifier { signer: key.cloned(), ..Verifier::default() }.verify(path)
 }
 
 /// The keys of an outcome beside its header, which no statement is about.
@@ -159,159 +178,97 @@ fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError
     Ok((header, document.into(), weights))
 }
 
-/// The header that a release with the mechanisms, the domain and the plan of `header` writes; the reason if there is none.
-fn rebuilt(path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Header, String> {
-    let algorithm = catalog::find(&header.algorithm).map_err(|error| error.to_string())?;
-    if !(algorithm.private && algorithm.release) {
-        return Err(format!("algorithm '{}' makes no release", algorithm.id));
+impl Verifier {
+    /// The header that a release with the domain and the parameters of `header` writes: it is planned again by the code of a run. The
+    /// reason if there is none.
+    fn rebuilt(&self, path: &Path, header: &Header, weights: Option<&[f32]>) -> Result<Header, String> {
+        fn said(error: impl Display) -> String {
+            error.to_string()
+        }
+        let algorithm = catalog::find(&header.algorithm).map_err(said)?;
+        let mut training = Training::of_bound(algorithm.id, &header.parameters)?;
+        training.data.clip_features = header.data.clip_features.map(|of| (of.norm, of.bound));
+        training.privacy.factorization.clone_from(&self.factorization);
+        training.seed = header.data.test_split.map_or(training.seed, |split| split.seed);
+        let domain = header.domain(&path.display().to_string()).map_err(said)?.ok_or("it declares no domain")?;
+        let private_bounds = training.data.declaration.private_bounds();
+        if private_bounds.is_some() != matches!(domain.source, DomainSource::PrivateBounds(_)) {
+            return Err("the origin of its domain and the ε of private bounds do not agree".to_owned());
+        }
+        let domain = Arc::new(domain);
+        let problem = planned_on(&training, header, &domain)?;
+        if weights.is_none() && problem.parameters() > MOST_PARAMETERS {
+            return Err(format!("a model of {} parameters is verified with its weights alone", problem.parameters()));
+        }
+        let (mut settings, used) = with_factorization(&training, algorithm).map_err(said)?;
+        settings.key = StreamKey::Release([0; 32]);
+        settings.calibrations = self.calibrations.clone();
+        if used.is_none() {
+            settings.strategies = self.strategies.clone();
+        }
+        let prepared = algorithm.prepare(&problem, &settings).map_err(said)?;
+        if used.is_some_and(|used| !used.load(Ordering::Relaxed)) {
+            return Err("its noise is drawn through no factorisation".to_owned());
+        }
+        let data = TrainedOn {
+            private_bounds,
+            test_split: training.split(),
+            scale_features: training.data.scale_features,
+            ..header.data.clone()
+        };
+        check_relation(&training, &problem, &prepared.privacy).map_err(said)?;
+        let privacy = of_run(prepared.privacy, &data, Some(&domain));
+        check_release(&training, &problem, &privacy).map_err(said)?;
+        let own = ["algorithm", "data"];
+        let parameters = training.bound_parameters(None).into_iter().filter(|(name, _)| !own.contains(&name.as_str()));
+        let rebuilt = Header {
+            n: (!matches!(problem.relation(), Relation::AddRemove { .. })).then(|| problem.rows()),
+            rounds: prepared.rounds,
+            data,
+            parameters: parameters.map(|(name, value)| (name, value.into())).collect(),
+            plan: prepared.parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            privacy,
+            ..header.clone()
+        };
+        Ok(rebuilt.completed(problem.model().loss, Some(&domain), weights))
     }
-    let loss: Loss = header.loss.parse().map_err(|error| format!("its loss: {error}"))?;
-    let domain = header.domain(&path.display().to_string()).map_err(|error| error.to_string())?;
-    let domain = std::sync::Arc::new(domain.ok_or("it declares no domain")?);
-    let has_private_bounds = matches!(domain.source, DomainSource::PrivateBounds(_));
-    if header.data.private_bounds.map_or(has_private_bounds, |epsilon| !(epsilon > 0.0 && has_private_bounds)) {
-        return Err("the origin of its domain and the ε of private bounds do not agree".to_owned());
+}
+
+/// The public problem of a run with these settings on so many rows of the domain as the header says.
+fn planned_on(training: &Training, header: &Header, domain: &Arc<Domain>) -> Result<PublicProblem, String> {
+    let (name, optimizer, data) = (&header.data.dataset, &training.optimizer, &training.data);
+    let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
+    let rows = header.n.unwrap_or_default();
+    if rows == 0 && !matches!(domain.relation, Relation::AddRemove { .. }) {
+        return Err("it has no rows".to_owned());
     }
-    let problem = PublicProblem::of_domain(&header.data.dataset, &domain, header.n.unwrap_or_default(), loss, 0.0);
+    let problem = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization);
     let problem = problem.map_err(|error| error.to_string())?;
-    let stated = &header.privacy;
-    let (Some(accountant), Some(mut adjacency), Some(delta), Some(clip_norm)) =
-        (stated.accountant, stated.adjacency, stated.delta, stated.clip_norm)
-    else {
-        return Err("it has no accountant, adjacency, delta or clip norm".to_owned());
-    };
-    let declared = domain.relation.adjacency();
-    if header.data.private_bounds.is_some() || [declared, adjacency].contains(&Adjacency::AddRemove) {
-        // No other relation can be stated.
-        adjacency = declared;
+    if data.scale_features.is_none() && data.clip_features.is_none() {
+        return Ok(problem);
     }
-    let mechanism = Mechanism::Composition(stated.mechanisms.clone());
-    let mechanism = mechanism.single().unwrap_or(&mechanism);
-    let is_laplace = |step: &&Mechanism| matches!(step, Mechanism::Laplace { .. });
-    // The sensitivity of Laplace noise is that of a clipped row; other noise is stated in multiples of the clip norm.
-    let clipped = |step: &Mechanism| match *step {
-        Mechanism::Laplace { l1_sensitivity, sampling, .. } => l1_sensitivity / sampling.row_change_factor(adjacency),
-        _ => clip_norm,
-    };
-    let clip_norm = mechanism.steps().into_iter().map(clipped).find(|&of| of != clip_norm).unwrap_or(clip_norm);
-    let is_short = algorithm.reads("precision") && header.plan.get("precision").is_some_and(|bits| bits == "16");
-    let mut privacy = PrivacyStatement::new(&PrivateRun {
-        mechanism,
-        accountant,
-        adjacency,
-        delta,
-        clip_norm,
-        norm: if mechanism.steps().iter().all(is_laplace) { Norm::L1 } else { Norm::L2 },
-        problem: &problem,
-        noise_source: NoiseSource::Chacha20,
-        arithmetic: if is_short { Arithmetic::Exact16 } else { Arithmetic::Exact },
-    });
-    // Of the algorithms that write this note, one makes releases.
-    if header.plan.contains_key("chunks") {
-        privacy = privacy.with_note(DISJOINT_CHUNKS);
-    }
-    let privacy = of_run(privacy, &header.data, Some(&domain));
-    if let Some(reason) = privacy.reason {
-        return Err(reason);
-    }
-    let n = (declared != Adjacency::AddRemove).then(|| problem.rows());
-    let mut rebuilt = Header { n, privacy, ..header.clone() }.completed(loss, Some(&domain), weights);
-    if algorithm.reads("precision") {
-        rebuilt.plan.insert("precision".to_owned(), if is_short { "16" } else { "24" }.to_owned());
-    }
-    let relations = [("accountant", accountant.to_string()), ("adjacency", adjacency.to_string())];
-    for (name, implied) in relations {
-        rebuilt.plan.entry(name.to_owned()).and_modify(|planned| *planned = implied);
-    }
-    let rebuilt = if algorithm.reads("batch-size") { batched(rebuilt, mechanism, problem.rows()) } else { rebuilt };
-    Ok(given(rebuilt))
+    // Public bounds of treated rows are those of any row of the domain that is treated.
+    let row = row_of(name, domain)
+        .and_then(|row| treat_features(row, data.scale_features, data.clip_features)?.for_loss(Some(loss)))
+        .map_err(|error| error.to_string())?
+        .0;
+    let treated = Problem::new(Arc::new(row), loss, true, optimizer.regularization);
+    Ok(treated.map_err(|error| error.to_string())?.public().clone().with_rows(rows))
 }
 
-/// The header with the batches that its mechanism implies on so many rows: their size and number, as far as it implies them.
-fn batched(mut header: Header, mechanism: &Mechanism, rows: usize) -> Header {
-    let planned = |name| header.plan.get(name).map(|value| value.parse().ok().filter(|&value: &usize| value > 0));
-    let inner = planned("inner");
-    if let (Some(Some(inner)), Some(chunks)) = (inner, planned("chunks").unwrap_or(Some(1))) {
-        // Rounds of several releases on batches drawn from each chunk.
-        header.rounds = (mechanism.rounds() / inner).saturating_mul(chunks) as u64;
-        header.plan.insert("rounds".to_owned(), header.rounds.to_string());
-        return header;
-    }
-    let Some(Some(batch_size)) = planned("batch-size").filter(|_| inner.is_none()) else {
-        header.plan.insert("batch-size".to_owned(), "at least 1".to_owned());
-        return header;
+/// One row of the domain.
+fn row_of(name: &str, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
+    let columns = domain.features();
+    let features = match domain.storage {
+        Storage::Bytes => Features::bytes(&vec![0; columns], columns, 1.0 / 255.0),
+        Storage::Dense => Features::f32(vec![0.0; columns], columns),
+        Storage::Sparse => Features::Sparse(SparseMatrix { offsets: vec![0, 0], ..SparseMatrix::new(columns) }),
     };
-    let implied = match mechanism.sampling() {
-        Some(Sampling::Poisson { rate }) if batch_size as f64 / rows as f64 != rate => rate * rows as f64,
-        Some(Sampling::WithoutReplacement { population, .. }) if population != rows => f64::NAN,
-        Some(Sampling::WithoutReplacement { batch, .. }) => batch as f64,
-        Some(Sampling::FullBatch) => rows as f64,
-        _ => batch_size as f64,
+    let labels = match domain.classes() {
+        Some(classes) => Labels::Classes { values: vec![0], classes, names: None },
+        None => Labels::Values(vec![0.0]),
     };
-    let (rounds, epoch) = (header.rounds as usize, rows.div_ceil(batch_size).max(1));
-    let epochs = rounds.div_ceil(epoch);
-    let rounds = match *mechanism {
-        Mechanism::Gaussian { participations, .. } if participations != epochs => participations.saturating_mul(epoch),
-        Mechanism::Tree { trees, rounds: leaves, .. } if (trees, leaves) != (epochs, rounds.min(epoch)) => {
-            trees.saturating_mul(leaves)
-        }
-        Mechanism::SubsampledGaussian { .. } | Mechanism::Laplace { .. } | Mechanism::Composition(_) => {
-            mechanism.rounds()
-        }
-        _ => rounds,
-    };
-    header.rounds = rounds as u64;
-    header.plan.insert("rounds".to_owned(), rounds.to_string());
-    header.plan.insert("batch-size".to_owned(), implied.to_string());
-    if let (Some(sampling), Some(planned)) = (mechanism.sampling(), header.plan.get_mut("sampling")) {
-        sampling.name().clone_into(planned);
-    }
-    header
-}
-
-/// The header with the settings that follow from its statement and its plan, where they were given.
-fn given(mut header: Header) -> Header {
-    let Header { privacy, plan, data, .. } = &header;
-    // A target is met but for the tolerance of the search for the noise.
-    let target = header.parameters.get("epsilon").and_then(|target| target.as_str()?.parse::<f64>().ok());
-    let spent = privacy.epsilon.map(|epsilon| epsilon - privacy.bounds_epsilon.unwrap_or_default());
-    let spent = spent.map(|spent| target.filter(|target| (spent / target - 1.0).abs() < 1e-4).unwrap_or(spent));
-    let is_targeted = !header.parameters.contains_key("noise-multiplier");
-    let number = |value: Option<f64>| value.map(|value| value.to_string());
-    let planned = |name: &str| plan.get(name).cloned();
-    let chooses_rounds = ["chunks", "rounds-rule"].iter().any(|name| plan.contains_key(*name));
-    let implied = [
-        ("secure", true, Some("true".to_owned())),
-        ("epsilon", is_targeted, number(spent)),
-        // Pure privacy spends no δ, whatever was given.
-        ("delta", true, number(privacy.delta.filter(|&delta| delta > 0.0))),
-        ("accountant", false, privacy.accountant.map(|accountant| accountant.to_string())),
-        ("adjacency", false, privacy.adjacency.map(|adjacency| adjacency.to_string())),
-        ("noise-multiplier", false, number(privacy.noise_multiplier)),
-        ("bounds", data.private_bounds.is_some(), data.private_bounds.map(|epsilon| format!("private:{epsilon}"))),
-        ("scale-features", false, data.scale_features.map(|factor| factor.to_string())),
-        ("clip-features", false, data.clip_features.map(|of| format!("{:?}", (of.norm, of.bound)))),
-        ("test-split", false, number(data.test_split.map(|split| split.fraction))),
-        ("batch-size", false, planned("batch-size")),
-        ("clip-norm", false, planned("clip-norm")),
-        ("precision", false, planned("precision")),
-        ("rounds", false, planned("rounds").filter(|_| !chooses_rounds)),
-        // All rows have one order.
-        ("sampling", false, planned("sampling").filter(|planned| planned != "full-batch")),
-    ];
-    let of_set = implied.clone().map(|(name, _, implied)| (format!("set {name}"), false, implied));
-    let of_flags = implied.map(|(name, is_needed, implied)| (name.to_owned(), is_needed, implied));
-    for (name, is_needed, implied) in of_flags.into_iter().chain(of_set) {
-        let Some(implied) = implied.filter(|_| is_needed || header.parameters.contains_key(&name)) else { continue };
-        let given = header.parameters.entry(name).or_insert(Value::Null);
-        // 1e-5 and 0.00001 are one number; a clip norm is one of f32.
-        let number = |text: &str| text.parse::<f64>().ok().map(|number| number as f32);
-        let is_same = |given: &str| given == implied || (number(given).is_some() && number(given) == number(&implied));
-        if !given.as_str().is_some_and(is_same) {
-            *given = implied.into();
-        }
-    }
-    header
+    Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))
 }
 
 /// Names every leaf of `stated` that is not as in `follows`.
@@ -330,12 +287,19 @@ fn compare(place: &str, stated: Option<&Value>, follows: Option<&Value>, differe
             }
         }
         (Some(Value::Number(stated)), Some(Value::Number(follows))) if is_near(stated, follows) => {}
+        (Some(Value::String(stated)), Some(Value::String(follows))) if is_one_number(stated, follows) => {}
         (stated, follows) if stated == follows => {}
         (stated, follows) => {
             let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
             differences.push(format!("{place}: {} is stated, {} follows", shown(stated), shown(follows)));
         }
     }
+}
+
+/// Values of a plan stand in texts.
+fn is_one_number(stated: &str, follows: &str) -> bool {
+    let [stated, follows] = [stated, follows].map(|text| text.parse::<f64>().ok().filter(|number| number.is_finite()));
+    stated.zip(follows).is_some_and(|(stated, follows)| (stated - follows).abs() <= TOLERANCE * follows.abs())
 }
 
 fn is_near(stated: &serde_json::Number, follows: &serde_json::Number) -> bool {

@@ -265,6 +265,9 @@ impl fmt::Display for DomainSource {
     }
 }
 
+/// Most classes: the sums of squares of a row's coefficients are proven for so many (docs/PRIVACY.md, step 2).
+const MOST_CLASSES: usize = 1 << 16;
+
 /// A domain that is no domain.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -360,7 +363,8 @@ impl Domain {
             }
         }
         if let Label::Classes(names) = &self.label {
-            require(names.len() >= 2, "classes", names.len(), "declare at least two classes")?;
+            let expected = "declare at least two classes, and at most 65,536";
+            require((2..=MOST_CLASSES).contains(&names.len()), "classes", names.len(), expected)?;
             once("classes", names.iter(), "declare each class once")?;
         }
         Ok(())

@@ -115,6 +115,12 @@ impl PublicProblem {
         })
     }
 
+    /// The same problem on so many rows, which are not read under add/remove.
+    #[must_use]
+    pub fn with_rows(self, rows: usize) -> Self {
+        Self { rows: self.relation.public_rows(rows), ..self }
+    }
+
     /// The data set's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -19,19 +19,22 @@ use crate::experiment::text;
 use crate::format::{plural, scientific};
 use crate::usage::{flags, reported};
 use rounds_models::signature::PublicKey;
-use rounds_models::statement::{self, Verified};
+use rounds_models::statement::{Verified, Verifier};
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct AccountArguments {
     /// Verify the privacy statement of a release, a model of `rounds train --model` or a document of `rounds train --json`: all of
-    /// it is computed again from its mechanisms, domain and plan
+    /// it is computed again from its parameters and domain
     #[arg(long, value_name = "FILE", required = true)]
     statement: Option<PathBuf>,
     /// Ask for the signature of this public key, a file of `rounds keygen`
     #[arg(long, value_name = "PUBLIC", requires = "statement")]
     verify: Option<PathBuf>,
+    /// The file of the factorisation that the run's noise was drawn through, if it was given one
+    #[arg(long, value_name = "FILE", requires = "statement")]
+    factorization: Option<PathBuf>,
     #[command(subcommand)]
     mechanism: Option<MechanismArguments>,
 }
@@ -187,9 +190,11 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             output.print(&answer, answer.table())
         }
         (None, Some(path)) => {
-            let key = arguments.verify.as_deref().map(PublicKey::read).transpose();
-            let key = key.map_err(|error| reported(true, error))?;
-            let found = statement::verify(path, key.as_ref()).map_err(|error| reported(true, error))?;
+            let signer = arguments.verify.as_deref().map(PublicKey::read).transpose();
+            let mut verifier = Verifier::default();
+            verifier.signer = signer.map_err(|error| reported(true, error))?;
+            verifier.factorization.clone_from(&arguments.factorization);
+            let found = verifier.verify(path).map_err(|error| reported(true, error))?;
             output.print(&found, verified(&found))?;
             anyhow::ensure!(
                 found.holds,
@@ -197,6 +202,7 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
                 path.display(),
                 plural(found.differences.len(), "field"),
                 flags(&found.differences.join("\n  "))
+                    .replace(|letter: char| letter != '\n' && letter.is_control(), "\u{fffd}")
             );
             Ok(())
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use rounds_models::fit::{Observer, Stage, Times};
+use rounds_models::fit::{Observer, Stage, Times, Training};
 
 use super::run::stop_on_interrupt;
 use super::{Output, output};
@@ -22,6 +22,8 @@ pub(super) struct Terminal<'a> {
     cluster: &'a Cluster,
     /// The run keeps a checkpoint: Ctrl-C stops it there.
     keeps_state: bool,
+    /// The run is no release, of which no time is told.
+    tells_times: bool,
     stopped: Arc<AtomicBool>,
     progress: Option<ProgressBar>,
     /// The stages so far, with the messages between ranks before each.
@@ -29,8 +31,9 @@ pub(super) struct Terminal<'a> {
 }
 
 impl<'a> Terminal<'a> {
-    pub(super) fn new(output: Output, cluster: &'a Cluster, keeps_state: bool) -> Self {
-        Self { output, cluster, keeps_state, stopped: Arc::default(), progress: None, marks: Vec::new() }
+    pub(super) fn new(output: Output, cluster: &'a Cluster, training: &Training) -> Self {
+        let (keeps_state, tells_times) = (training.checkpoint.file.is_some(), !training.privacy.secure);
+        Self { output, cluster, keeps_state, tells_times, stopped: Arc::default(), progress: None, marks: Vec::new() }
     }
 
     /// The times of a run that is finished: of loading, planning and rounds.
@@ -49,7 +52,9 @@ impl<'a> Terminal<'a> {
 impl Observer for Terminal<'_> {
     fn enter(&mut self, stage: Stage) {
         if let Stage::Rounds(rounds) = stage {
-            let progress = self.output.progress(rounds, "training {bar:20.green} {pos}/{len} rounds, {left}");
+            let left = if self.tells_times { ", {left}" } else { "" };
+            let template = format!("training {{bar:20.green}} {{pos}}/{{len}} rounds{left}");
+            let progress = self.output.progress(rounds, &template);
             if self.cluster.is_root() {
                 progress.enable_steady_tick(Duration::from_millis(250));
             }

@@ -372,14 +372,11 @@ fn named_columns(
         return refuse(place, "no number of columns; add `dimension D`");
     };
     let header = FirstLine::read(&file)?;
-    if !header.is_header(flags.label.as_deref()) {
-        let problem = "its first line is no header; declare columns without names by `dimension D`";
-        return refuse(place, problem);
-    }
-    // A first line that does not hold the label's name may be a row: no name is taken from it.
-    let Some(label) = flags.label.as_ref().filter(|label| header.fields.contains(label)) else {
-        let problem = "its first line holds no label column of that name; name the label by `label NAME`, or declare \
-                       columns without names by `dimension D`";
+    // A first line that does not hold the label's name may be a row: nothing else is told of it.
+    let named = flags.label.as_ref().filter(|label| header.fields.contains(label));
+    let Some(label) = named.filter(|label| header.is_header(Some(label.as_str()))) else {
+        let problem = "its first line is no header with a label column of that name; name the label by `label NAME`, or \
+                       declare columns without names by `dimension D`";
         return refuse(place, problem);
     };
     let (mut columns, mut unbounded) = (Vec::new(), Vec::new());

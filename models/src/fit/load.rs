@@ -103,7 +103,7 @@ pub(super) fn load(
     let part = rows(training, execution, setup.domain.as_ref())?;
     let trained_on = TrainedOn {
         private_bounds: training.data.declaration.private_bounds(),
-        test_split: training.request(None).split,
+        test_split: training.split(),
         ..TrainedOn::of(&part.train, training.data.scale_features, training.data.clip_features)
     };
     let (train, loss, test) = group.all_ok(treated(training, part))?;
@@ -141,12 +141,26 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
         // Before the work rather than after it.
         model_file::check_place(path, training.privacy.secure)?;
     }
+    let kept = [&training.checkpoint.file, &training.checkpoint.resume];
+    if let Some(path) = kept.into_iter().flatten().find(|&path| training.model.as_ref() == Some(path)) {
+        let problem = format!("{} is the checkpoint; name another file for the model", path.display());
+        return Err(FitError::argument("model", problem));
+    }
     if training.sign.is_some() && !training.privacy.secure {
         return Err(FitError::argument("sign", "only a release is signed; give `secure`"));
     }
     let signer = training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?;
     let (domain, warnings) = declared(training)?;
     let parameters = training.bound_parameters(domain.as_deref());
+    let (settings, factorization_used) = with_factorization(training, algorithm)?;
+    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters, signer })
+}
+
+/// The settings of the algorithm, with the factorisation that is given, and a flag that is set when it is used.
+pub(crate) fn with_factorization(
+    training: &Training,
+    algorithm: &Algorithm,
+) -> Result<(Settings, Option<Arc<AtomicBool>>), FitError> {
     let mut settings = training.settings(algorithm)?;
     let given = training.privacy.factorization.as_deref().map(given_factorization).transpose()?;
     let factorization_used = given.map(|(source, used)| {
@@ -156,7 +170,7 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
         settings.strategies = StrategyMemory::filled_from(source);
         used
     });
-    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters, signer })
+    Ok((settings, factorization_used))
 }
 
 /// A source of the factorisation in a file, checked against every request, and a flag that the first request sets.

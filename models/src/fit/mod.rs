@@ -5,12 +5,12 @@
 
 mod error;
 mod key;
-mod load;
+pub(crate) mod load;
 mod observer;
 mod outcome;
-mod plan;
+pub(crate) mod plan;
 mod publish;
-mod release;
+pub(crate) mod release;
 mod rounds;
 mod settings;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{DomainSource, PublicProblem};
+use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
@@ -18,7 +18,8 @@ use super::release::{check_release, check_rows};
 use super::settings::Training;
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
-use crate::statement;
+use crate::model_file::{NormBound, TrainedOn};
+use crate::text::three_digits;
 
 /// The plan of a run: what it claims, and what there is to say of it.
 pub(super) struct Plan {
@@ -74,7 +75,7 @@ fn stated(
     let algorithm = setup.algorithm;
     check_relation(training, problem, &prepared.privacy)?;
     let domain = problem.domain().map(|domain| &**domain);
-    let mut privacy = statement::of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
+    let mut privacy = of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
     check_release(training, problem, &privacy)?;
     let drafted = DomainSource::Draft(training.data.data.clone());
     if problem.domain().is_some_and(|domain| *domain.source.of_columns() == drafted)
@@ -105,6 +106,36 @@ fn stated(
     Ok((prepared, Plan { privacy, rounds, expected_queries, parameters, warnings, binding }))
 }
 
+/// The statement of a run for that of its noise: with the part that private bounds took, and notes on public treatments of the rows.
+pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Option<&Domain>) -> PrivacyStatement {
+    if let (Some(epsilon), Some(domain)) = (data.private_bounds, domain) {
+        let (columns, relation) = (domain.numbers(), domain.relation);
+        let note = format!(
+            "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {} for \
+             all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
+            relation.adjacency(),
+            three_digits(problem::noise_scale(columns, relation, epsilon))
+        );
+        privacy = privacy.after_private_bounds(epsilon).with_note(note);
+    }
+    if let Some(NormBound { norm, bound }) = data.clip_features {
+        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
+        privacy = privacy.with_note(note);
+    }
+    if let Some(factor) = data.scale_features {
+        privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
+    }
+    if let Some(split) = data.test_split {
+        let but = if data.private_bounds.is_some() { " but the counts of the private bounds" } else { "" };
+        privacy = privacy.with_note(format!(
+            "a part of {} of the rows is kept for testing and enters no sum{but}; their positions follow from the number of \
+             rows and the seed {}, both public",
+            split.fraction, split.seed
+        ));
+    }
+    privacy
+}
+
 /// SHA-256 of the rows and of the counts of private bounds.
 fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
@@ -112,7 +143,11 @@ fn rows_digest(loaded: &Loaded) -> Vec<u8> {
 }
 
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.
-fn check_relation(training: &Training, problem: &PublicProblem, privacy: &PrivacyStatement) -> Result<(), FitError> {
+pub(crate) fn check_relation(
+    training: &Training,
+    problem: &PublicProblem,
+    privacy: &PrivacyStatement,
+) -> Result<(), FitError> {
     let drawn_for = problem.relation().adjacency();
     match (training.data.declaration.private_bounds(), privacy.adjacency) {
         (Some(epsilon), Some(stated)) if stated != drawn_for => {

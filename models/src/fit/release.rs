@@ -1,10 +1,11 @@
 //! The refusals of a run, and above all of a release: each stands here once, for every face.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
-use rounds_algorithms::problem::{Claims, Domain, NoClaim, PublicProblem, Relation};
+use rounds_algorithms::problem::{Claims, Domain, NoClaim, Problem, PublicProblem, Relation};
 
 use super::error::FitError;
 use super::settings::Training;
@@ -41,7 +42,8 @@ pub(super) fn of_schema(training: &Training, error: SchemaError) -> FitError {
 fn check_test_rows(training: &Training) -> Result<(), FitError> {
     let data = Path::new(&training.data.data);
     let test = data::test_file(data, training.request(None)).filter(|_| training.privacy.secure);
-    let is_data = |test: &Path| matches!((data.canonicalize(), test.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let is_data = |test: &Path| file(data).is_some_and(|of| file(test) == Some(of));
     match test.filter(|test| is_data(test)) {
         None => Ok(()),
         Some(test) => Err(FitError::argument(
@@ -138,7 +140,7 @@ fn domain(training: &Training) -> Result<Option<Arc<Domain>>, FitError> {
 }
 
 /// Refuses data that are no data set of the domain's public number of rows.
-pub(super) fn check_rows(problem: &PublicProblem) -> Result<(), FitError> {
+pub(super) fn check_rows(problem: &Problem) -> Result<(), FitError> {
     if problem.rows() <= problem.most_rows() {
         return Ok(());
     }
@@ -150,7 +152,7 @@ pub(super) fn check_rows(problem: &PublicProblem) -> Result<(), FitError> {
 }
 
 /// Refuses a release that claims nothing, or a claim that protects next to nothing.
-pub(super) fn check_release(
+pub(crate) fn check_release(
     training: &Training,
     problem: &PublicProblem,
     privacy: &PrivacyStatement,

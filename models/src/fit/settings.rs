@@ -2,6 +2,7 @@
 
 use std::fmt::{Debug, Display};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
@@ -13,7 +14,7 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::error::FitError;
@@ -156,7 +157,7 @@ pub struct OptimizerSettings {
     /// Clip norm of per-example gradients.
     pub clip_norm: Option<f64>,
     /// The loss.
-    #[serde(serialize_with = "debug")]
+    #[serde(serialize_with = "display")]
     pub loss: Option<Loss>,
     /// λ of the regulariser (λ/2)‖x‖².
     pub regularization: f64,
@@ -242,6 +243,11 @@ impl Training {
         command
     }
 
+    /// The part of the rows that is kept for testing.
+    pub(crate) fn split(&self) -> Option<Split> {
+        self.data.test_split.map(|fraction| Split { fraction, seed: self.seed })
+    }
+
     /// The rows that the run asks for.
     pub(super) fn request<'a>(&'a self, domain: Option<&'a std::sync::Arc<Domain>>) -> Request<'a> {
         let data = &self.data;
@@ -252,14 +258,14 @@ impl Training {
             columns: data.declaration.dimension,
             first_index: data.first_index,
             test: data.test.as_deref(),
-            split: data.test_split.map(|fraction| Split { fraction, seed: self.seed }),
+            split: self.split(),
             ..Request::default()
         }
     }
 
     /// Every setting that decides the model, and the declared domain, as name and value. The execution engine does not decide the
     /// model.
-    pub(super) fn bound_parameters(&self, domain: Option<&Domain>) -> Vec<(String, String)> {
+    pub(crate) fn bound_parameters(&self, domain: Option<&Domain>) -> Vec<(String, String)> {
         let given = self.groups().into_iter().flatten().filter(|(_, value)| !value.is_null());
         let mut bound = vec![("algorithm".to_owned(), self.algorithm.clone())];
         bound.extend(given.map(|(name, value)| (name, text(&value))));
@@ -271,8 +277,49 @@ impl Training {
         bound
     }
 
+    /// The settings of a release by the names and values of [`Training::bound_parameters`]; names that no run has are left to whoever
+    /// compares.
+    ///
+    /// # Errors
+    /// A value that cannot be read.
+    pub(crate) fn of_bound(algorithm: &str, parameters: &Map<String, Value>) -> Result<Self, String> {
+        fn read<T: FromStr>(parameters: &Map<String, Value>, name: &str) -> Result<Option<T>, String> {
+            let read = |value: &Value| {
+                let parsed = value.as_str().and_then(|text| text.parse().ok());
+                parsed.ok_or_else(|| format!("its parameter {name} is {value}"))
+            };
+            parameters.get(name).map(read).transpose()
+        }
+        let mut training = Self { algorithm: algorithm.to_owned(), ..Self::default() };
+        let Self { data, privacy, optimizer, .. } = &mut training;
+        data.test_split = read(parameters, "test-split")?;
+        data.first_index = read(parameters, "first-index")?;
+        data.scale_features = read(parameters, "scale-features")?;
+        data.declaration.bounds = read(parameters, "bounds")?;
+        privacy.epsilon = read(parameters, "epsilon")?;
+        privacy.delta = read(parameters, "delta")?.unwrap_or(privacy.delta);
+        privacy.noise_multiplier = read(parameters, "noise-multiplier")?;
+        privacy.noise = read(parameters, "noise")?;
+        privacy.adjacency = read(parameters, "adjacency")?;
+        privacy.accountant = read(parameters, "accountant")?;
+        (privacy.secure, privacy.allow_weak_privacy) = (true, true);
+        optimizer.epochs = read(parameters, "epochs")?;
+        optimizer.batch_size = read(parameters, "batch-size")?;
+        optimizer.sampling = read(parameters, "sampling")?;
+        optimizer.learning_rate = read(parameters, "learning-rate")?;
+        optimizer.momentum = read(parameters, "momentum")?;
+        optimizer.clip_norm = read(parameters, "clip-norm")?;
+        optimizer.loss = read(parameters, "loss")?;
+        optimizer.regularization = read(parameters, "regularization")?.unwrap_or(0.0);
+        for (name, value) in parameters.iter().filter_map(|(name, value)| Some((name.strip_prefix("set ")?, value))) {
+            let value = value.as_str().ok_or_else(|| format!("its parameter {name} is {value}"))?;
+            training.parameters.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(training)
+    }
+
     /// The settings that decide the model, by their names.
-    fn groups(&self) -> [serde_json::Map<String, Value>; 3] {
+    fn groups(&self) -> [Map<String, Value>; 3] {
         let groups = [
             serde_json::to_value(&self.data),
             serde_json::to_value(&self.privacy),
@@ -285,7 +332,7 @@ impl Training {
     }
 
     /// The settings of the algorithm, with the key of a simulation.
-    pub(super) fn settings(&self, algorithm: &Algorithm) -> Result<Settings, FitError> {
+    pub(crate) fn settings(&self, algorithm: &Algorithm) -> Result<Settings, FitError> {
         let privacy = &self.privacy;
         let delta = privacy.delta;
         let budget = match (privacy.epsilon, privacy.noise_multiplier) {

@@ -35,7 +35,7 @@ impl GridLoss {
     /// loss up would be of first. The upper tail goes to +∞, the lower one is rounded up.
     pub(super) fn upper(pair: Pair, interval: f64, tails: Tails) -> Self {
         let (first, last) = Self::cells(pair, interval, tails);
-        let (start, cells) = (first as i64, (last - first) as usize + 1);
+        let (start, cells) = (first as i64, ((last - first) as usize + 1).max(2));
         let mut mass = vec![0.0; cells];
         let one_step = -(-interval).exp_m1();
         let (low, high) = pair.range(tails.lower, tails.upper);

@@ -51,6 +51,26 @@ fn delta_of_a_gaussian_is_never_below_the_truth_and_hardly_above() {
     }
 }
 
+/// Far in the tail, against q·Φ̄((y − 1)/σ) + (1 − q − e^ε)·Φ̄(y/σ), y = σ²·ln((e^ε − 1 + q)/q) + 1/2, in 60 digits.
+#[test]
+fn a_poisson_step_at_the_smallest_deltas_is_never_below_its_closed_form() {
+    for (noise, rate, delta, truth) in [
+        (0.1287995572146029, 0.3, 5.375560523908558e-248, 289.244382340944),
+        (0.125, 0.5, 1e-235, 292.841869207207),
+        (0.25, 0.5, 1e-265, 146.188480622879),
+        (0.5, 0.5, 1e-295, 74.5782032415345),
+        (0.5, 0.01, 1e-250, 64.5500071407767),
+        (0.125, 0.5, 1e-100, 200.7461503237),
+        (1.0, 0.1, 1e-300, 35.0839820652942),
+    ] {
+        let found = by(Accountant::Pld, &poisson(noise, rate, 1), delta);
+        assert!(
+            (truth * (1.0 - 1e-12)..truth * 1.01 + 1e-3).contains(&found),
+            "{noise} {rate} {delta:e}: {found} {truth}"
+        );
+    }
+}
+
 #[test]
 fn composed_gaussians_on_a_grid_are_the_gaussian_of_their_sum() {
     // Poisson at a rate next to 1 is the Gaussian mechanism, but goes through the grid step by step.

@@ -36,7 +36,7 @@ fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyho
         keep_memory_private();
     }
     let execution = cluster.all_ok(execution(arguments, cluster))?;
-    let mut terminal = Terminal::new(output, cluster, training.checkpoint.file.is_some());
+    let mut terminal = Terminal::new(output, cluster, &training);
     let fitted = fit(&training, &execution, &mut terminal).map_err(|error| match error {
         FitError::Stopped { round, rounds, checkpoint: Some(path) } => anyhow::anyhow!(
             "stopped after round {round} of {rounds}; to go on:\n  {}",
