@@ -15,7 +15,10 @@
 //! tiles of a release take. The residual of a softmax with two classes is a multiple of (1, −1), so that the clipped
 //! gradient is C·(1, −1)/√2 ⊗ e_1 whatever the model is, as long as it is clipped; steps are so small that the margins, and
 //! the gradient with them, hardly move. The audit reads the iterates along (1, −1)/√2. **On fixed-point rows**
-//! ([`CanaryRows::FixedPoint`]) the canary is the same, a number of f32 that is read as two bytes.
+//! ([`CanaryRows::FixedPoint`]) the canary is the same, a number of f32 that is read as two bytes. In integers of 16 bits
+//! ([`CanaryRows::Short`]) it is the row of bytes. The coefficient of such a row has 64 steps and more, so that a contribution whose
+//! length nobody checked would be longer by a sixty-fourth at most: less than an audit resolves. Tests of the integers attack that
+//! (`kernels/src/linear/lattice.rs`).
 //!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
@@ -60,6 +63,8 @@ choices! {
         Bytes = "bytes",
         /// The same rows as numbers of f32 in a declared domain, summed as integers of two bytes.
         FixedPoint = "fixed-point",
+        /// Rows of bytes, with weights and coefficients of 16 bits.
+        Short = "short",
     }
 }
 
@@ -68,7 +73,7 @@ impl CanaryRows {
     pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
         (0..COLUMNS).map(move |column| match self {
             Self::F32 => iterate[column],
-            Self::Bytes | Self::FixedPoint => {
+            Self::Bytes | Self::FixedPoint | Self::Short => {
                 std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[BYTES + column])
             }
         })
@@ -120,9 +125,13 @@ impl Scene {
         self.epsilon.or_else(|| gaussian::epsilon(delta, CLAIMED_MU).ok()).unwrap_or(1.0)
     }
 
-    /// True if the audit can be made on such rows.
-    pub fn takes(&self, rows: CanaryRows) -> bool {
-        rows == CanaryRows::F32 || !self.needs_f32
+    /// True if the audit of `algorithm` can be made on such rows.
+    pub fn takes(&self, rows: CanaryRows, algorithm: &Algorithm) -> bool {
+        match rows {
+            CanaryRows::F32 => true,
+            CanaryRows::Bytes | CanaryRows::FixedPoint => !self.needs_f32,
+            CanaryRows::Short => !self.needs_f32 && algorithm.reads("precision"),
+        }
     }
 
     /// The settings with this budget, key and clip norm (1 in a claim); steps on rows of bytes are small where the algorithm
@@ -147,6 +156,9 @@ impl Scene {
         // In place of the scene's.
         if rows != CanaryRows::F32 && algorithm.reads("learning-rate") {
             settings.set("learning-rate", BYTES_LEARNING_RATE);
+        }
+        if rows == CanaryRows::Short {
+            settings.set("precision", 16);
         }
         settings
     }
@@ -228,7 +240,7 @@ impl Scene {
         };
         let mut unit = 1.0;
         let (features, labels, domain, loss) = match format {
-            CanaryRows::Bytes | CanaryRows::FixedPoint => {
+            CanaryRows::Bytes | CanaryRows::FixedPoint | CanaryRows::Short => {
                 let mut values = vec![0; rows.len() * BYTES];
                 for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
                     values[0] = u8::from(matches!(row, Row::Canary | Row::Opposite));
@@ -237,15 +249,15 @@ impl Scene {
                 let feature = std::f32::consts::SQRT_2 * self.raw as f32;
                 let labels = rows.iter().map(|row| u32::from(*row == Row::Canary)).collect();
                 let classes = Label::Classes(vec!["0".to_owned(), "1".to_owned()]);
-                let (features, domain) = if format == CanaryRows::Bytes {
-                    values.iter_mut().for_each(|value| *value *= 255);
-                    let features = Features::bytes(&values, BYTES, feature / 255.0);
-                    (features, domain(BYTES, bounds(0.0, 255.0), Storage::Bytes, classes))
-                } else {
+                let (features, domain) = if format == CanaryRows::FixedPoint {
                     unit = f64::from(feature);
                     let values: Vec<f32> = values.into_iter().map(|value| f32::from(value) * feature).collect();
                     let features = Features::f32(values, BYTES);
                     (features, domain(BYTES, bounds(0.0, unit), Storage::Dense, classes))
+                } else {
+                    values.iter_mut().for_each(|value| *value *= 255);
+                    let features = Features::bytes(&values, BYTES, feature / 255.0);
+                    (features, domain(BYTES, bounds(0.0, 255.0), Storage::Bytes, classes))
                 };
                 (features, Labels::numbered(labels, 2), domain, Loss::Softmax)
             }
@@ -294,7 +306,7 @@ mod tests {
         {
             let id = algorithm.id;
             for rows in [CanaryRows::F32, CanaryRows::Bytes, CanaryRows::FixedPoint] {
-                if !scene.takes(rows) {
+                if !scene.takes(rows, algorithm) {
                     continue;
                 }
                 let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);

@@ -101,8 +101,8 @@ pub enum AuditError {
     /// Too few runs for any bound.
     #[error("{0} runs: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
     TooFewRuns(u64),
-    /// An audit that there is on rows of f32 only.
-    #[error("{0}: its audit is set up for rows of f32 and a squared loss only")]
+    /// An audit that is not made on such rows.
+    #[error("{0}: its audit is not set up for such rows; take `rows f32`")]
     Rows(&'static str),
     /// A sabotage of another relation.
     #[error("sabotage {sabotage}: it breaks claims under {needed} alone; audit the relation {needed}")]
@@ -227,7 +227,7 @@ pub fn audit(
     if !algorithm.private {
         return Ok(report(Err("the algorithm adds no noise and claims nothing".to_owned())));
     }
-    if !scene.takes(settings.rows) {
+    if !scene.takes(settings.rows, algorithm) {
         return Err(AuditError::Rows(algorithm.id));
     }
     let scene = scene.sabotaged(settings.sabotage);

@@ -87,8 +87,9 @@ const MOST_SHORT_SHARE: f64 = 1.0 / 8.0;
 /// True if integers of 16 bits are fast enough for problems of this shape and fine enough for these batches and this noise: a public
 /// fact.
 ///
-/// h is at most min(C, 1)·2⁻¹⁴ with a bias. Rows that share a residual, as all do in the first round, round alike, so the sum of B rows
-/// may be wrong by B·h/2 in a coordinate. That is to be at most an eighth of the noise multiplier times C.
+/// h is at most min(C, 1)·2⁻¹⁴ with a bias. Rows that share a residual, as all do in the first round, round alike where their coefficients
+/// have many steps, so the sum of B rows may be wrong by B·h/2 in a coordinate. That is to be at most an eighth of the noise multiplier
+/// times C.
 fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
     let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {

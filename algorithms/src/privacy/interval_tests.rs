@@ -1,25 +1,25 @@
 //! Accountants against outward-rounded interval arithmetic: what they state is an upper bound with its numerics, for the noise of a
-//! release, which exceeds the accounted one. An interval holds the exact value of its formula, provided that `exp`
-//! and `ln` of the platform are right to four units in the last place.
+//! release, which exceeds the accounted one. An interval holds the exact value of its formula, provided that `exp`, `exp_m1`, `ln`,
+//! `ln_1p` and `pow` of the platform are right to four units in the last place.
 
 use std::f64::consts::TAU;
 use std::ops::{Add, Div, Mul, Sub};
 
-use super::examples::poisson;
+use super::examples::{laplace, poisson, without_replacement};
 use super::zcdp::log_conversion;
-use super::{Accountant, Adjacency, Mechanism, Sampling, gaussian, pld, rdp, zcdp};
+use super::{Accountant, Adjacency, Mechanism, Sampling, gaussian, laplace as pure, pld, rdp, zcdp};
 
 /// An eighth of what a release's noise exceeds the accounted one by (2⁻²⁴); rounding of sensitivities takes at most half.
 const MORE_NOISE: f64 = 1.0 + 1.0 / 134_217_728.0;
 
 #[derive(Clone, Copy, Debug)]
-struct Interval {
-    lo: f64,
-    hi: f64,
+pub(super) struct Interval {
+    pub(super) lo: f64,
+    pub(super) hi: f64,
 }
 
 /// The interval of one number.
-const fn at(value: f64) -> Interval {
+pub(super) const fn at(value: f64) -> Interval {
     Interval { lo: value, hi: value }
 }
 
@@ -65,12 +65,43 @@ impl Interval {
         Self { lo, hi }
     }
 
-    fn exp(self) -> Self {
+    pub(super) fn exp(self) -> Self {
         self.monotone(f64::exp)
     }
 
     fn ln(self) -> Self {
         self.monotone(f64::ln)
+    }
+
+    pub(super) fn exp_m1(self) -> Self {
+        self.monotone(f64::exp_m1)
+    }
+
+    fn ln_1p(self) -> Self {
+        self.monotone(f64::ln_1p)
+    }
+
+    /// |x|^`power`.
+    fn power_of_magnitude(self, power: f64) -> Self {
+        let (lo, hi) = (self.lo.max(-self.hi).max(0.0), self.hi.max(-self.lo));
+        let Self { lo, hi } = Self { lo, hi }.monotone(|value| value.powf(power));
+        Self { lo: lo.max(0.0), hi }
+    }
+
+    /// The lesser of two numbers.
+    fn min(self, other: Self) -> Self {
+        Self { lo: self.lo.min(other.lo), hi: self.hi.min(other.hi) }
+    }
+}
+
+/// Numbers from a fixed seed, uniform on a logarithmic scale between two ends.
+struct Draws(u64);
+
+impl Draws {
+    fn between(&mut self, lowest: f64, highest: f64) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let share = (self.0 >> 33) as f64 / (1_u64 << 31) as f64;
+        (lowest.ln() + share * (highest / lowest).ln()).exp()
     }
 }
 
@@ -217,21 +248,140 @@ fn concentrated_privacy_states_upper_bounds() {
     }
 }
 
+/// `stated` is an upper bound on the ε at δ for the noise of a release, and not for a millionth less than the accounted one;
+/// `log_moment` is K(α) for noise by this factor.
+fn assert_states(stated: f64, (order, delta): (f64, f64), log_moment: impl Fn(f64) -> Interval, what: &str) {
+    let found = |factor| converted(log_moment(factor), order - 1.0, delta);
+    let (released, less) = (found(MORE_NOISE), found(1.0 - 1e-6));
+    assert!(released.hi <= stated && stated < less.lo, "{what} at order {order}: {stated} in {released:?} to {less:?}");
+}
+
 #[test]
 fn renyi_accounting_of_poisson_batches_states_upper_bounds() {
-    for (rate, noise) in [(0.5, 2.0), (0.1, 1.0), (0.01, 0.7), (0.01, 1.1), (0.01, 5.0), (0.002, 0.6), (0.3, 20.0)] {
+    let mut draws = Draws(5);
+    let drawn = std::iter::repeat_with(|| (draws.between(1e-3, 0.6), draws.between(0.6, 20.0))).take(20);
+    for (rate, noise) in [(0.5, 2.0), (0.01, 0.7), (0.002, 0.6), (0.3, 20.0)].into_iter().chain(drawn) {
         let mechanism = poisson(noise, rate, 1000);
         for delta in [1e-9, 1e-5] {
             let (epsilon, order) = rdp::ORDERS
                 .epsilon(delta, |order| 1000.0 * rdp::poisson_subsampled_gaussian(order, rate, noise).unwrap());
             let stated = Accountant::Rdp.epsilon(&mechanism, Adjacency::AddRemove, delta).unwrap();
             assert!((stated / epsilon - 1.0).abs() < 1e-12, "{stated} {epsilon}");
-            let log_moment = subsampled_log_moment(order, rate, at(noise) * at(MORE_NOISE));
-            let found = converted(at(1000.0) * log_moment, order - 1.0, delta);
-            assert!(found.hi <= stated, "rate {rate}, noise {noise}, order {order}: {stated} {found:?}");
-            assert!(found.lo >= stated * (1.0 - 1e-5), "rate {rate}, noise {noise}: {stated} {found:?}");
+            let log_moment = |factor| at(1000.0) * subsampled_log_moment(order, rate, at(noise) * at(factor));
+            assert_states(stated, (order, delta), log_moment, &format!("rate {rate}, noise {noise}"));
         }
     }
+}
+
+/// E[(e^{μz − μ²/2} − 1)^ℓ] for even ℓ: the trapezoidal rule. On the lines z ± id its integrand is at most
+/// (e^{μz − μ²/2} + 1)^ℓ·e^{d²/2}·φ(z), whose integral over both, divided by e^{2πd/spacing} − 1, bounds the error.
+fn even_moment(exponent: f64, mu: Interval) -> Interval {
+    const DISTANCE: f64 = 6.0;
+    // 2πd/spacing − d²/2 ≥ 50 + ℓ·ln(3/μ), since the moment is about μ^ℓ and the bound 2^ℓ.
+    let spacing = TAU * DISTANCE / (50.0 + 0.5 * DISTANCE * DISTANCE + exponent * (3.0 / mu.lo).ln().max(1.0));
+    let (from, to) = (-14.0 - exponent.sqrt(), 14.0 + exponent.sqrt() + exponent * mu.hi);
+    let (mut sum, mut bound) = (at(0.0), at(0.0));
+    for node in (from / spacing).floor() as i64..=(to / spacing).ceil() as i64 {
+        let z = at(node as f64) * at(spacing);
+        let shifted = mu * z - at(0.5) * mu * mu;
+        let weight = (at(-0.5) * z * z).exp();
+        sum = sum + shifted.exp_m1().power_of_magnitude(exponent) * weight;
+        bound = bound + (shifted.exp() + at(1.0)).power_of_magnitude(exponent) * weight;
+    }
+    let scale = at(spacing) / root_two_pi();
+    let decay = (at(0.5 * DISTANCE * DISTANCE) - at(TAU * DISTANCE) / at(spacing)).exp();
+    // Twice: two lines; once more, for the nodes stand for the integral, and those beyond the range are below e^{−90} of it.
+    let error = (at(4.0) * bound * scale * decay).hi;
+    sum * scale + Interval { lo: -error, hi: error }
+}
+
+/// [Wang–Balle–Kasiviswanathan 2019, Theorem 27] at an integer order, never above the Gaussian mechanism's.
+fn log_moment_without_replacement(order: u32, rate: f64, mu: Interval, even: &[Interval]) -> Interval {
+    let square = mu * mu;
+    let unsampled = |j: u32| at(0.5 * f64::from(j) * f64::from(j - 1)) * square;
+    let (mut sum, mut binomial, mut power) = (at(1.0), at(f64::from(order)), at(rate));
+    for j in 2..=order {
+        binomial = binomial * at(f64::from(order - j + 1)) / at(f64::from(j));
+        power = power * at(rate);
+        let sharp = match j {
+            2 => square.exp_m1(),
+            _ => (even[j as usize / 2] * even[j.div_ceil(2) as usize]).power_of_magnitude(0.5),
+        };
+        sum = sum + binomial * power * (at(4.0) * sharp).min(at(2.0) * unsampled(j).exp());
+    }
+    if order < 2 { at(0.0) } else { sum.ln().min(unsampled(order)) }
+}
+
+#[test]
+fn renyi_accounting_without_replacement_states_upper_bounds() {
+    let mut draws = Draws(6);
+    let mut count = 0;
+    for _ in 0..30 {
+        let (batch, noise) = (draws.between(10.0, 6e3) as usize, draws.between(2.0, 40.0));
+        let steps = draws.between(1.0, 2e3).floor();
+        let mechanism = without_replacement(noise, batch, 60_000, steps as usize);
+        let rate = batch as f64 / 60_000.0;
+        for (delta, adjacency) in [(1e-9, Adjacency::ReplaceOne), (1e-5, Adjacency::ZeroOut)] {
+            let (stated, order) = rdp::RenyiCurve::new(&mechanism, adjacency).unwrap().epsilon(delta).unwrap();
+            // Longer sums take the test long.
+            if order > 120.0 {
+                continue;
+            }
+            let log_moment = |factor| {
+                let mu = at(2.0) / (at(noise) * at(factor));
+                let even: Vec<_> =
+                    (0..=order as u32 / 2 + 1).map(|half| even_moment(2.0 * f64::from(half), mu)).collect();
+                let at_integer = |order: u32| log_moment_without_replacement(order, rate, mu, &even);
+                let (below, fraction) = (order.floor() as u32, at(order) - at(order.floor()));
+                at(steps) * ((at(1.0) - fraction) * at_integer(below) + fraction * at_integer(below + 1))
+            };
+            assert_states(stated, (order, delta), log_moment, &format!("batch {batch}, noise {noise}, {steps} steps"));
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count}");
+}
+
+#[test]
+fn accounting_of_laplace_noise_states_upper_bounds() {
+    let mut draws = Draws(7);
+    let mut count = 0;
+    for _ in 0..60 {
+        let (scale, rate) = (draws.between(0.5, 60.0), draws.between(1e-3, 1.0));
+        let steps = draws.between(1.0, 500.0).floor();
+        let plain = laplace(scale, 1.0, steps as usize);
+        let sampling = Sampling::Poisson { rate };
+        let amplified = Mechanism::Laplace { scale, l1_sensitivity: 1.0, sampling, steps: steps as usize };
+        for (mechanism, is_plain) in [(&plain, true), (&amplified, false)] {
+            let what = format!("{mechanism:?}");
+            let epsilon = |factor| {
+                let inner = at(1.0) / (at(scale) * at(factor));
+                if is_plain { inner } else { (at(rate) * inner.exp_m1()).ln_1p() }
+            };
+            let stated = pure::pure_epsilon(mechanism, Adjacency::AddRemove).unwrap();
+            let (released, less) = (at(steps) * epsilon(MORE_NOISE), at(steps) * epsilon(1.0 - 1e-6));
+            assert!(released.hi <= stated && stated < less.lo, "{what}: {stated} in {released:?} to {less:?}");
+            for delta in [1e-9, 1e-5] {
+                let curve = rdp::RenyiCurve::new(mechanism, Adjacency::AddRemove).unwrap();
+                let (stated, order) = curve.epsilon(delta).unwrap();
+                // Great orders are those of the pure ε.
+                if order > 1e5 || stated < 1e-3 {
+                    continue;
+                }
+                let log_moment = |factor| {
+                    let (epsilon, alpha, x) = (epsilon(factor), at(order), at(order - 1.0));
+                    // (weight, power) of the smaller term beside e^{xε}: Mironov 2017, Table II; randomised response.
+                    let (ratio, power) =
+                        if is_plain { (x / alpha, alpha + x) } else { ((at(0.0) - epsilon).exp(), at(2.0) * x) };
+                    let decay = (at(0.0) - power * epsilon).exp();
+                    at(steps) * (x * epsilon + ((at(1.0) + ratio * decay) / (at(1.0) + ratio)).ln())
+                };
+                assert_states(stated, (order, delta), log_moment, &what);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 100, "{count}");
 }
 
 /// δ(ε) of one subsampled step in each direction, at the larger of the two: the mass of P beyond the threshold at which the loss is ε,

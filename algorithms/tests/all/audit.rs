@@ -186,7 +186,7 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
         // Subsampled noise takes more runs for a bound above 0.
         ..with_runs(if id == "dp-sgd" && sabotage != Some(Sabotage::SkippedClip) { RUNS } else { 1_200 })
     };
-    let audited: Vec<_> = scenes().filter(|(_, scene)| scene.takes(CanaryRows::Bytes)).collect();
+    let audited: Vec<_> = scenes().filter(|(algorithm, scene)| scene.takes(CanaryRows::Bytes, algorithm)).collect();
     assert!(audited.len() >= 11);
     for audited in audited {
         holds(&audited, &on_bytes(audited.0.id, None), audited.1.power.min(0.2));
@@ -204,6 +204,24 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
             assert!(found.disproves(), "{id} with {}: {found:?}", sabotage.name());
         }
     }
+}
+
+#[test]
+fn claims_hold_in_integers_of_16_bits_and_broken_copies_are_found_out() {
+    let short = |runs, sabotage| AuditSettings { rows: CanaryRows::Short, sabotage, ..with_runs(runs) };
+    let taken = |(algorithm, scene): &(&Algorithm, &Scene)| scene.takes(CanaryRows::Short, algorithm);
+    let audited: Vec<_> = scenes().filter(taken).collect();
+    assert!(audited.iter().any(|(algorithm, _)| algorithm.id == "dp-sgd"), "{}", audited.len());
+    for audited in audited {
+        // Subsampled noise takes more runs for a bound above 0.
+        holds(&audited, &short(if audited.0.id == "dp-sgd" { RUNS } else { 1_200 }, None), audited.1.power.min(0.2));
+    }
+    for sabotage in SABOTAGES {
+        let found = finding(&scene("dp-memf", 0), &short(SMOKE_RUNS, Some(sabotage)));
+        assert!(found.disproves(), "{sabotage}: {found:?}");
+    }
+    let error = report(&scene("accelerated-dp-srg", 0), &short(RUNS, None)).unwrap_err();
+    assert!(matches!(error, AuditError::Rows("accelerated-dp-srg")), "{error}");
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub struct AuditArguments {
     /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows
     #[arg(long, value_name = "HOW", conflicts_with = "black_box")]
     sabotage: Option<Sabotage>,
-    /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers.
+    /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers, or `short`: bytes in
+    /// integers of 16 bits.
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     rows: CanaryRows,
     /// Seed of all runs.
@@ -147,7 +148,7 @@ fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm
         id => vec![catalog::find(id).map_err(UsageError::of)?],
     };
     let scenes = algorithms.iter().flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)));
-    let scenes: Vec<_> = scenes.filter(|(_, scene)| scene.takes(arguments.rows)).collect();
+    let scenes: Vec<_> = scenes.filter(|(algorithm, scene)| scene.takes(arguments.rows, algorithm)).collect();
     match (scenes.is_empty(), algorithms.as_slice()) {
         (true, [algorithm, ..]) => Err(UsageError::of(AuditError::Rows(algorithm.id))),
         _ => Ok(scenes),
@@ -273,11 +274,12 @@ fn text(reports: &[TimedReport]) -> String {
     let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));
     let rows = match reports.iter().find_map(found) {
         Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed as integers.\n",
+        Some((CanaryRows::Short, true)) => "Rows of bytes, summed as integers of 16 bits.\n",
         Some((CanaryRows::FixedPoint, true)) => "Fixed-point rows of f32, summed as integers of two bytes.\n",
         Some((CanaryRows::FixedPoint, false)) => {
             "Fixed-point rows, summed in f32: this processor has no kernels for integers.\n"
         }
-        Some((CanaryRows::Bytes, false)) => {
+        Some((CanaryRows::Bytes | CanaryRows::Short, false)) => {
             "Rows of bytes, summed in f32: this processor has no kernels for integers.\n"
         }
         Some((CanaryRows::F32, _)) => "Rows of f32.\n",
@@ -300,6 +302,7 @@ mod tests {
             (CanaryRows::F32, "f32", false),
             (CanaryRows::Bytes, "bytes", tiles),
             (CanaryRows::FixedPoint, "fixed-point", tiles),
+            (CanaryRows::Short, "short", tiles),
         ] {
             let settings = AuditSettings { runs: FEWEST_RUNS, rows, ..AuditSettings::default() };
             let algorithm = catalog::find("dp-memf").ok().unwrap();

@@ -911,6 +911,23 @@ mod tests {
         }
     }
 
+    /// Every fixed-point feature in its two bytes, times coefficients of all lengths: the sums of 1 and of 2¹⁶ of them.
+    #[test]
+    fn joined_products_are_those_of_every_feature() {
+        let greatest = Precision::Bits24.greatest() as i64;
+        let coefficients = (0..23).flat_map(|bit| [1 << bit, (1 << bit) - 1]).chain([greatest]);
+        let coefficients: Vec<i64> = coefficients.flat_map(|coefficient: i64| [coefficient, -coefficient]).collect();
+        for feature in -(1 << 14)..=1 << 14_i64 {
+            let stored = feature + (1 << 14);
+            for (&coefficient, terms) in coefficients.iter().flat_map(|c| [(c, 1), (c, 1 << 16)]) {
+                let total = coefficient * terms;
+                let mut joined = [(total * (stored & 255)) as f64; LANES];
+                join(&mut joined, &[(total * (stored >> 8)) as f64; LANES], &[total as f64; LANES]);
+                assert_eq!(joined[LANES - 1] as i64, total * feature, "{terms} times {coefficient} times {feature}");
+            }
+        }
+    }
+
     /// Rows, classes and parameters of a problem, from one seed.
     #[derive(Clone)]
     struct Example {
@@ -1129,19 +1146,19 @@ mod tests {
                 [0x73cc_6255_596b_439c, 0x6aa3_da83_19e8_ed79],
                 [0x3b6b_7a43_5ee1_a02a, 0xec3f_e2c9_0b55_41a7],
                 [0xb4d2_926b_e469_788a, 0xcb2a_3bed_16d1_2a0f],
-                [0x4a64_7129_9fa9_aa8a, 0x738b_41ac_ea43_7fee],
+                [0x4a64_7129_9fa9_aa8a, 0x29e8_b63c_8457_dccc],
             ],
             [
                 [0xd6a5_9e9e_a90e_c312, 0x81f7_2367_f1ce_670e],
-                [0x237d_ec10_19e4_7354, 0x157f_2f82_abf6_8347],
-                [0x4301_ec36_2a29_b15a, 0xbd0e_47d6_451d_54f0],
-                [0x0ba9_c387_7f41_feb1, 0x90de_01b0_7ae4_e1ba],
+                [0x5678_297c_c280_daec, 0x27d4_86dd_cf05_2960],
+                [0x7340_b6a1_e4b4_e837, 0xe9b8_97bd_ec80_2642],
+                [0xdb56_8ea4_50d2_8103, 0x6ca6_1664_76fa_f6a7],
             ],
             [
                 [0x1d0b_afc0_f38d_0946, 0xdf73_5dfd_15c8_375c],
-                [0xeaf5_e97b_2df0_afdd, 0x263a_bc3b_1687_470f],
-                [0x54c8_05ac_a06e_24a6, 0x39b8_4efe_a080_35a4],
-                [0x5372_c956_1107_4496, 0x90a2_be02_e631_d0ef],
+                [0x3d44_69ea_ccf6_01f0, 0x901a_54fe_22ad_edcd],
+                [0x305f_42f2_6adc_7440, 0x6aa0_e77d_d81b_0b72],
+                [0xa4c8_d480_a471_b9aa, 0xae4b_5f56_e3a2_61bd],
             ],
         ];
         assert!(digests.is_empty() || digests == expected, "{digests:#x?}");
@@ -1299,5 +1316,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The grid of a simulation does not depend on the number of rows: its sums go on beyond 2⁵³ units, where they are rounded as others
+    /// of f64 are, after each 65,536 rows that were summed exactly.
+    #[test]
+    fn sums_beyond_53_bits_are_rounded_as_floating_point_sums() {
+        if !has_integer_kernels() {
+            return;
+        }
+        let mut example = Example::new(1, 64, 2, true).with_values(|_| 16_383.0 / 16_384.0);
+        example.parameters.fill(0.0);
+        let rows = vec![0; 9 * SUMMED_ROWS + 1];
+        let coefficient = 1.9 + f32::EPSILON;
+        let mut packed = PackedQuery::new(&example.model).expect("integers");
+        let point = Point { coefficient, parameters: &example.parameters };
+        assert!(pack(&example.model, (point, None), &example.lattice(coefficient, Clip::Unbounded), &mut packed));
+        let mut workspace = Workspace::new(&example.model);
+        let mut sum = |selection| {
+            let mut sum = vec![0.0; example.model.parameters()];
+            let batch = example.batch(None, selection);
+            accumulate_packed(&example.model, &batch, &packed, (&mut sum, 1.0), &mut workspace).expect("finite");
+            sum.into_iter().map(|value| value as i128)
+        };
+        let one: Vec<i128> = sum(Selection::Range(0..1)).collect();
+        let whole: Vec<i128> = one.iter().map(|value| value * rows.len() as i128).collect();
+        let off: Vec<i128> =
+            sum(Selection::Indices(&rows)).zip(&whole).map(|(sum, whole)| (sum - whole).abs()).collect();
+        assert!(whole.iter().all(|whole| whole.abs() > 1 << 54), "{whole:?}");
+        assert!(off.iter().zip(&whole).all(|(off, whole)| off << 53 <= 10 * whole.abs()), "{off:?} of {whole:?}");
+        assert!(off.iter().any(|&off| off > 0), "the case rounds nothing");
     }
 }

@@ -255,7 +255,10 @@ fn raise(product: &mut Complex64, error: &mut f64, value: Complex64, count: usiz
 
 #[cfg(test)]
 mod tests {
+    use super::super::grid::Tails;
+    use super::super::pair::Pair;
     use super::*;
+    use crate::privacy::interval_tests::{Interval, at};
 
     fn coin(interval: f64) -> GridLoss {
         // Randomised response with epsilon = interval.
@@ -298,6 +301,64 @@ mod tests {
                 assert!(whole.abs() < 1e-9 && side * whole > -1e-12, "{epsilon}: {whole:e}");
                 if epsilon == 4.0 {
                     assert!(side * relative((-1.0, 9.0), (lambda - 3.0, lambda + 3.0), bound) >= 0.0);
+                }
+            }
+        }
+    }
+
+    /// Masses of the 2^`doublings`-fold composition of a grid loss, by multiplication in outward-rounded intervals.
+    fn composed_in_intervals(loss: &GridLoss, doublings: u32) -> Vec<Interval> {
+        let mut masses: Vec<Interval> = loss.mass.iter().map(|&mass| at(mass)).collect();
+        for _ in 0..doublings {
+            let mut squared = vec![at(0.0); 2 * masses.len() - 1];
+            for (place, &mass) in masses.iter().enumerate() {
+                for (sum, &other) in squared[place..].iter_mut().zip(&masses) {
+                    *sum = *sum + mass * other;
+                }
+            }
+            masses = squared;
+        }
+        masses
+    }
+
+    /// Transforms and tilts against composition in outward-rounded intervals: upper bounds on δ lie above it and lower ones
+    /// below, but for 1e-12 of δ by roundings of exponentials, which are not counted (the excess of a release's noise covers 1e-9).
+    #[test]
+    fn composed_bounds_enclose_compositions_in_intervals() {
+        let (rate, noise) = (0.1, 0.9);
+        let tails = Tails { lower: 1e-13, upper: 1e-14 };
+        for pair in [Pair::Remove { rate, noise }, Pair::Add { rate, noise }, Pair::Laplace { epsilon: 0.7 }] {
+            for doublings in [0, 1, 4] {
+                let loss = GridLoss::upper(pair, 0.05, tails);
+                let (count, masses) = (1 << doublings, composed_in_intervals(&loss, doublings));
+                let start = loss.start * count as i64;
+                // 1 − (1 − p)^T.
+                let most = count as f64 * loss.infinity;
+                let infinity = Interval { lo: most * (1.0 - most), hi: most.next_up() };
+                let steps = [(loss, count)];
+                for lambda in [1.0, 2.0] {
+                    for (bound, side) in [(Bound::Upper, 1.0), (Bound::Lower, -1.0)] {
+                        let plan =
+                            Plan { steps: &steps, lambda, window: (-40.0, 160.0), edges: (0.5, lambda + 3.0), bound };
+                        let mut compared = 0;
+                        for (epsilon, found) in Composed::new(&plan).deltas().filter(|(epsilon, _)| *epsilon > 0.2) {
+                            let mut exact = infinity;
+                            for (cell, &mass) in masses.iter().enumerate() {
+                                let loss = at((start + cell as i64) as f64) * at(0.05);
+                                if loss.lo > epsilon + 0.01 {
+                                    exact = exact + mass * (at(0.0) - (at(epsilon) - loss).exp_m1());
+                                }
+                            }
+                            let slack = 1.0 + side * 1e-12;
+                            let (beyond, near) = if side > 0.0 { (exact.hi, exact.lo) } else { (exact.lo, exact.hi) };
+                            let is_beyond = side * (found * slack - beyond) >= 0.0;
+                            assert!(is_beyond, "{pair:?}, {count}, {lambda}, {epsilon}: {found:e} {exact:?}");
+                            if exact.lo > 1e-9 && (found / near - 1.0).abs() < 1e-6 {
+                                compared += 1;
+                            }
+                        }
+                        assert!(compared > 10 || doublings < 4, "{pair:?}, {count}, {lambda}: {compared}");
+                    }
                 }
             }
         }
