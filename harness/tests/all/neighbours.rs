@@ -9,8 +9,10 @@ use rounds_models::choices::Choices;
 use serde_json::Value;
 
 use crate::files::Folder;
-use crate::forms::{FORMS, Form, PACKINGS, Packing, of, pairs};
+use crate::forms::{FORMS, Form, Packing, of, pairs};
 use crate::support::{assert_succeeds, rounds};
+
+const PACKINGS: [Packing; 3] = [Packing::Plain, Packing::Gzip, Packing::Xz];
 
 /// Names of the hexadecimal numbers that follow from the noise: the model's hash and a signature of it. No other text may differ.
 const MASKED: [&str; 3] = ["model sha256", "model_sha256", "ed25519"];

@@ -286,5 +286,3 @@ pub(crate) enum Packing {
     Gzip,
     Xz,
 }
-
-pub(crate) const PACKINGS: [Packing; 3] = [Packing::Plain, Packing::Gzip, Packing::Xz];

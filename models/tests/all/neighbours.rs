@@ -17,7 +17,7 @@ use rounds_models::choices::Choices;
 use rounds_models::data::{self, Declaration};
 
 use crate::files::Folder;
-use crate::forms::{COLUMNS, FORMS, Form, PACKINGS, Packing, ROWS, of, pairs};
+use crate::forms::{COLUMNS, FORMS, Form, Packing, ROWS, of, pairs};
 
 /// Everything public about a run.
 #[derive(Debug, PartialEq)]
@@ -123,7 +123,7 @@ fn neighbours_have_the_same_shape_plan_statement_and_messages() {
         let relations = [Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove];
         let relation = of(&mut choices, &relations);
         let form = of(&mut choices, FORMS);
-        let packing = of(&mut choices, &PACKINGS);
+        let packing = of(&mut choices, &[Packing::Plain, Packing::Plain, Packing::Gzip, Packing::Xz]);
         let schema = form.schema(relation, &mut choices);
         let settings = settings(algorithm, relation, &mut choices);
         let data = form.neighbours(relation, &mut choices);
