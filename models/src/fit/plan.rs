@@ -104,7 +104,7 @@ fn stated(
     Ok((prepared, Plan { privacy, rounds, expected_queries, parameters, warnings, binding }))
 }
 
-/// SHA-256 of the rows and of the counts of private bounds.
+/// Digests of the rows and of the counts of private bounds.
 fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
