@@ -44,7 +44,7 @@ mpi: deps-mpi
 
 # Tables in Parquet files, whose reader is an optional feature.
 parquet: deps
-	$(CARGO) test --workspace --features rounds/parquet --test all tables
+	$(CARGO) test --workspace --features rounds/parquet --test all -- tables neighbours
 	$(CARGO) clippy --workspace --all-targets --features rounds/parquet -- --deny warnings
 
 # A package for every x86-64 processor with AVX2: a build for x86-64-v3, one for x86-64-v4, and the front that starts the better

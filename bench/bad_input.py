@@ -4,8 +4,9 @@
     python3 bench/bad_input.py [PROGRAM] [--seconds 5] [--only WORD] [--list]
 
 Every case runs in a scratch folder of its own making. A case is bad usage, a damaged file, or an output that cannot be written:
-it ends with 0, 1 or 2 within the limit, says why, leaves all other files as they were and no temporary file behind. A release shows
-nothing of what a data file holds. Exit code 1 if any case does not.
+it ends with 0, 1 or 2 within the limit, says why, leaves all other files as they were and no temporary file behind. The messages of a
+release show nothing of what a data file holds, and neither they nor its output anything that was planted in the rows of every such file.
+Exit code 1 if any case does not.
 """
 
 import argparse
@@ -38,6 +39,9 @@ LEAST = 25
 LEAST_OF_ALL = 3000
 # So many printable bytes of a data file in the message of a release are no accident.
 SHOWN = 6
+# A word and a number in rows of every data file, and their forms in a message or a document: text, bytes in hexadecimal and decimal digits.
+WORD, NUMBER = b"Qz7Alice", 31415.926
+PLANTED = [WORD, WORD[:4], b"31415.9", WORD.hex().encode(), WORD[:3].hex(" ").replace(" ", ", ").encode(), str(list(WORD[:3]))[1:-1].encode()]
 
 COMMANDS = ["run", "train", "account", "schema", "factorize", "audit", "machine", "report", "simulate", "compare", "list",
             "completions", "manual"]
@@ -89,12 +93,57 @@ def idx(kind, shape, values):
     return bytes([0, 0, kind, len(shape)]) + b"".join(struct.pack(">I", size) for size in shape) + values
 
 
+def thrift(*fields):
+    """A struct of Thrift's compact protocol, of fields (number, value): integers as (type, value), text, structs, lists of a kind."""
+    def varint(number):
+        return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+    def written(value):
+        match value:
+            case (kind, number):
+                return kind, varint(number << 1)
+            case str():
+                return 8, varint(len(value)) + value.encode()
+            case bytes():
+                return 12, value
+            case list():
+                kinds, items = zip(*map(written, value))
+                return 9, bytes([len(value) << 4 | kinds[0]]) + b"".join(items)
+
+    out, last = b"", 0
+    for number, value in fields:
+        kind, contents = written(value)
+        out += bytes([number - last << 4 | kind]) + contents
+        last = number
+    return out + b"\0"
+
+
+def parquet(columns):
+    """Bytes of a Parquet file of columns of doubles, each one plain page."""
+    i32, i64 = lambda value: (5, value), lambda value: (6, value)
+    out, chunks, double, rows = b"PAR1", [], 5, len(next(iter(columns.values())))
+    for name, values in columns.items():
+        page = struct.pack(f"<{rows}d", *values)
+        header = thrift((1, i32(0)), (2, i32(len(page))), (3, i32(len(page))), (5, thrift((1, i32(rows)), (2, i32(0)), (3, i32(3)), (4, i32(3)))))
+        size = i64(len(header) + len(page))
+        about = thrift((1, i32(double)), (2, [i32(0)]), (3, [name]), (4, i32(0)), (5, i64(rows)), (6, size), (7, size), (9, i64(len(out))))
+        chunks.append(thrift((2, i64(len(out))), (3, about)))
+        out += header + page
+    schema = [thrift((4, "table"), (5, i32(len(columns))))] + [thrift((1, i32(double)), (3, i32(0)), (4, name)) for name in columns]
+    group = thrift((1, chunks), (2, i64(len(out))), (3, i64(rows)))
+    footer = thrift((1, i32(1)), (2, schema), (3, i64(rows)), (4, [group]))
+    return out + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
 def good_files():
-    """One whole file of each format, small."""
+    """One whole file of each format, small, with what is planted in its first row and in the middle."""
     rows = range(60)
     x = [float((row * 7 + column * 3) % 11) / 11 for row in rows for column in range(3)]
     y = [float(row % 2) for row in rows]
-    table = "a,b,c,y\n" + "".join(f"{x[3 * row]:.3f},{x[3 * row + 1]:.3f},{x[3 * row + 2]:.3f},{row % 2}\n" for row in rows)
+    x[0] = x[90] = NUMBER
+    planted = {0, 30}
+    table = "a,b,c,y\n" + "".join(
+        f"{x[3 * row]:.3f},{x[3 * row + 1]:.3f},{WORD.decode() if row in planted else round(x[3 * row + 2], 3)},{row % 2}\n" for row in rows)
     libsvm = "".join(f"{row % 2} 1:{x[3 * row]:.3f} 3:{x[3 * row + 2]:.3f}\n" for row in rows)
     schema = (
         "drafted = false\n[rows]\nrelation = \"zero-out\"\n[columns.a]\nkind = \"number\"\nbounds = [0, 1]\n"
@@ -108,23 +157,45 @@ def good_files():
         "method-parameters = { epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"
         "[[method]]\nlabel = \"m\"\nalgorithm = \"dp-sgd\"\nparameters = { epochs = 1 }\n"
     )
+    pixels = WORD + bytes(row % 256 for row in range(112)) + WORD + bytes(row % 256 for row in range(112))
+    images = idx(8, (60, 2, 2), pixels)
+    arrays = npz({"x_train": npy(floats(x), (60, 3)), "y_train": npy(floats(y), (60,))})
+    records = bytearray(itertools.islice(itertools.cycle([3, 17, 200]), 20 * 3073))
+    records[1 : 1 + len(WORD)] = records[30_731 : 30_731 + len(WORD)] = WORD
     lower = [1.0 if row >= column else 0.0 for row in range(4) for column in range(4)]
     matrix = npy(struct.pack("<16d", *lower), (4, 4), "<f8")
     return {
         "csv": ("table.csv", table.encode()),
         "tsv": ("table.tsv", table.replace(",", "\t").encode()),
         "libsvm": ("table.svm", libsvm.encode()),
-        "npz": ("table.npz", npz({"x_train": npy(floats(x), (60, 3)), "y_train": npy(floats(y), (60,))})),
+        "parquet": ("table.parquet", parquet({name: x[column::3] for column, name in enumerate("abc")} | {"y": y})),
+        "npz": ("table.npz", arrays),
+        "npz-gz": ("table.npz.gz", arrays),
+        "npz-xz": ("table.npz.xz", arrays),
         "npy": ("x_train.npy", npy(floats(x), (60, 3))),
-        "idx": ("train-images-idx3-ubyte", idx(8, (60, 2, 2), bytes(row % 256 for row in range(240)))),
-        "cifar": ("data_batch_1.bin", bytes(itertools.islice(itertools.cycle([3, 17, 200]), 20 * 3073))),
-        "gzip": ("packed.csv.gz", gzip.compress(table.encode(), mtime=0)),
-        "xz": ("packed.csv.xz", lzma.compress(table.encode())),
+        "idx": ("train-images-idx3-ubyte", images),
+        "idx-gz": ("train-images-idx3-ubyte.gz", images),
+        "idx-xz": ("train-images-idx3-ubyte.xz", images),
+        "cifar": ("data_batch_1.bin", bytes(records)),
+        "gzip": ("packed.csv.gz", table.encode()),
+        "xz": ("packed.csv.xz", table.encode()),
         "schema-file": ("schema.toml", schema.encode()),
         "definition": ("tiny.toml", definition.encode()),
         "factorization": ("C.npy", matrix),
         "factorization-npz": ("F.npz", npz({"C": matrix})),
     }
+
+
+def packed(name, contents):
+    """Contents as a file of this name holds them."""
+    return gzip.compress(contents, mtime=0) if name.endswith(".gz") else lzma.compress(contents) if name.endswith(".xz") else contents
+
+
+def damaged_file(name, good, seed):
+    """Damaged versions of a file of this name: of a packed one, packed ones of damaged contents and damaged ones by turns."""
+    inside = [packed(name, bad) for bad in damaged(good, seed)]
+    outside = damaged(packed(name, good), seed)
+    return [pair[number % 2] for number, pair in enumerate(zip(inside, outside))]
 
 
 def damaged(good, seed):
@@ -156,14 +227,14 @@ def formats(cases, scratch, files):
     """Damaged files of every format, each read by the commands that take it, and as a release."""
     train = ["train", "--epsilon", "1", "--threads", "1", "--epochs", "1", "--data"]
     release = ["--secure", "--delta", "1e-4", "--batch-size", "10", "--schema"]
-    schemas = {name: matrix_schema(name, 3) for name in ("libsvm", "npz", "npy")}
-    schemas["idx"] = matrix_schema("idx", 4, "bytes", "[0, 255]")
+    schemas = {name: matrix_schema(name.split("-")[0], 3) for name in ("libsvm", "npz", "npz-gz", "npz-xz", "npy")}
+    schemas |= {name: matrix_schema("idx", 4, "bytes", "[0, 255]") for name in ("idx", "idx-gz", "idx-xz")}
     schemas["cifar"] = matrix_schema("cifar-records", 3072, "bytes", "[0, 255]")
     for name in files:
         schema = schemas.get(name, files["schema-file"][1].decode())
         (scratch / f"schema-{name}.toml").write_text(schema)
     for name, (file, good) in files.items():
-        for number, bad in enumerate(damaged(good, name)):
+        for number, bad in enumerate(damaged_file(file, good, name)):
             folder = scratch / f"damaged-{name}-{number}"
             folder.mkdir()
             path = folder / file
@@ -171,7 +242,7 @@ def formats(cases, scratch, files):
             group = f"format:{name}"
             if name == "npy":
                 (folder / "y_train.npy").write_bytes(npy(floats([float(row % 2) for row in range(60)]), (60,)))
-            if name == "idx":
+            if name.startswith("idx"):
                 labels = idx(8, (60,), bytes(row % 3 for row in range(60)))
                 (folder / "train-labels-idx1-ubyte").write_bytes(labels)
                 (folder / "t10k-images-idx3-ubyte").write_bytes(good)
@@ -185,11 +256,14 @@ def formats(cases, scratch, files):
             elif name.startswith("factorization"):
                 cases.add(f"{group}", "factorize", "--rounds", "4", "--check", path)
             else:
-                data = folder if name in ("npy", "idx", "cifar") else path
+                data = folder if name.split("-")[0] in ("npy", "idx", "cifar") else path
                 cases.add(f"{group}", *train, data)
                 if number % 3 == 0:
                     cases.add(f"{group}", "schema", data)
-                cases.add(f"{group} secure", *train, data, *release, f"schema-{name}.toml")
+                line = [*train, data, *release, f"schema-{name}.toml"]
+                cases.add(f"{group} secure", *line)
+                if name in ("csv", "tsv", "gzip", "xz", "parquet"):
+                    cases.add(f"{group} secure private-bounds", *line, "--bounds", "private:1")
 
 
 def results(cases, scratch):
@@ -296,7 +370,7 @@ def prepare(scratch, program):
     files = good_files()
     for file, contents in files.values():
         if file != "schema.toml":
-            (scratch / file).write_bytes(contents)
+            (scratch / file).write_bytes(packed(file, contents))
     os.mkfifo(scratch / "pipe")
     (scratch / "loop").symlink_to("loop")
     (scratch / "dir").mkdir()
@@ -330,16 +404,19 @@ def known_options(program):
     return found
 
 
-def snapshot(scratch, contents):
-    """Every file with its kind and digest; folders that cases write are left out."""
+def snapshot(scratch, digests):
+    """Every file with its kind and digest; folders that cases write are left out. `digests` remembers those of files that are as they were."""
     found = {}
-    for path in sorted(scratch.rglob("*")):
-        name = str(path.relative_to(scratch))
-        kind = stat.S_IFMT(path.lstat().st_mode)
-        if name.split("/")[0] in ("out", "man", "pairs", ".cache"):
-            continue
-        digest = hashlib.sha256(path.read_bytes()).hexdigest() if contents and stat.S_ISREG(kind) else path.lstat().st_size
-        found[name] = (kind, digest)
+    for folder, folders, files in os.walk(scratch):
+        if folder == str(scratch):
+            folders[:] = [name for name in folders if name not in ("out", "man", "pairs", ".cache")]
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            about = os.lstat(path)
+            kind, version = stat.S_IFMT(about.st_mode), (path, about.st_ino, about.st_size, about.st_mtime_ns)
+            if stat.S_ISREG(kind) and version not in digests:
+                digests[version] = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+            found[os.path.relpath(path, scratch)] = (kind, digests.get(version, about.st_size))
     return found
 
 
@@ -364,6 +441,8 @@ def complaints(output, known, before, after, arguments):
         shown = {said[at : at + SHOWN] for at in range(len(said) - SHOWN + 1)}
         if any(part in whole for part in shown for whole in held) or re.search(r"\[[0-9a-f]{2}, |line \d|row \d", text):
             found.append("shows what the rows hold")
+        if any(form in output.stdout + output.stderr for form in PLANTED):
+            found.append("shows what was planted in the rows")
     for name, own in before.items():
         now = after.get(name)
         if now is None:
@@ -400,7 +479,8 @@ def main():
         environment = {name: value for name, value in os.environ.items() if name != "ROUNDS_DATA"}
         environment |= {"HOME": str(scratch), "XDG_CACHE_HOME": str(scratch / ".cache"), "RUST_BACKTRACE": "0"}
         groups, ends, bad = collections.Counter(), collections.Counter(), []
-        before = snapshot(scratch, True)
+        digests = {}
+        before = snapshot(scratch, digests)
         for number, (of, arguments, stdout) in enumerate(chosen):
             groups.update(of)
             out = open(stdout, "wb") if stdout else subprocess.PIPE
@@ -409,15 +489,15 @@ def main():
                 stderr=subprocess.PIPE, start_new_session=True,
             )
             try:
-                _, errors = child.communicate(timeout=options.seconds)
-                output = subprocess.CompletedProcess(arguments, child.returncode, b"", errors)
-                after = snapshot(scratch, True)
+                printed, errors = child.communicate(timeout=options.seconds)
+                output = subprocess.CompletedProcess(arguments, child.returncode, printed or b"", errors)
+                after = snapshot(scratch, digests)
                 found = complaints(output, known, before, after, arguments)
                 before = after
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 _, errors = child.communicate()
-                before, found = snapshot(scratch, True), [f"still ran after {options.seconds:g} s"]
+                before, found = snapshot(scratch, digests), [f"still ran after {options.seconds:g} s"]
             ends[child.returncode] += 1
             if stdout:
                 out.close()

@@ -126,7 +126,7 @@ class Program:
         kept = [record for record in study.records if key(record, RUN) not in wanted]
         (below / "measurements.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
         recorded = study.sheet["binding"]
-        binding = {**recorded, "machine": self.now["machine"], "isa": self.now["isa"], "suites": {},
+        binding = {**recorded, "machine": self.now["machine"], "isa": self.now["isa"], "suites": {}, "data": {},
                    "build": self.now["build"]["executable_sha256"]}
         sheet = below / "environment.json"
         sheet.write_text(json.dumps({**study.sheet, "binding": binding}), encoding="utf-8")

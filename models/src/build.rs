@@ -1,6 +1,10 @@
 //! The build that a model or a checkpoint names.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use rounds_algorithms::hexadecimal;
@@ -31,13 +35,14 @@ pub struct Build {
     pub isa: String,
     /// Instruction-set extensions built for.
     pub features: Vec<String>,
-    /// SHA-256 of the running executable: two builds with the same one are the same program. No face sets it.
+    /// SHA-256 of the running executable, and of the shared library that holds this code if one does: two builds with the same one
+    /// are the same program. Where neither can be read, "unknown" and a number that no other process has. No face sets it.
     executable_sha256: String,
 }
 
 impl Build {
     /// The running program as far as this library knows it: its executable, the vector extension of its kernels and the version.
-    /// The executable is read once, at the first call.
+    /// The executable is read once, at the first call: that which runs, even where another one has taken its name.
     pub fn of_process() -> &'static Self {
         static BUILD: OnceLock<Build> = OnceLock::new();
         let unknown = || "unknown".to_owned();
@@ -52,15 +57,17 @@ impl Build {
             opt_level: unknown(),
             isa: instructions::level().into(),
             features: Vec::new(),
-            executable_sha256: executable_digest().unwrap_or_else(|_| unknown()),
+            executable_sha256: code_digest()
+                .unwrap_or_else(|_| format!("unknown {:016x}", getrandom::u64().unwrap_or(0))),
         })
     }
 
-    /// The name of this build in checkpoints and results: the executable's digest, or revision and compiler if it cannot be
-    /// read.
+    /// The name of this build in keys, checkpoints and results: the digest of its code, which other code of the library or of the program
+    /// changes. Where code cannot be read, no other process has the same name.
     pub fn identity(&self) -> String {
-        if self.executable_sha256 == "unknown" {
-            format!("{} dirty={} {} {} {}", self.revision, self.dirty, self.rustc, self.rustflags, self.profile)
+        if self.executable_sha256.starts_with("unknown") {
+            let Self { executable_sha256: unknown, revision, dirty, rustc, rustflags, profile, .. } = self;
+            format!("{unknown} {revision} dirty={dirty} {rustc} {rustflags} {profile}")
         } else {
             self.executable_sha256.clone()
         }
@@ -73,8 +80,29 @@ impl Build {
     }
 }
 
-fn executable_digest() -> io::Result<String> {
-    Ok(hexadecimal(&Sha256::digest(std::fs::read(std::env::current_exe()?)?)))
+/// SHA-256 of the files that the program and this code were loaded from, which are two if the library is a shared one: an extension of
+/// another language, say.
+fn code_digest() -> io::Result<String> {
+    let executable = "/proc/self/exe";
+    let mut digest = Sha256::new_with_prefix(fs::read(executable)?);
+    let own = loaded_from(&fs::read("/proc/self/maps")?, code_digest as fn() -> _ as usize);
+    if own.as_ref() != Some(&fs::read_link(executable)?) {
+        digest.update(fs::read(own.ok_or(io::ErrorKind::NotFound)?)?);
+    }
+    Ok(hexadecimal(&digest.finalize()))
+}
+
+/// The file of the memory at `address`, by the kernel's list of a process's memory: lines of a range, four more fields and a path.
+fn loaded_from(maps: &[u8], address: usize) -> Option<PathBuf> {
+    let contains = |line: &&[u8]| {
+        let range =
+            line.split(|&byte| byte == b' ').next().and_then(|range| str::from_utf8(range).ok()?.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16);
+        matches!(range.map(|(start, end)| (number(start), number(end))), Some((Ok(start), Ok(end))) if (start..end).contains(&address))
+    };
+    let line = maps.split(|&byte| byte == b'\n').find(contains)?;
+    let path = line.iter().position(|&byte| byte == b'/')?;
+    Some(OsStr::from_bytes(&line[path..]).into())
 }
 
 #[cfg(test)]
@@ -86,8 +114,22 @@ mod tests {
         let of_process = Build::of_process().clone();
         assert_eq!(of_process.executable_sha256.len(), 64);
         assert_eq!(of_process.identity(), of_process.executable_sha256);
-        let build = Build { executable_sha256: "unknown".into(), revision: "abc".into(), ..of_process };
-        assert!(build.identity().starts_with("abc dirty="));
+        let build = Build { executable_sha256: "unknown 7".into(), revision: "abc".into(), ..of_process };
+        assert!(build.identity().starts_with("unknown 7 abc dirty="));
+    }
+
+    #[test]
+    fn code_is_found_in_the_file_that_it_was_loaded_from() {
+        let maps =
+            b"5500-5600 r--p 00000000 103:02 17 /opt/a program\n5600-5700 r-xp 00000100 103:02 17 /opt/a program\n\
+                     7f00-7f10 rw-p 00000000 00:00 0 \n7f10-8f00 r-xp 00001000 103:02 18 /opt/lib.so (deleted)\n";
+        let found = |address| loaded_from(maps, address).map(|path| path.display().to_string());
+        assert_eq!(found(0x56ff).as_deref(), Some("/opt/a program"));
+        assert_eq!(found(0x7f10).as_deref(), Some("/opt/lib.so (deleted)"));
+        assert_eq!((found(0x7f0f), found(0x8f00)), (None, None));
+        // Tests are one file.
+        let own = loaded_from(&fs::read("/proc/self/maps").unwrap(), code_digest as fn() -> _ as usize);
+        assert_eq!(own, std::env::current_exe().ok());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! ```text
 //! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (data, build, instruction set, coefficients of the noise, parameters,
 //!                                                              domain, plan with the calibrated mechanism)
-//! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ SHA-256 of the encoded rows, private counts)             the data of a binding
+//! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ digests of the encoded rows, private counts)           the data of a binding
 //! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, build and parameters)           of private bounds
 //! ```
 //!

@@ -104,3 +104,94 @@ pub trait Optimizer: Send {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::iter::successors;
+
+    use rounds_kernels::linear::NonFiniteGradient;
+    use rounds_kernels::loss::Loss;
+
+    use super::*;
+    use crate::problem::ProblemError;
+
+    /// Errors of each variant. A new variant or field does not compile before it stands in the list.
+    macro_rules! of_each_variant {
+        ($kind:ty; $($variant:pat => $errors:expr,)*) => {{
+            let _is_listed = |error: &$kind| match error { $($variant => (),)* };
+            let mut all: Vec<$kind> = Vec::new();
+            $(for error in $errors {
+                assert!(matches!(error, $variant), "{error:?}");
+                all.push(error);
+            })*
+            all
+        }};
+    }
+
+    #[test]
+    fn no_error_of_a_round_or_a_problem_shows_a_row() {
+        // The number of a row; all others are of arguments and plans, and public.
+        let row = || NonFiniteGradient { row: 31337 };
+        let queries = || {
+            of_each_variant! { QueryError;
+                QueryError::Diverged => [QueryError::Diverged],
+                QueryError::Lattice { rows: _ } => [QueryError::Lattice { rows: 4 }],
+                QueryError::Order => [QueryError::Order],
+                QueryError::Row(NonFiniteGradient { row: _ }) => [QueryError::Row(row())],
+            }
+        };
+        let noises = || {
+            of_each_variant! { NoiseError;
+                NoiseError::OutOfOrder { asked: _, next: _ } => [NoiseError::OutOfOrder { asked: 2, next: 1 }],
+                NoiseError::Exhausted { rounds: _ } => [NoiseError::Exhausted { rounds: 4 }],
+                NoiseError::TooFine { unit: _, coarser: _ } => [NoiseError::TooFine { unit: 1e-9, coarser: 2.0 }],
+            }
+        };
+        let solvers = of_each_variant! { ResqueError;
+            ResqueError::BallLargerThanDomain { ball: _, domain: _ } =>
+                [ResqueError::BallLargerThanDomain { ball: 2.0, domain: 1.0 }],
+            ResqueError::NotPositive { quantity: _, value: _ } =>
+                [ResqueError::NotPositive { quantity: "radius", value: -1.0 }],
+            ResqueError::WeightOverflow => [ResqueError::WeightOverflow],
+            ResqueError::OutsideValidity { radius: _ } => [ResqueError::OutsideValidity { radius: 1.0 }],
+            ResqueError::SeveralMargins => [ResqueError::SeveralMargins],
+            ResqueError::NotFinite => [ResqueError::NotFinite],
+            ResqueError::PoolExhausted { start: _, end: _, fetched: _ } =>
+                [ResqueError::PoolExhausted { start: 1, end: 3, fetched: 2 }],
+            ResqueError::NotReweightable => [ResqueError::NotReweightable],
+            ResqueError::TooManyQueries { needed: _, limit: _ } =>
+                [ResqueError::TooManyQueries { needed: 2.0, limit: 1.0 }],
+            ResqueError::StepsBeyondData { steps: _, limit: _ } =>
+                [ResqueError::StepsBeyondData { steps: 2.0, limit: 1.0 }],
+            ResqueError::Gradient(_) => queries().into_iter().map(ResqueError::Gradient).chain([row().into()]),
+            ResqueError::Noise(_) => noises().into_iter().map(ResqueError::Noise),
+        };
+        let steps = of_each_variant! { StepError;
+            StepError::Gradient(_) => queries().into_iter().map(StepError::Gradient),
+            StepError::Noise(_) => noises().into_iter().map(StepError::Noise),
+            StepError::Resque(_) => solvers.into_iter().map(StepError::Resque),
+        };
+        let rounds = of_each_variant! { RoundError;
+            RoundError::Step { round: _, source: _ } =>
+                steps.into_iter().map(|source| RoundError::Step { round: 3, source }),
+            RoundError::Finished { rounds: _ } => [RoundError::Finished { rounds: 4 }],
+        };
+        let (loss, dataset) = (Loss::Softmax, "d".to_owned());
+        let problems = of_each_variant! { ProblemError;
+            ProblemError::Targets { loss: _, dataset: _, needed: _, found: _ } =>
+                [ProblemError::Targets { loss, dataset: dataset.clone(), needed: "classes", found: "real targets" }],
+            // In a domain the declared classes are counted.
+            ProblemError::OneClass { loss: _, dataset: _ } => [ProblemError::OneClass { loss, dataset: dataset.clone() }],
+            ProblemError::Regularization(_) => [ProblemError::Regularization(-1.0)],
+            ProblemError::RowBound(_) => [ProblemError::RowBound(1e30)],
+            ProblemError::Row(NonFiniteGradient { row: _ }) => [ProblemError::Row(row())],
+        };
+        let rounds = rounds.into_iter().map(|error| Box::new(error) as Box<dyn Error>);
+        for error in rounds.chain(problems.into_iter().map(|error| Box::new(error) as Box<dyn Error>)) {
+            let causes = successors(error.source(), |cause| (*cause).source());
+            let said = causes.fold(format!("{error} {error:?}"), |said, cause| format!("{said} {cause} {cause:?}"));
+            assert!(!said.contains("31337"), "{said}");
+        }
+    }
+}

@@ -157,7 +157,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
         for sample in samples.clone() {
             let weight = self.weight(sample, offset, squared_offset, tile)?;
             if !self.function.add(&self.answers[sample], weight as f32, &mut leaf.block) {
-                return Err(ResqueError::NotFinite { sample });
+                return Err(ResqueError::NotFinite);
             }
             pending += 1;
             if pending == BLOCK_SAMPLES || sample + 1 == samples.end {
@@ -175,11 +175,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     fn single(&self, sample: usize, offset: &[f32], squared_offset: f64, mean: &mut [f32]) -> Result<()> {
         let weight = self.weight(sample, offset, squared_offset, &mut lock(&self.tiles[0]))?;
         mean.fill(0.0);
-        if self.function.add(&self.answers[sample], weight as f32, mean) {
-            Ok(())
-        } else {
-            Err(ResqueError::NotFinite { sample })
-        }
+        if self.function.add(&self.answers[sample], weight as f32, mean) { Ok(()) } else { Err(ResqueError::NotFinite) }
     }
 }
 

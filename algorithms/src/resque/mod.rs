@@ -44,7 +44,7 @@ pub mod projected;
 pub mod randomized_smoothing;
 pub mod subgradient;
 
-/// An unsolvable problem, with the reason.
+/// An unsolvable problem, with the reason. Points, weights and samples follow from rows before noise is added: no message holds one.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResqueError {
@@ -64,19 +64,12 @@ pub enum ResqueError {
         /// Its value.
         value: f64,
     },
-    /// A weight e^{exponent} beyond the range of f64.
-    #[error(
-        "a ReSQue weight e^{exponent:.0} overflows: the point is far outside the ball ‖x − x̄‖ ≤ ρ; shrink the step"
-    )]
-    WeightOverflow {
-        /// ln w.
-        exponent: f64,
-    },
+    /// A weight beyond the range of f64.
+    #[error("a ReSQue weight overflows: the point is far outside the ball ‖x − x̄‖ ≤ ρ; shrink the step")]
+    WeightOverflow,
     /// A point outside the ball in which the weights' moments are bounded.
-    #[error("a point at distance {distance:e} of the centre lies outside the ball of validity ρ = {radius:e}")]
+    #[error("a point lies outside the ball of validity ρ = {radius:e} around the centre")]
     OutsideValidity {
-        /// ‖x − x̄‖.
-        distance: f64,
         /// ρ.
         radius: f64,
     },
@@ -85,10 +78,7 @@ pub enum ResqueError {
     SeveralMargins,
     /// A gradient that is not finite.
     #[error("a query of the round returned a gradient that is not finite: check the data, or shrink the radius")]
-    NotFinite {
-        /// Index of the query in its round.
-        sample: usize,
-    },
+    NotFinite,
     /// More samples than the round fetched.
     #[error("samples {start}..{end} were asked of a pool of {fetched}: a pool serves what its one round queried")]
     PoolExhausted {

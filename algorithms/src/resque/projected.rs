@@ -188,9 +188,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
                 weights.fill(1.0);
                 return Ok(());
             };
-            block
-                .likelihood_ratios(shifts, remainder, weights)
-                .map_err(|exponent| ResqueError::WeightOverflow { exponent: f64::from(exponent) })
+            block.likelihood_ratios(shifts, remainder, weights).map_err(|_: f32| ResqueError::WeightOverflow)
         };
         let reweighting = Reweighting {
             offset,

@@ -10,10 +10,13 @@ mod declared;
 #[path = "../../../models/tests/all/files.rs"]
 mod files;
 mod floor_plan;
+#[path = "../../../models/tests/all/forms.rs"]
+mod forms;
 mod instruction_sets;
 mod killed;
 mod model;
 mod model_hashes;
+mod neighbours;
 mod release;
 mod report;
 mod results;

@@ -27,6 +27,8 @@ mod table;
 pub(crate) use declaration::bound_privately;
 pub use declaration::{Declaration, declare, drafted, schema_beside};
 pub use doubts::doubts;
+#[cfg(test)]
+pub(crate) use error::tests::{PLANTED, planted};
 pub use error::{DataError, Explained, listing};
 pub use formats::test_file;
 pub use labels::Task;

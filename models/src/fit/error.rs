@@ -126,3 +126,62 @@ impl Group {
         self.all_ok(if self.is_root() { step() } else { Ok(()) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::iter::successors;
+
+    use rounds_algorithms::oracle::QueryError;
+
+    use super::super::release::{explained, of_schema};
+    use super::super::settings::Training;
+    use super::*;
+    use crate::data::{PLANTED, planted};
+
+    /// Every way by which something of a row could come into an error of a release. A new variant does not compile before it stands here.
+    #[test]
+    fn no_error_of_a_release_shows_what_was_found_in_its_rows() {
+        let mut training = Training::on("d.csv").private(1.0, 1e-6);
+        training.privacy.secure = true;
+        let row = NonFiniteGradient { row: PLANTED };
+        let mut errors = vec![
+            FitError::Problem(row.into()),
+            FitError::Round(RoundError::Step { round: 3, source: QueryError::Row(row).into() }),
+            FitError::Statistic(row),
+        ];
+        errors.extend(planted().into_iter().map(|error| explained(&training, error)));
+        errors.extend(planted().into_iter().map(|error| of_schema(&training, SchemaError::Data(error))));
+        errors.extend(planted().into_iter().map(|error| of_schema(&training, SchemaError::Draft(error.for_reader()))));
+        let shared = |error: &FitError| SharedError { message: with_causes(error), is_usage: error.is_usage() };
+        errors.extend(errors.iter().map(shared).map(FitError::Shared).collect::<Vec<_>>());
+        for error in &errors {
+            let causes = successors(error.source(), |cause| (*cause).source());
+            let said = causes.fold(format!("{error} {error:?}"), |said, cause| format!("{said} {cause} {cause:?}"));
+            assert!(!said.contains("31337"), "{said}");
+            match error {
+                FitError::Data(_)
+                | FitError::Problem(_)
+                | FitError::Round(_)
+                | FitError::Statistic(_)
+                | FitError::Shared(_) => {}
+                FitError::Explained(_) => panic!("{error}: of a run that claims nothing"),
+                // Of arguments, declarations, plans, places and the system: no row.
+                FitError::Argument { argument: _, problem: _ }
+                | FitError::Schema(SchemaError::Declaration { place: _, problem: _ })
+                | FitError::Schema(SchemaError::Data(_) | SchemaError::Draft(_))
+                | FitError::Prepare(_)
+                | FitError::Unknown(_)
+                | FitError::Checkpoint(_)
+                | FitError::Factorization(_)
+                | FitError::Model(_)
+                | FitError::Sign(_)
+                | FitError::Key(_)
+                | FitError::Stopped { round: _, rounds: _, checkpoint: _ } => panic!("{error}: nothing of a row"),
+            }
+        }
+        training.privacy.secure = false;
+        let shown = planted().into_iter().map(|error| explained(&training, error).to_string());
+        assert!(shown.filter(|message| message.contains("31337")).count() >= 10);
+    }
+}

@@ -136,7 +136,7 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
     privacy
 }
 
-/// SHA-256 of the rows and of the counts of private bounds.
+/// Digests of the rows and of the counts of private bounds.
 fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()

@@ -33,7 +33,7 @@ pub(super) fn explained(training: &Training, error: impl Into<DataError>) -> Fit
 pub(super) fn of_schema(training: &Training, error: SchemaError) -> FitError {
     match error {
         SchemaError::Data(error) => explained(training, error),
-        SchemaError::Draft(error) => FitError::Explained(error),
+        SchemaError::Draft(error) => explained(training, error),
         error => FitError::Schema(error),
     }
 }

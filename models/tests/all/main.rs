@@ -6,5 +6,6 @@ mod declared;
 mod domain;
 mod files;
 mod fit;
+mod forms;
 mod neighbours;
 mod statement;

@@ -1,0 +1,147 @@
+//! Neighbouring files given to the command: all that a release shows is the same whatever a row holds: exit code, text, JSON, messages, and
+//! the header and size of the model. So is the refusal of a file that is not whole.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use rounds_algorithms::privacy::Adjacency;
+use rounds_models::choices::Choices;
+use serde_json::Value;
+
+use crate::files::Folder;
+use crate::forms::{FORMS, Form, Packing, of, pairs};
+use crate::support::{assert_succeeds, rounds};
+
+const PACKINGS: [Packing; 3] = [Packing::Plain, Packing::Gzip, Packing::Xz];
+
+/// Names of the hexadecimal numbers that follow from the noise: the model's hash and a signature of it. No other text may differ.
+const MASKED: [&str; 3] = ["model sha256", "model_sha256", "ed25519"];
+
+/// `text` with a star for each digit of what has a masked name.
+fn masked(text: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(start) = MASKED.iter().filter_map(|name| Some(rest.find(name)? + name.len())).min() {
+        let is_value = |character: char| character.is_ascii_hexdigit() || "\\\": \n".contains(character);
+        let end = rest[start..].find(|character| !is_value(character)).map_or(rest.len(), |length| start + length);
+        shown.push_str(&rest[..start]);
+        shown.push_str(&rest[start..end].replace(|character: char| character.is_ascii_hexdigit(), "*"));
+        rest = &rest[end..];
+    }
+    shown + rest
+}
+
+/// JSON with types in the place of numbers and texts, of a run whose domain is noisy.
+fn shape(document: &Value) -> Value {
+    match document {
+        Value::Array(values) => values.iter().map(shape).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shape(value))).collect(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "text".into(),
+        other => other.clone(),
+    }
+}
+
+/// All that a release shows.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    /// Header and length of the model's file.
+    model: Option<(String, usize)>,
+}
+
+/// A release of one form and packing, by a schema and more arguments.
+struct Case<'a> {
+    form: Form,
+    packing: Packing,
+    schema: String,
+    arguments: String,
+    folder: &'a Folder,
+}
+
+impl Case<'_> {
+    /// The release of `rows`, alone in the folder, in a file that is whole or not.
+    fn shown(&self, rows: &[Vec<u8>], is_whole: bool) -> Shown {
+        for file in fs::read_dir(self.folder.path()).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        let data = self.form.write(self.folder, rows, self.packing);
+        if !is_whole {
+            let files = fs::read_dir(self.folder.path()).unwrap().map(|file| file.unwrap().path());
+            let last = files.max().unwrap();
+            let mut bytes = fs::read(&last).unwrap();
+            if self.packing == Packing::Plain && matches!(self.form, Form::Csv | Form::Headless | Form::Libsvm { .. }) {
+                bytes.extend(b"\"x:y\n");
+            } else {
+                bytes.pop();
+            }
+            fs::write(last, bytes).unwrap();
+        }
+        self.folder.write("schema.toml", &self.schema);
+        let model = self.folder.path().join("model.st");
+        let output = rounds(&format!("train --data {} --model {} {}", data.display(), model.display(), self.arguments));
+        let is_noisy = self.arguments.contains("private:");
+        let text = |bytes: &[u8]| match serde_json::from_slice(bytes) {
+            Ok(document) if is_noisy => shape(&document).to_string(),
+            _ => masked(std::str::from_utf8(bytes).unwrap()),
+        };
+        Shown {
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            model: fs::read(model).ok().map(|bytes| {
+                let (length, rest) = bytes.split_first_chunk().unwrap();
+                let header = &rest[..u64::from_le_bytes(*length) as usize];
+                let document: Value = serde_json::from_slice(header).unwrap();
+                // The statement is a text in the header.
+                let statement = document["__metadata__"]["rounds"].as_str().unwrap();
+                (text(statement.as_bytes()) + &document["weights"].to_string(), if is_noisy { 0 } else { bytes.len() })
+            }),
+        }
+    }
+}
+
+#[test]
+fn all_that_the_command_shows_of_neighbours_is_the_same() {
+    let (folder, keys) = (Folder::new(), Folder::new());
+    let key = keys.path().join("key");
+    assert_succeeds(&format!("keygen {}", key.display()));
+    let combinations = (FORMS.len() * PACKINGS.len()) as u64;
+    let mut ends = BTreeSet::new();
+    for pair in 0..(pairs() / 80).max(combinations) {
+        let mut choices = Choices::new(pair);
+        let form = FORMS[pair as usize % FORMS.len()];
+        let packing = PACKINGS[pair as usize / FORMS.len() % PACKINGS.len()];
+        let relation = of(&mut choices, &[Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove]);
+        let kind = match relation {
+            Adjacency::ZeroOut => of(&mut choices, &["", " --algorithm dp-ftrl", " --test-split 0.25"]),
+            Adjacency::ReplaceOne => " --sampling fixed",
+            Adjacency::AddRemove => "",
+        };
+        let treated = of(&mut choices, &["", "", " --scale-features 0.5", " --clip-features l2=1"]);
+        let is_noisy = form == Form::Csv && choices.below(3) == 0;
+        let output = if is_noisy { " --json --bounds private:1" } else { of(&mut choices, &[" --json", ""]) };
+        let arguments = format!(
+            "--secure --threads 1 --batch-size 8 --epochs 1 --noise-multiplier 2 --delta 1e-4 --allow-weak-privacy \
+             --sign {}{kind}{treated}{output}",
+            key.display()
+        );
+        let schema = form.schema(relation, &mut choices);
+        let case = Case { form, packing, schema, arguments, folder: &folder };
+        let data = form.neighbours(relation, &mut choices);
+        for is_whole in [true, false] {
+            let [first, second] = data.each_ref().map(|rows| case.shown(rows, is_whole));
+            let of_pair = format!("pair {pair}: {form:?} {packing:?} under {relation}, {}", case.arguments);
+            assert_eq!(first, second, "{of_pair}");
+            let end = (first.code, first.model.is_some(), first.stderr.contains("the declared format"));
+            assert_eq!(
+                end,
+                if is_whole { (Some(0), true, false) } else { (Some(2), false, true) },
+                "{of_pair}: {first:?}"
+            );
+            ends.insert((format!("{form:?}"), format!("{packing:?}"), is_whole));
+        }
+    }
+    assert_eq!(ends.len() as u64, 2 * combinations);
+}
