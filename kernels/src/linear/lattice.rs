@@ -335,7 +335,7 @@ fn cut(squared: bool, limit: f64, values: &mut [f32]) {
         return;
     }
     while too_great - cap > 1 {
-        let middle = (cap + too_great) / 2;
+        let middle = i64::midpoint(cap, too_great);
         if fits(middle) { cap = middle } else { too_great = middle }
     }
     for value in values.iter_mut().step_by(BLOCK_ROWS) {

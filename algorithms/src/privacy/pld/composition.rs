@@ -351,7 +351,7 @@ mod tests {
                             }
                             let slack = 1.0 + side * 1e-12;
                             let (beyond, near) = if side > 0.0 { (exact.hi, exact.lo) } else { (exact.lo, exact.hi) };
-                            let is_beyond = side * (found * slack - beyond) >= 0.0;
+                            let is_beyond = side * (found * slack - beyond) >= -1e-300;
                             assert!(is_beyond, "{pair:?}, {count}, {lambda}, {epsilon}: {found:e} {exact:?}");
                             if exact.lo > 1e-9 && (found / near - 1.0).abs() < 1e-6 {
                                 compared += 1;
