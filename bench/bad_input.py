@@ -416,7 +416,7 @@ def snapshot(scratch, digests):
             kind, version = stat.S_IFMT(about.st_mode), (path, about.st_ino, about.st_size, about.st_mtime_ns)
             if stat.S_ISREG(kind) and version not in digests:
                 digests[version] = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
-            found[os.path.relpath(path, scratch)] = (kind, digests.get(version, about.st_size))
+            found[path[len(str(scratch)) + 1 :]] = (kind, digests.get(version, about.st_size))
     return found
 
 
