@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::chart::{Bars, Chart};
+use super::chart::Chart;
 use super::legend::{Entry, Legend};
 use super::shell::{Section, page};
 use super::svg::{NARROW, WIDE, grid_svg, sample};
@@ -68,14 +68,7 @@ pub struct Panel {
     /// File of the picture without extension; empty: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
-    pub picture: Picture,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Picture {
-    Chart(Chart),
-    Bars(Bars),
+    pub chart: Chart,
 }
 
 impl Part {
@@ -84,29 +77,6 @@ impl Part {
         let (table, shared) = table.without_shared_columns(candidates);
         let text = (!shared.is_empty()).then(|| Self::Text(format!("In all rows: {}.", shared.join(", "))));
         std::iter::once(Self::Table(table)).chain(text).collect()
-    }
-}
-
-impl Picture {
-    pub(super) fn title(&self) -> &str {
-        match self {
-            Self::Chart(chart) => &chart.title,
-            Self::Bars(bars) => &bars.title,
-        }
-    }
-}
-
-impl Panel {
-    /// A picture without a file.
-    pub(super) fn of(name: &str, picture: Picture) -> Self {
-        let (name, file) = (name.to_owned(), String::new());
-        Self { name, file, picture }
-    }
-
-    /// A chart with its file.
-    pub fn chart(name: &str, file: &str, chart: Chart) -> Self {
-        let file = file.to_owned();
-        Self { file, ..Self::of(name, Picture::Chart(chart)) }
     }
 }
 
@@ -138,25 +108,11 @@ impl Figure {
 
 impl Panel {
     fn html(&self, command: &str) -> Markup {
-        let title = self.picture.title();
-        let (body, table, subtitle) = match &self.picture {
-            Picture::Chart(chart) => {
-                let legend = Legend::of(chart);
-                let body = html! {
-                    (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
-                };
-                (body, Table::of_chart(chart), &*chart.subtitle)
-            }
-            Picture::Bars(bars) => {
-                let legend = legend_html(&Legend::of_parts(&bars.parts));
-                let body = html! { (legend) (bars.inline_svg(WIDE)) (bars.inline_svg(NARROW)) };
-                (body, Table::of_bars(bars), &*bars.subtitle)
-            }
-        };
+        let (chart, legend) = (&self.chart, Legend::of(&self.chart));
         html! {
-            div.panel data-title=(title) {
-                (body)
-                @if !subtitle.is_empty() { p.circumstances { (subtitle) } }
+            div.panel data-title=(chart.title) {
+                (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
+                @if !chart.subtitle.is_empty() { p.circumstances { (chart.subtitle) } }
                 div.tools {
                     button type="button" data-save="csv" { "CSV" }
                     button type="button" data-save="svg" { "SVG" }
@@ -165,7 +121,7 @@ impl Panel {
                 }
                 details {
                     summary { "Data of this figure" @if !self.name.is_empty() { ": " (self.name) } }
-                    (table.html("", true))
+                    (Table::of_chart(chart).html("", true))
                 }
             }
         }
@@ -177,7 +133,7 @@ fn legend_html(legend: &Legend) -> Markup {
     let button = |&(key, entry): &(usize, &Entry)| {
         html! {
             button type="button" aria-pressed=(entry.shown) data-key=(key) {
-                svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample, key)) }
+                svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample)) }
                 (entry.name)
             }
         }
@@ -274,16 +230,12 @@ impl Presentation {
         let mut pictures = Vec::new();
         for part in &self.parts {
             let Part::Figure(figure) = part else { continue };
-            let charts = figure.panels.iter().filter_map(|panel| match &panel.picture {
-                Picture::Chart(chart) => Some((panel, chart)),
-                Picture::Bars(_) => None,
-            });
             if let Some(columns) = figure.columns {
-                let charts: Vec<&Chart> = charts.map(|(_, chart)| chart).collect();
+                let charts: Vec<&Chart> = figure.panels.iter().map(|panel| &panel.chart).collect();
                 pictures.push(("figure.svg".to_owned(), grid_svg(&figure.title, columns, &charts)));
             } else {
-                let named = charts.filter(|(panel, _)| !panel.file.is_empty());
-                pictures.extend(named.map(|(panel, chart)| (format!("{}.svg", panel.file), chart.svg())));
+                let named = figure.panels.iter().filter(|panel| !panel.file.is_empty());
+                pictures.extend(named.map(|panel| (format!("{}.svg", panel.file), panel.chart.svg())));
             }
         }
         pictures

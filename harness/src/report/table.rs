@@ -4,7 +4,7 @@ use comfy_table::{ColumnConstraint, Width};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::chart::{Bars, Chart};
+use super::chart::Chart;
 use super::svg::trace;
 use crate::format::{minus, of_limit, percent, time};
 use crate::output;
@@ -339,19 +339,6 @@ impl Table {
                     y(point.interval.map(|ends| ends.1)),
                 ]);
             }
-        }
-        table
-    }
-
-    /// The parts of bars.
-    pub(super) fn of_bars(bars: &Bars) -> Self {
-        let mut table = Self::new("Data of this figure", "series|#batch size");
-        let parts = bars.parts.iter().map(|part| Column::new(&format!("#{part}")));
-        table.columns.extend(parts);
-        for bar in &bars.bars {
-            let mut row = vec![Entry::text(&bar.group), Entry::parsed(&bar.label)];
-            row.extend(bar.values.iter().map(|&value| Entry::number(value, time)));
-            table.row(row);
         }
         table
     }

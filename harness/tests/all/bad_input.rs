@@ -390,8 +390,7 @@ fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
     };
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("study.json");
-    fs::write(&study, json!({"exponents": [], "exchange_seconds": 0.0, "cells": ([16, 64, 16].map(cell))}).to_string())
-        .unwrap();
+    fs::write(&study, json!({"cells": ([16, 64, 16].map(cell))}).to_string()).unwrap();
     let said = assert_ends(&format!("simulate {}", study.display()), 2, "holds no finished cell|--dimension 64");
     assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
 }
