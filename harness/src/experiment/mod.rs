@@ -70,8 +70,6 @@ pub struct Presentation {
     pub text: String,
     /// Files by name for the folder of the results, beside those of the page.
     pub files: Vec<(String, String)>,
-    /// Warnings, each with a remedy.
-    pub warnings: Vec<String>,
 }
 
 /// The properties of a study, and its entry in the registry.
@@ -188,11 +186,6 @@ pub trait Study:
     /// A failure that ends the experiment. A cell that cannot be measured is [`Outcome::Skipped`].
     fn measure(&self, run: &Run<'_, Self::Outcome>, context: &Context) -> anyhow::Result<Outcome<Self::Outcome>>;
 
-    /// One finished run in a line, for people; nothing by default.
-    fn line(&self, _sample: &Sample<Self::Outcome>) -> Option<String> {
-        None
-    }
-
     /// The cells that were measured, in the order of the definition, each with its finished runs.
     ///
     /// # Errors
@@ -249,16 +242,21 @@ pub(crate) fn page<S: Study>(
     let (group, about) = (or(&show.group, "Papers"), or(&show.about, &definition.about));
     let title = or(&show.title, &definition.name);
     let mut parts = show.parts(&title, &study.lines(results)?);
-    let skipped = results.skipped.iter().filter(|(cell, _)| cell.suite == definition.name);
-    let reasons = by_key(skipped.map(|(cell, reason)| (&**reason, cell.key())));
-    let left_out = reasons.into_iter().map(|(reason, cells)| {
-        let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
-        format!("Left out: {}{more}: {reason}", cells[0])
-    });
+    let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
+    let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
     let notes: Vec<String> = left_out.chain(context.disturbances.iter().cloned()).collect();
     parts.extend((!notes.is_empty()).then_some(report::Part::List(notes)));
     let page = report::Presentation::new(&title, &group, &about);
     Ok(Presentation { page: Some(report::Presentation { parts, ..page }), ..Presentation::default() })
+}
+
+/// Cells without a measurement, in a line for each reason.
+pub(crate) fn left_out<'r>(cells: impl Iterator<Item = &'r (Configuration, String)>) -> Vec<String> {
+    let line = |(reason, cells): (&str, Vec<String>)| {
+        let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
+        format!("{}{more}: {reason}", cells[0])
+    };
+    by_key(cells.map(|(cell, reason)| (&**reason, cell.key()))).into_iter().map(line).collect()
 }
 
 /// The finished runs as lines, with the fields of their cells; `add` adds those of a kind.

@@ -8,8 +8,7 @@ use crate::format::{count, number, percent, seconds, time};
 pub(super) const COLOURS: usize = 8;
 
 /// Mapping of values to positions along an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Equal differences have equal lengths.
     Linear,
@@ -45,7 +44,7 @@ impl Format {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// Quantity and unit.
     pub label: String,
@@ -53,10 +52,8 @@ pub struct Axis {
     /// Text form of ticks and table entries.
     pub format: Format,
     /// Values to label; empty: chosen by the chart.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ticks: Vec<f64>,
     /// Values that the range must contain.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<f64>,
 }
 
@@ -71,15 +68,13 @@ impl Axis {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub x: f64,
     pub y: f64,
     /// Ends of the error bar.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// Tooltip.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
@@ -104,7 +99,7 @@ pub enum Style {
 }
 
 /// Points that belong together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// Name in the data table, and in the legend without [`Series::keys`].
     pub name: String,
@@ -112,10 +107,8 @@ pub struct Series {
     /// Number of the colour and of the marker.
     pub colour: usize,
     /// Number of the dash and of the fill: 0 is solid and filled.
-    #[serde(default)]
     pub variant: usize,
     /// Legend entries: the first names the colour, the second the dash. A series is drawn while all its entries are on.
-    #[serde(default)]
     pub keys: Option<(String, String)>,
     /// In the order of the line.
     pub points: Vec<Point>,
@@ -141,7 +134,7 @@ impl Series {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     pub title: String,
     /// Conditions of the measurement.
@@ -151,7 +144,6 @@ pub struct Chart {
     /// References are drawn below the other series.
     pub series: Vec<Series>,
     /// Legend entries that are off at first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<String>,
 }
 

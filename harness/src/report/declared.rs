@@ -625,8 +625,9 @@ impl Table {
                 table.row(columns.iter().map(|column| column.entry(&runs, level)));
             }
             let shared: Vec<&str> = self.shared.iter().map(String::as_str).collect();
-            parts.push(Part::Heading(title));
-            parts.extend(Part::table(table.without_empty_columns(), &shared));
+            let (table, shared) = table.without_empty_columns().without_shared_columns(&shared);
+            parts.extend([Part::Heading(title), Part::Table(table)]);
+            parts.extend((!shared.is_empty()).then(|| Part::Text(format!("In all rows: {}.", shared.join(", ")))));
         }
         parts
     }

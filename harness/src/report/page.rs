@@ -8,12 +8,12 @@ use maud::{Markup, html};
 use super::cards::cards;
 use super::cells;
 use super::figures::{self, Drawn, dataset_name, of_most_threads};
-use super::labels::{Labels, anchor};
+use super::labels::Labels;
 use super::presentation::Figure;
 use super::shell::{Section, page};
 use super::studies::Studies;
-use super::table::{Entry, Look, Table};
 use super::warnings;
+use crate::experiment::left_out;
 use crate::format::{count, minus, of_limit, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
@@ -172,29 +172,16 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
 
 /// The configurations without a measurement, with the reason; `None` if there are none.
 fn not_measured(run: &Run) -> Option<Markup> {
-    // One row for each algorithm, data set and reason.
-    let mut groups: BTreeMap<(&str, &str, &str, &str), (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
-    for (outcome, list) in [("skipped", &run.results.skipped), ("rejected", &run.results.rejected)] {
-        for (configuration, reason) in list {
-            let key = (outcome, &*configuration.algorithm, &*configuration.dataset, &**reason);
-            let (sizes, threads) = groups.entry(key).or_default();
-            sizes.insert(configuration.batch_size);
-            threads.insert(configuration.threads);
-        }
-    }
-    let mut table = Table::new("Not measured", "algorithm|data|batch|threads|outcome|reason");
-    let list = |values: &BTreeSet<usize>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    for ((outcome, algorithm, dataset, reason), (sizes, threads)) in &groups {
-        let mut row = vec![Entry::text(*algorithm).look(Look::Link(anchor(algorithm)))];
-        row.extend([*dataset, &list(sizes), &list(threads), outcome, reason].map(Entry::text));
-        table.row(row);
-    }
-    (!groups.is_empty()).then(|| {
+    let (skipped, rejected) = (left_out(run.results.skipped.iter()), left_out(run.results.rejected.iter()));
+    (skipped.len() + rejected.len() > 0).then(|| {
         html! {
             p.lead {
                 "Skipped: an impossible combination. Rejected: measured, but the result failed verification."
             }
-            (table.html("skipped-cells", true))
+            ul {
+                @for line in &skipped { li { "Skipped: " (line) } }
+                @for line in &rejected { li { "Rejected: " (line) } }
+            }
         }
     })
 }

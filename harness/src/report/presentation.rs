@@ -4,21 +4,17 @@
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
-use serde::{Deserialize, Serialize};
 
 use super::chart::Chart;
 use super::legend::{Entry, Legend};
 use super::shell::{Section, page};
 use super::svg::{NARROW, WIDE, grid_svg, sample};
-use super::table::Table;
+use super::table::{EXCERPT_ROWS, Table};
 use crate::format::rounded;
 use crate::machine::Environment;
 
-/// File of a presentation in the folder of its study.
-pub(crate) const FILE: &str = "presentation.json";
-
 /// A study for people.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Presentation {
     /// Heading.
     pub title: String,
@@ -33,8 +29,7 @@ pub struct Presentation {
 }
 
 /// A part of a presentation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// Heading of the parts that follow.
     Heading(String),
@@ -49,35 +44,24 @@ pub enum Part {
 }
 
 /// A figure of one or several panels.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Name for screen readers and saved files.
     pub title: String,
     /// Property that distinguishes the panels: `Data set`.
     pub panels_by: String,
     /// Panels in a row of `figure.svg`; without it each panel has a file of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
     pub panels: Vec<Panel>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
     /// Label of its button.
     pub name: String,
     /// File of the picture without extension; empty: none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
     pub chart: Chart,
-}
-
-impl Part {
-    /// A table, with those of the columns `candidates` that are the same in all rows in a text below it.
-    pub fn table(table: Table, candidates: &[&str]) -> Vec<Self> {
-        let (table, shared) = table.without_shared_columns(candidates);
-        let text = (!shared.is_empty()).then(|| Self::Text(format!("In all rows: {}.", shared.join(", "))));
-        std::iter::once(Self::Table(table)).chain(text).collect()
-    }
 }
 
 impl Figure {
@@ -250,7 +234,7 @@ impl Presentation {
                 Part::Heading(text) | Part::Text(text) => text.clone(),
                 Part::List(lines) => lines.join("\n"),
                 Part::Table(table) => {
-                    let (excerpt, [rows, columns]) = table.excerpt();
+                    let (excerpt, [rows, columns]) = table.excerpt(EXCERPT_ROWS);
                     left_out = [left_out[0] + rows, left_out[1] + columns];
                     excerpt
                 }
@@ -266,18 +250,14 @@ impl Presentation {
         text
     }
 
-    /// The files of a study: [`FILE`], the page `<name>.html`, `table.md` if there are tables, and the pictures.
-    ///
-    /// # Errors
-    /// A number that JSON cannot represent.
-    pub fn files(&self, name: &str, environment: &Environment) -> anyhow::Result<Vec<(String, String)>> {
+    /// The files of a study: the page `<name>.html`, `table.md` if there are tables, and the pictures.
+    pub fn files(&self, name: &str, environment: &Environment) -> Vec<(String, String)> {
         let mut files = self.pictures();
-        files.push((FILE.to_owned(), serde_json::to_string(self)?));
         files.push((format!("{name}.html"), self.page(environment)));
         if self.parts.iter().any(|part| matches!(part, Part::Table(_))) {
             files.push(("table.md".to_owned(), self.markdown()));
         }
-        Ok(files)
+        files
     }
 }
 
@@ -286,20 +266,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_presentation_reads_back_and_becomes_markdown() {
+    fn a_presentation_becomes_markdown_and_files() {
         let mut presentation = Presentation::new("Title", "Group", "About.");
         let mut table = Table::new("t", "a|#b");
         table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
         let list = Part::List(vec!["one".into()]);
         presentation.parts = vec![Part::Heading("Part".into()), Part::Table(table), list];
-        let text = serde_json::to_string(&presentation).unwrap();
-        assert_eq!(serde_json::from_str::<Presentation>(&text).unwrap(), presentation);
         assert_eq!(
             presentation.markdown(),
             "## Title\n\nAbout.\n\n### Part\n\n| a | b |\n| --- | ---: |\n| x | 3 |\n\n- one\n"
         );
-        let files = presentation.files("x", &Environment::capture(&[])).unwrap();
+        let files = presentation.files("x", &Environment::capture(&[]));
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["presentation.json", "x.html", "table.md"]);
+        assert_eq!(names, ["x.html", "table.md"]);
     }
 }

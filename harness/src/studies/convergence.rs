@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::logistic::{loaded, minimum};
 use crate::experiment::cache::Memo;
-use crate::experiment::{Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Sample, Study};
+use crate::experiment::{Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Study};
 
 /// The study. Runs share the minima of their problems.
 pub(super) type Convergence = Experiment<Options, Memo<f64>>;
@@ -93,12 +93,6 @@ impl Study for Convergence {
         let (visited, gradient_queries) =
             if plan.method.batch == loaded.train.rows() { plan.side_by_side()? } else { plan.on_batches()? };
         Ok(Outcome::Measured(plan.gaps(optimum, &visited, gradient_queries)?))
-    }
-
-    fn line(&self, sample: &Sample<Gaps>) -> Option<String> {
-        let last = sample.gap_mean.last()?;
-        let label = sample.configuration.key();
-        Some(format!("{label}: {} rounds, gap {last:.3e}", sample.rounds))
     }
 }
 

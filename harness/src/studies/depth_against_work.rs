@@ -69,24 +69,6 @@ impl experiment::Study for DepthAgainstWork {
         Ok(Outcome::Measured(self.found(configuration, method, seed, context)?))
     }
 
-    fn line(&self, sample: &Sample<Found>) -> Option<String> {
-        let cell = cell_of(&sample.configuration, sample.outcome.clone())?;
-        let outcome = if cell.reached { "reached" } else { "NOT reached" };
-        Some(format!(
-            "{:?} d = {} ε = {} {} on {} threads: {outcome} (gap {:.4}) in {} rounds, {} queries, depth {}, {:.3} s",
-            cell.family,
-            cell.dimension,
-            cell.accuracy,
-            cell.algorithm,
-            cell.threads,
-            cell.gap,
-            cell.rounds,
-            cell.gradient_queries,
-            cell.computational_depth,
-            cell.seconds
-        ))
-    }
-
     /// Of each run also the exponents (of 1/ε, of d) of Table I of paper 002, whether the counts of its cell are typical, and on two threads the
     /// time that the model predicts from one.
     fn lines(&self, results: &Results<Found>) -> anyhow::Result<Vec<Value>> {

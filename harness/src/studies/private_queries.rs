@@ -23,9 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::experiment::cache::Memo;
-use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, lines,
-};
+use crate::experiment::{Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, lines};
 use crate::exponents::crossing;
 use crate::grouping::by_key;
 use crate::settings;
@@ -54,30 +52,6 @@ pub(super) struct Spent {
     gradient_queries: u64,
 }
 
-/// n, d, ε and δ of a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Setting {
-    rows: f64,
-    dimension: f64,
-    epsilon: f64,
-    delta: f64,
-}
-
-impl Setting {
-    fn of(cell: &Configuration) -> anyhow::Result<Self> {
-        Ok(Self {
-            rows: cell.number("rows")?,
-            dimension: cell.number("dimension")?,
-            epsilon: cell.number("epsilon")?,
-            delta: cell.number("delta")?,
-        })
-    }
-}
-
-fn loss_of(cell: &Configuration) -> anyhow::Result<Loss> {
-    settings::loss(&cell.parameters)?.with_context(|| format!("{}: the parameter loss is missing", cell.key()))
-}
-
 impl Study for PrivateQueries {
     const KIND: Kind = Kind::new::<Self>("private-queries", Execution::Concurrent);
     type Options = Options;
@@ -98,19 +72,22 @@ impl Study for PrivateQueries {
 
     fn measure(&self, run: &Run<'_, Spent>, context: &Context<'_>) -> anyhow::Result<Outcome<Spent>> {
         let cell = &run.cell.configuration;
-        let (setting, loss, radius) = (Setting::of(cell)?, loss_of(cell)?, self.definition.options().radius);
+        let Options { radius, error_constant, rounds_per_ball } = *self.definition.options();
+        let loss = settings::loss(&cell.parameters)?
+            .with_context(|| format!("{}: the parameter loss is missing", cell.key()))?;
+        let number = |name| cell.number(name);
+        let [n, d, epsilon, delta] = [number("rows")?, number("dimension")?, number("epsilon")?, number("delta")?];
         let seed = self.definition.seed + run.trial.repeat as u64;
-        let rows = format!("{loss} {} {} {seed}", setting.rows, setting.dimension);
-        let problem = self.shared.get(&rows, || Ok(Arc::new(planted(setting, loss, radius, seed)?)))?;
+        let rows = format!("{loss} {n} {d} {seed}");
+        let make = || Ok(Arc::new(planted((n as usize, d as usize), loss, radius, seed)?));
+        let problem = self.shared.get(&rows, make)?;
         let mut own = cell.clone();
-        let epochs = own.parameters.get("epochs").and_then(serde_json::Value::as_f64);
-        let epochs = epochs.with_context(|| format!("{}: the parameter epochs is missing", cell.key()))?;
-        let error = self.error(setting);
+        let epochs = number("epochs")?;
+        let error = error_constant * radius * private_error(n, d, epsilon, delta);
         // The balls of the practical mode have the radius of a linear model's loss, ε/(2L).
         let balls = (2.0 * radius / error).powf(2.0 / 3.0);
-        let rounds = self.definition.options().rounds_per_ball * balls;
-        let releases = rounds * cell.optional("inner")?.unwrap_or(8.0);
-        let batch = (epochs * setting.rows / releases).round().max(1.0);
+        let releases = rounds_per_ball * balls * cell.optional("inner")?.unwrap_or(8.0);
+        let batch = (epochs * n / releases).round().max(1.0);
         for (name, value) in [("radius", radius), ("accuracy", error), ("batch-size", batch)] {
             own.parameters.insert(name.to_owned(), value.into());
         }
@@ -181,17 +158,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
-impl PrivateQueries {
-    fn error(&self, setting: Setting) -> f64 {
-        let Options { radius, error_constant, .. } = *self.definition.options();
-        let Setting { rows, dimension, epsilon, delta } = setting;
-        error_constant * radius * private_error(rows, dimension, epsilon, delta)
-    }
-}
-
 /// Rows whose population risk has a known minimiser.
-fn planted(setting: Setting, loss: Loss, radius: f64, seed: u64) -> anyhow::Result<Problem> {
-    let (rows, dimension) = (setting.rows as usize, setting.dimension as usize);
+fn planted((rows, dimension): (usize, usize), loss: Loss, radius: f64, seed: u64) -> anyhow::Result<Problem> {
     anyhow::ensure!(dimension >= 2 && radius > 1.0, "planted rows need d ≥ 2 and R > 1");
     let mut values = Buffer::zeroed(rows.checked_mul(dimension).context("n·d values cannot be addressed")?);
     let mut choices = Choices::new(seed);

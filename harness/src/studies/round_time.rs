@@ -87,33 +87,10 @@ impl RoundBudget {
     }
 }
 
-/// Checks that a result must pass to be kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a check of its own")]
-pub(super) struct Verification {
-    /// The counted rounds are the planned ones.
-    rounds: bool,
-    /// The counted gradient queries are the planned ones (expected ones need not be).
-    queries: bool,
-    /// Model and loss are finite.
-    finite: bool,
-    /// All repeats and thread counts end with the same model.
-    model: bool,
-}
-
-impl Default for Verification {
-    fn default() -> Self {
-        Self { rounds: true, queries: true, finite: true, model: true }
-    }
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     rounds: RoundBudget,
-    #[serde(default)]
-    verify: Verification,
 }
 
 /// A study of times: of suites, or of thread scaling.
@@ -187,7 +164,7 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
 
     fn measure(&self, run: &Run<'_, RoundCost>, context: &Context<'_>) -> anyhow::Result<Outcome<RoundCost>> {
         let cell = &plain(run.cell).configuration;
-        let Options { rounds, verify } = self.definition.options();
+        let Options { rounds } = self.definition.options();
         let engine = context.engine(cell.threads)?;
         let loaded = match context.problem(cell, run.trial.draw, &engine) {
             Ok(loaded) => loaded,
@@ -227,7 +204,7 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
         let mut earlier = run.earlier.samples.iter().filter(|other| alike(&other.configuration));
         let earlier = earlier.find(|sample| sample.trial.draw == run.trial.draw);
         let earlier = earlier.map(|sample| sample.model_sha256.as_str());
-        if let Some(reason) = verify.rejects(&measurement, planned, quality.train_loss, earlier) {
+        if let Some(reason) = rejects(&measurement, planned, quality.train_loss, earlier) {
             return Ok(Outcome::Rejected(reason));
         }
         Ok(Outcome::Measured(RoundCost {
@@ -334,37 +311,26 @@ fn quality(
     })
 }
 
-impl Verification {
-    /// The reason for which a result may not be kept. `planned` holds rounds and queries, `earlier` the model of an equal run.
-    fn rejects(
-        self,
-        measurement: &TimedRounds,
-        planned: (u64, Option<u64>),
-        train_loss: Option<f64>,
-        earlier: Option<&str>,
-    ) -> Option<String> {
-        let ledger = &measurement.ledger;
-        let counts = [
-            ("rounds", self.rounds, ledger.rounds, Some(planned.0)),
-            ("gradient queries", self.queries, ledger.gradient_queries, planned.1),
-        ];
-        for (what, checked, counted, planned) in counts {
-            if let Some(planned) = planned.filter(|planned| checked && counted != *planned) {
-                return Some(format!("{counted} {what} were counted, {planned} were planned"));
-            }
-        }
-        let finite = train_loss.is_none_or(f64::is_finite) && measurement.parameters.iter().all(|x| x.is_finite());
-        if self.finite && !finite {
-            return Some("the model or its loss is not finite".to_owned());
-        }
-        match earlier {
-            Some(earlier) if self.model && earlier != measurement.model_sha256 => {
-                let model = &measurement.model_sha256;
-                Some(format!("the model is {model}, an equal cell gave {earlier}"))
-            }
-            _ => None,
+/// The reason for which a result may not be kept: rounds or queries that were not planned, a model or loss that is not finite, or
+/// another model than `earlier`, that of an equal run. `planned` holds rounds and queries.
+fn rejects(
+    measurement: &TimedRounds,
+    planned: (u64, Option<u64>),
+    train_loss: Option<f64>,
+    earlier: Option<&str>,
+) -> Option<String> {
+    let (ledger, model) = (&measurement.ledger, &measurement.model_sha256);
+    let counts = [("rounds", ledger.rounds, Some(planned.0)), ("gradient queries", ledger.gradient_queries, planned.1)];
+    for (what, counted, planned) in counts {
+        if let Some(planned) = planned.filter(|planned| counted != *planned) {
+            return Some(format!("{counted} {what} were counted, {planned} were planned"));
         }
     }
+    if !train_loss.is_none_or(f64::is_finite) || !measurement.parameters.iter().all(|x| x.is_finite()) {
+        return Some("the model or its loss is not finite".to_owned());
+    }
+    let other = earlier.filter(|earlier| earlier != model);
+    other.map(|earlier| format!("the model is {model}, an equal cell gave {earlier}"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::process::Command;
 use rounds::report::{Part, Presentation, Studies, Table, report_html, time_per_round_svg};
 use rounds::results::{Record, read_run};
 
-use crate::files;
 use crate::synthetic::{Plan, environment, write_run};
 
 const FIGURES: [&str; 5] = ["time-per-round", "time-per-epoch", "accuracy", "speed-up", "roofline"];
@@ -309,17 +308,16 @@ fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
 }
 
 /// Words without an end, cells of many words.
-fn unruly(folder: &Path) {
+fn unruly() -> (String, Presentation) {
     let words = "faster than another one from 3.62 ms on, ".repeat(12);
     let name = "5".repeat(400);
-    let write = |file: &str, text: &str| drop(files::write(&folder.join("paper/unruly"), file, text));
     let mut presentation = Presentation::new(&name, "Study", &words);
     words.clone_into(&mut presentation.command);
     let rows = (0..20).map(|row| vec![rounds::report::Entry::text(&words), rounds::report::Entry::count(row)]);
     let mut table = Table::new(&name, "method|#seconds");
     table.rows.extend(rows);
     presentation.parts = vec![Part::Heading(name.clone()), Part::Table(table), Part::List(vec![name])];
-    write("study/presentation.json", &serde_json::to_string(&presentation).unwrap());
+    ("study".to_owned(), presentation)
 }
 
 /// The newest studies of this repository's results; none in a copy without them.
@@ -345,8 +343,7 @@ fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
     let run = read_run(folder.path()).unwrap();
     let mut studies = studies();
     let mut pages = pages_of(&studies);
-    unruly(folder.path());
-    studies.presentations.extend(Studies::read(folder.path(), &|_| Ok(None)).presentations);
+    studies.presentations.push(unruly());
     studies.messages.push("y".repeat(400));
     pages.push(("run".to_owned(), report_html(&run, &studies)));
     let script = r"
