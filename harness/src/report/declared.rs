@@ -622,7 +622,10 @@ impl Table {
             let mut table = table::Table::new(&title, &names.join("|"));
             let key = |run: &'_ &Value| self.rows.iter().map(|row| field(run, &row.of).map(text)).collect::<Vec<_>>();
             for (_, runs) in by_key(runs.iter().map(|run| (key(run), *run))) {
-                table.row(columns.iter().map(|column| column.entry(&runs, level)));
+                let entries: Vec<Entry> = columns.iter().map(|column| column.entry(&runs, level)).collect();
+                if entries[self.rows.len()..].iter().any(|entry| !entry.text.is_empty()) {
+                    table.row(entries);
+                }
             }
             let shared: Vec<&str> = self.shared.iter().map(String::as_str).collect();
             let (table, shared) = table.without_empty_columns().without_shared_columns(&shared);
@@ -638,7 +641,7 @@ impl Show {
     pub fn parts(&self, title: &str, runs: &[Value]) -> Vec<Part> {
         let level = self.level.unwrap_or(0.95);
         let panels: Vec<Panel> = self.figures.iter().flat_map(|figure| figure.panels(runs, level)).collect();
-        let mut figure = presentation::Figure::new(title, "What is shown", panels);
+        let mut figure = presentation::Figure::new(title, panels);
         figure.columns = self.columns;
         let figure = (!figure.panels.is_empty()).then_some(Part::Figure(figure));
         figure.into_iter().chain(self.tables.iter().flat_map(|table| table.parts(runs, level))).collect()

@@ -206,7 +206,7 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
     let section = |drawn: Drawn| {
         let Drawn { id, link, title, about, .. } = &drawn;
         let panels = drawn.panels(if id == "kernels" { &kernels } else { &lines });
-        let figure = (!panels.is_empty()).then(|| Figure::new(title, "Data set", panels))?;
+        let figure = (!panels.is_empty()).then(|| Figure::new(title, panels))?;
         let html = html! { p.lead { (about) } (figure.html(id, &environment.command)) };
         // The first figure is the page's; the others are looked up.
         Some(if id == "time-per-round" {

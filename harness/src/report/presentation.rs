@@ -48,8 +48,6 @@ pub enum Part {
 pub struct Figure {
     /// Name for screen readers and saved files.
     pub title: String,
-    /// Property that distinguishes the panels: `Data set`.
-    pub panels_by: String,
     /// Panels in a row of `figure.svg`; without it each panel has a file of its own.
     pub columns: Option<usize>,
     pub panels: Vec<Panel>,
@@ -65,8 +63,8 @@ pub struct Panel {
 }
 
 impl Figure {
-    pub fn new(title: &str, panels_by: &str, panels: Vec<Panel>) -> Self {
-        Self { title: title.to_owned(), panels_by: panels_by.to_owned(), columns: None, panels }
+    pub fn new(title: &str, panels: Vec<Panel>) -> Self {
+        Self { title: title.to_owned(), columns: None, panels }
     }
 
     /// The figure on a page, with legends, tools and the data of each panel.
@@ -75,7 +73,7 @@ impl Figure {
             figure id={ "figure-" (id) } data-title=(self.title) {
                 @if self.panels.len() > 1 {
                     fieldset.panels {
-                        legend { (self.panels_by) }
+                        legend { "What is shown" }
                         @for (number, panel) in self.panels.iter().enumerate() {
                             label {
                                 input type="radio" name={ (id) "-panel" } checked[number == 0];
