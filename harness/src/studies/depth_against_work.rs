@@ -220,7 +220,7 @@ fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> Result<f64, ResqueError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing;
+    use crate::experiment::{Study as _, testing};
 
     #[test]
     fn targets_below_a_missed_one_are_left_out() {
@@ -237,10 +237,14 @@ mod tests {
             algorithm = "cutting-plane"
             parameters = { most-dimensions = 8 }
         "#;
-        let (_, results) = testing::small::<DepthAgainstWork>(text, 1).unwrap();
+        let (study, results) = testing::small::<DepthAgainstWork>(text, 1).unwrap();
         let reached: Vec<_> = results.samples.iter().map(|sample| sample.reached).collect();
         // Two seeds reach 0.16 and need more than 9 queries; the first one misses 0.02, and the second one is not tried.
         assert_eq!((reached, results.skipped.len()), (vec![true, true, false], 10));
+        // A cell that was missed is not typical; SGD has a depth of ε⁻².
+        let lines = study.lines(&results).unwrap();
+        let shown = lines.iter().map(|line| (line["typical"].as_bool(), line["theory"]["depth"].as_f64()));
+        assert_eq!(shown.collect::<Vec<_>>(), [true, true, false].map(|typical| (Some(typical), Some(2.0))));
         assert_eq!(cells_of(&results).cells.iter().map(|cell| cell.reached).collect::<Vec<_>>(), [true, false]);
     }
 

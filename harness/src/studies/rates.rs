@@ -461,8 +461,21 @@ mod tests {
 
     #[test]
     fn cells_count_their_rounds_and_no_risk_is_below_the_optimum() {
-        let (_, results) = testing::small::<Rates>(SMALL, 1).unwrap();
+        let (study, results) = testing::small::<Rates>(SMALL, 1).unwrap();
         assert_eq!(results.samples.len(), 3 * 10);
+        let lines = study.lines(&results).unwrap();
+        assert_eq!(lines.len(), 3 * 10 * 4);
+        // The optimal rate goes through the optimum of the last place, and the level is 1.5 times as high.
+        let last = |line: &&Value| line["problem"] == "Valleys" && line["axis"] == 1.0;
+        let of_cells =
+            by_key(lines.iter().filter(last).map(|line| (&line["method"], line["excess"].as_f64().unwrap())));
+        let optimum = of_cells.iter().map(|(_, excess)| mean(excess)).fold(f64::INFINITY, f64::min);
+        for line in lines.iter().filter(last) {
+            assert!((line["optimal_rate"].as_f64().unwrap() / optimum - 1.0).abs() < 1e-9, "{line}");
+            assert!((line["level"].as_f64().unwrap() / optimum - 1.5).abs() < 1e-9, "{line}");
+            let shown = line["smallest_shown"].as_str().unwrap();
+            assert!(shown.starts_with("≤ ") || shown == "not reached", "one T alone: {shown}");
+        }
         for sample in &results.samples {
             let asked = sample.configuration.number(ROUNDS).unwrap() as u64;
             let phased = sample.configuration.algorithm == "phased-sgd";
