@@ -445,6 +445,6 @@ fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goe
     // A study beside the cells that cannot be read is named, and the rest is shown.
     let study = folder.path().join("quick-training");
     fs::create_dir(&study).unwrap();
-    fs::write(study.join("presentation.json"), "{\"name\": \"half").unwrap();
-    assert_ends(&report, 0, "presentation.json is left out");
+    fs::write(study.join("environment.json"), "{\"name\": \"half").unwrap();
+    assert_ends(&report, 0, "quick-training is left out");
 }
