@@ -60,8 +60,9 @@ mod tests {
     #[test]
     fn a_crossing_lies_between_the_points_around_the_level() {
         let points = [(10.0, 4.0), (100.0, 2.0), (1_000.0, 0.5), (10_000.0, 0.1)];
-        let (middle, is_first) = crossing(&points, 1.0).unwrap();
-        assert!((middle / (100.0 * 10.0f64.sqrt()) - 1.0).abs() < 1e-9 && !is_first, "{middle}");
+        // ln(2/1.5)/ln(2/0.5) of the way from 100 to 1,000.
+        let (place, is_first) = crossing(&points, 1.5).unwrap();
+        assert!((place / 161.26 - 1.0).abs() < 1e-4 && !is_first, "{place}");
         assert_eq!((crossing(&points[2..], 1.0), crossing(&points[..2], 1.0)), (Some((1_000.0, true)), None));
     }
 
