@@ -3,8 +3,8 @@
 
     python3 bench/install.py OUT/private-sco OUT/paper/srg-table-1 [--day 2026-11-22]
 
-Raw runs, experiment sheet, tables (table.md) and pictures (SVG) are kept, so that they can be read without a build; pages, CSV and
-presentation.json are not: `rounds report` makes them from the raw runs. Large records are packed, and the command is written as a
+Raw runs, experiment sheet, tables (table.md) and pictures (SVG) are kept, so that they can be read without a build; pages and CSV are
+not: `rounds report` makes them from the raw runs. Large records are packed, and the command is written as a
 reader would give it. Files of an earlier run there are replaced, after the new ones are complete. Results of a changed tree are
 refused: no revision would say what made them.
 """
@@ -24,9 +24,9 @@ import tempfile
 import studies
 from studies import ROOT, Mistake
 
-LEFT_BEHIND = re.compile(r"\.lock|.*\.html|measurements\.csv|presentation\.json")
+LEFT_BEHIND = re.compile(r"\.lock|.*\.html|measurements\.csv")
 # The files of a run. Others of its folder stay: those of the suites' folder are also written by make readme and make peers.
-OF_RUN = re.compile(r"environment\.json|measurements\..*|presentation\.json|table\.md|.*\.(svg|html)")
+OF_RUN = re.compile(r"environment\.json|measurements\..*|table\.md|.*\.(svg|html)")
 # Records above this many bytes are packed.
 LARGE = 300_000
 

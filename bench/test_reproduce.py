@@ -140,7 +140,7 @@ class Installation(unittest.TestCase):
         """A folder as `rounds run` writes it."""
         out = self.top / name
         out.mkdir(parents=True)
-        for file in [".lock", "study.html", "measurements.csv", "presentation.json", "table.md"]:
+        for file in [".lock", "study.html", "measurements.csv", "table.md"]:
             (out / file).touch()
         (out / "environment.json").write_text(json.dumps({**SHEET, "build": {**SHEET["build"], **build}}))
         (out / "measurements.jsonl").write_text((json.dumps({**RUN, "suite": suite}) + "\n") * runs)

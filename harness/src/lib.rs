@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod commands;
 pub mod compare;
 pub mod experiment;
+mod exponents;
 mod format;
 mod grouping;
 mod kernel_rates;

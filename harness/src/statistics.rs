@@ -55,12 +55,6 @@ impl Estimate {
     pub fn ends(&self) -> Option<(f64, f64)> {
         (self.low.is_finite() && self.high.is_finite()).then_some((self.low, self.high))
     }
-
-    /// Both ends and the value divided by a positive number.
-    #[must_use]
-    pub fn over(self, divisor: f64) -> Self {
-        Self { value: self.value / divisor, low: self.low / divisor, high: self.high / divisor }
-    }
 }
 
 impl fmt::Display for Estimate {

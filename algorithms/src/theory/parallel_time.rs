@@ -51,30 +51,6 @@ impl Work {
     pub fn time_on_two_threads(&self, exchange: f64) -> f64 {
         self.queries(2, exchange).min(self.query_seconds) + self.reweighting(2, exchange) + self.rest_seconds
     }
-
-    /// ℓ above which this method is faster than `other` on P workers, 0 if it always is; `None` if it needs at least as many
-    /// rounds.
-    pub fn overtakes_from(&self, other: &Self, workers: u64) -> Option<f64> {
-        if self.rounds >= other.rounds {
-            return None;
-        }
-        // Between the latencies from which on one worker reweights alone, both times are straight lines.
-        let alone_from =
-            |work: &Self| (work.reweight_seconds - work.reweighting(workers, 0.0)) / work.mini_batches.max(1) as f64;
-        let mut corners = [0.0, alone_from(self), alone_from(other)];
-        corners.sort_by(f64::total_cmp);
-        let behind = |latency| self.time_to_target(workers, latency) - other.time_to_target(workers, latency);
-        let last = corners[2];
-        if behind(last) > 0.0 {
-            return Some(last + behind(last) / (other.rounds - self.rounds) as f64);
-        }
-        let crossed = corners.windows(2).rev().find(|pair| behind(pair[0]) > 0.0);
-        Some(
-            crossed.map_or(0.0, |pair| {
-                pair[0] + (pair[1] - pair[0]) * behind(pair[0]) / (behind(pair[0]) - behind(pair[1]))
-            }),
-        )
-    }
 }
 
 #[cfg(test)]
@@ -103,28 +79,6 @@ mod tests {
         near(own.time_to_target(4, 0.01), 0.1 + 1.0 + 0.25 + 0.75 + 1.0);
         near(own.time_to_target(4, 1.0), 10.0 + 1.0 + 0.25 + 3.0);
         near(own.time_to_target(1_000, 0.0), 1.0 + 0.25 + 3.0 / 8.0);
-        // Against a method whose time is between those with and without sharing, the lines cross before the corner.
-        for other in [2.5, 3.0, 4.5] {
-            let other = work(60, 60, other, 0.0);
-            let latency = own.overtakes_from(&other, 4).unwrap();
-            if latency > 0.0 {
-                near(own.time_to_target(4, latency), other.time_to_target(4, latency));
-            }
-            for above in [1.01, 2.0, 1e3, 1e6] {
-                let latency = above * latency.max(1e-9);
-                assert!(own.time_to_target(4, latency) < other.time_to_target(4, latency), "{latency}");
-            }
-        }
-    }
-
-    #[test]
-    fn lines_cross_where_both_take_the_same_time() {
-        let (shallow, deep) = (work(10, 1_000, 8.0, 0.0), work(400, 400, 0.2, 0.0));
-        let latency = shallow.overtakes_from(&deep, 4).unwrap();
-        assert!((shallow.time_to_target(4, latency) - deep.time_to_target(4, latency)).abs() < 1e-12);
-        assert!(shallow.time_to_target(4, 1.1 * latency) < deep.time_to_target(4, 1.1 * latency));
-        assert!(deep.overtakes_from(&shallow, 4).is_none());
-        assert_eq!(work(10, 10, 0.1, 0.0).overtakes_from(&deep, 4), Some(0.0));
     }
 
     #[test]

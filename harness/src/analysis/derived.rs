@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
+use rounds_algorithms::theory::parallel::PRIVATE_QUERIES;
 
 use super::estimates::{Estimated, exponent};
 use super::records::{Fields, Records, Run};
+use crate::exponents::crossing;
 use crate::statistics::{mean, median};
 
 /// An exponent, the number of its points, and the formula's exponent in the same cells where one is given.
@@ -60,12 +62,8 @@ pub(crate) fn of_rates(
             }
             let risks: Vec<f64> = runs.iter().map(risk).collect::<Result<_, _>>()?;
             let level = 1.5 * risks.iter().copied().fold(f64::INFINITY, f64::min);
-            let Some(first) = curve.iter().position(|point| point.1 <= level).filter(|&first| first > 0) else {
-                continue;
-            };
-            let (before, after) = (curve[first - 1], curve[first]);
-            let share = (before.1 / level).ln() / (before.1 / after.1).ln();
-            points.push((x, before.0 * (after.0 / before.0).powf(share)));
+            let curve: Vec<(f64, f64)> = curve.iter().map(|point| (point.0, point.1)).collect();
+            points.extend(crossing(&curve, level).filter(|(_, is_first)| !is_first).map(|(rounds, _)| (x, rounds)));
         }
         Ok(points)
     };
@@ -114,11 +112,8 @@ pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> an
     let need = |points: &[(f64, f64)]| -> anyhow::Result<f64> {
         let mut points = points.to_vec();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let first = points.iter().position(|point| point.1 <= 1.0).filter(|&first| first > 0);
-        let first = first.context("a need lies at an end of its budgets")?;
-        let (before, after) = (points[first - 1], points[first]);
-        let share = before.1.ln() / (before.1.ln() - after.1.max(1e-300).ln());
-        Ok(before.0 * (after.0 / before.0).powf(share))
+        let found = crossing(&points, 1.0).filter(|(_, is_first)| !is_first);
+        Ok(found.context("a need lies at an end of its budgets")?.0)
     };
     let rows = |value: &dyn Fn(&[f64], &BTreeMap<u64, Vec<(f64, f64)>>) -> anyhow::Result<f64>| {
         let row = |(place, seeds): (&[u64; 3], &BTreeMap<u64, Vec<(f64, f64)>>)| {
@@ -129,9 +124,8 @@ pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> an
         cells.iter().map(row).collect::<Result<Vec<_>, _>>()
     };
     let theorem = rows(&|x, _| {
-        let (n, d, epsilon) = (x[0], x[1], 1.0 / x[2]);
-        let second = ((n * d).powf(2.0 / 3.0) / epsilon).min(n.powf(4.0 / 3.0) * epsilon.cbrt());
-        Ok(n.min((n * epsilon).powi(2) / d) + second)
+        let [.., (_, theorem)] = PRIVATE_QUERIES;
+        Ok(theorem(x[0], x[1], 1.0 / x[2]))
     })?;
     let seeds: Vec<u64> = cells.values().next().context("no cell")?.keys().copied().collect();
     let of_seed = |seed: &u64| fitted(&rows(&|_, seeds| need(seeds.get(seed).context("a seed is missing")?))?, at);

@@ -1,8 +1,8 @@
 //! Estimates with their errors: means, paired and independent differences, exponents.
 
 use super::records::Sample;
+use crate::exponents::fit;
 use crate::statistics::{deviation, mean, student_cdf, student_quantile};
-use crate::studies::exponents::fit;
 
 /// A number with its standard error; an error of 0 is that of a number without chance.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,13 +1,14 @@
 //! The newest raw runs of a study, flattened; selection by fields; samples by draw and seed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use liblzma::read::XzDecoder;
 use serde_json::{Map, Value};
+
+use crate::experiment;
+use crate::experiment::store::{self, Stored};
 
 /// Fields that select runs: a value, a list of values, a text with one `*`, or a bound such as `<= 0.15` or `> 0.15`.
 pub(crate) type Fields = BTreeMap<String, Value>;
@@ -52,31 +53,22 @@ fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
     for day in fs::read_dir(root).with_context(|| root.display().to_string())? {
         let Ok(machines) = fs::read_dir(day?.path()) else { continue };
         for machine in machines {
-            let folder = machine?.path().join(study);
-            found.extend(["measurements.jsonl", "measurements.jsonl.xz"].map(|name| folder.join(name)));
+            found.push(machine?.path().join(study));
         }
     }
-    found.retain(|path| path.is_file());
+    found.retain(|folder| store::holds_results(folder));
     found.sort();
-    found.pop().with_context(|| format!("no {}/<day>/<machine>/{study} holds measurements.jsonl", root.display()))
+    found.pop().with_context(|| format!("no {}/<day>/<machine>/{study} holds results", root.display()))
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
-    let mut text = String::new();
-    let mut file = File::open(path).with_context(|| path.display().to_string())?;
-    let is_packed = path.extension().is_some_and(|ending| ending == "xz");
-    let read = if is_packed { XzDecoder::new(file).read_to_string(&mut text) } else { file.read_to_string(&mut text) };
-    read.with_context(|| path.display().to_string())?;
-    let mut runs = Vec::new();
-    for (line, record) in text.lines().enumerate() {
-        let fields: Map<String, Value> =
-            serde_json::from_str(record).with_context(|| format!("{}:{}: damaged", path.display(), line + 1))?;
-        if fields.get("record").and_then(Value::as_str) == Some("cell") {
-            let parameters = fields.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
-            runs.push(Run { fields, parameters });
-        }
-    }
-    Ok(runs)
+fn read(folder: &Path) -> anyhow::Result<Vec<Run>> {
+    let stored: Stored<Value> = store::read(folder)?;
+    let run = |sample: &experiment::Sample<Value>| {
+        let fields: Map<String, Value> = serde_json::from_value(serde_json::to_value(sample)?)?;
+        let parameters = fields.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
+        Ok(Run { fields, parameters })
+    };
+    stored.results.samples.iter().map(run).collect()
 }
 
 impl Run {

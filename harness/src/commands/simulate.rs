@@ -12,8 +12,8 @@ use crate::format::{count, three_digits, time};
 use crate::grouping::{by_key, distinct};
 use crate::report::{Entry, Table};
 use crate::results::read_run;
+use crate::studies::depth_cell::Cells;
 use crate::studies::depth_cell::{Cell, Kind};
-use crate::studies::exponents::Study;
 use crate::thread_scaling::{Prediction, errors, predictions};
 
 /// Arguments of `rounds simulate`.
@@ -87,7 +87,7 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
     let (dimension, accuracy) = (dimension.unwrap_or(256) as usize, accuracy.unwrap_or(0.05));
     let path = study.display();
     let text = fs::read_to_string(study).with_context(|| path.to_string())?;
-    let study: Study = serde_json::from_str(&text).with_context(|| format!("{path}: not a study of query depth"))?;
+    let study: Cells = serde_json::from_str(&text).with_context(|| format!("{path}: not a study of query depth"))?;
     let is_one = |cell: &&Cell| cell.family == Kind::MaxOfLinear && cell.reached && cell.threads == 1;
     let reached = || study.cells.iter().filter(is_one);
     let row = |cell: &Cell| Row {

@@ -58,6 +58,25 @@ struct Shown {
     show: Show,
 }
 
+impl Show {
+    /// The page with the figures, tables and section of another definition, and its subject where it has none.
+    ///
+    /// # Errors
+    /// Those of [`find`].
+    pub fn like(&self, name: &str) -> Result<Self, DefinitionError> {
+        let like = find(name)?;
+        let Shown { show } = from_toml(&like.name, &like.text)?;
+        let mut own = self.clone();
+        (own.figures, own.tables) = (show.figures, show.tables);
+        for (own, other) in [(&mut own.group, show.group), (&mut own.about, show.about)] {
+            if own.is_empty() {
+                *own = other;
+            }
+        }
+        Ok(own)
+    }
+}
+
 fn default_study() -> String {
     "round-time".to_owned()
 }
@@ -312,9 +331,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             })?);
         }
         if !definition.show.like.is_empty() {
-            let like = find(&definition.show.like)?;
-            let Shown { show } = from_toml(&like.name, &like.text)?;
-            (definition.show.figures, definition.show.tables) = (show.figures, show.tables);
+            definition.show = definition.show.like(&definition.show.like)?;
         }
         definition.check()?;
         Ok(definition)

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 pub use cache::{Context, Loaded};
 pub use cell::{Cell, Configuration, Parameters, Record, Sample, Trial, text};
@@ -22,8 +23,10 @@ pub use definition::{Definition, DefinitionError, Selection, Source};
 pub use run::{Plan, Session, plan};
 pub use store::{Results, Store};
 
+use crate::format::{self, rounded};
+use crate::grouping::by_key;
 use crate::machine::PinPolicy;
-use crate::report;
+use crate::report::{self, ends};
 
 /// The order in which cells run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,21 +70,6 @@ pub struct Presentation {
     pub text: String,
     /// Files by name for the folder of the results, beside those of the page.
     pub files: Vec<(String, String)>,
-    /// Warnings, each with a remedy.
-    pub warnings: Vec<String>,
-}
-
-impl Presentation {
-    /// A page alone.
-    pub fn of(page: report::Presentation) -> Self {
-        Self { page: Some(page), ..Self::default() }
-    }
-
-    /// A page with these parts.
-    pub fn of_parts((title, group, about): (&str, &str, &str), parts: Vec<report::Part>) -> Self {
-        let page = report::Presentation::new(title, group, about);
-        Self::of(report::Presentation { parts, ..page })
-    }
 }
 
 /// The properties of a study, and its entry in the registry.
@@ -98,6 +86,8 @@ pub struct Kind {
     pub pin: PinPolicy,
     /// Thread counts where neither the command line nor the definition names any.
     pub threads: fn(usize) -> Vec<usize>,
+    /// The definition whose figures and tables are those of a definition without own ones.
+    pub like: &'static str,
     /// Makes its experiments.
     pub plan: fn(&[Source], &Selection) -> anyhow::Result<Box<dyn Plan>>,
 }
@@ -112,6 +102,7 @@ impl Kind {
             at_root: false,
             pin: PinPolicy::None,
             threads: |cores| vec![cores],
+            like: "",
             plan: plan::<S>,
         }
     }
@@ -195,11 +186,6 @@ pub trait Study:
     /// A failure that ends the experiment. A cell that cannot be measured is [`Outcome::Skipped`].
     fn measure(&self, run: &Run<'_, Self::Outcome>, context: &Context) -> anyhow::Result<Outcome<Self::Outcome>>;
 
-    /// One finished run in a line, for people; nothing by default.
-    fn line(&self, _sample: &Sample<Self::Outcome>) -> Option<String> {
-        None
-    }
-
     /// The cells that were measured, in the order of the definition, each with its finished runs.
     ///
     /// # Errors
@@ -215,12 +201,16 @@ pub trait Study:
         Ok(cells.filter(|(_, runs)| !runs.is_empty()).collect())
     }
 
-    /// The published value of a cell.
-    fn published(&self, cell: &Cell) -> Option<f64> {
-        cell.published.0
+    /// The lines that the fields of figures and tables are taken from: those of all finished runs by default.
+    ///
+    /// # Errors
+    /// Results that cannot be shown.
+    fn lines(&self, results: &Results<Self::Outcome>) -> anyhow::Result<Vec<Value>> {
+        lines(self, results, &|_, _, _| {})
     }
 
-    /// Tables and pictures of all finished runs in `folder`. The default draws those that the definition declares.
+    /// Tables and pictures of all finished runs in `folder`. The default draws those that the definition declares, or those of
+    /// the kind.
     ///
     /// # Errors
     /// Results that cannot be shown.
@@ -228,27 +218,109 @@ pub trait Study:
         &self,
         results: &Results<Self::Outcome>,
         _folder: &Path,
-        _context: &Context,
+        context: &Context,
     ) -> anyhow::Result<Presentation> {
-        let definition = self.definition();
-        let show = &definition.show;
-        let mut lines = Vec::new();
-        for (cell, runs) in self.measured(results)? {
-            for run in runs {
-                let mut line = serde_json::to_value(run)?;
-                line["method"] = cell.configuration.label_of_method().into();
-                line["problem"] = (*cell.configuration.problem).into();
-                line["draw"] = run.trial.draw.into();
-                line["axis"] = cell.axis.into();
-                line["published"] = self.published(&cell).into();
-                lines.push(line);
-            }
-        }
-        let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
-        let (group, about) = (or(&show.group, "Papers"), or(&show.about, &definition.about));
-        let title = or(&show.title, &definition.name);
-        Ok(Presentation::of_parts((&title, &group, &about), show.parts(&title, &lines)))
+        page(self, results, context)
     }
+}
+
+/// The page that a definition declares.
+///
+/// # Errors
+/// Results that cannot be shown.
+pub(crate) fn page<S: Study>(
+    study: &S,
+    results: &Results<S::Outcome>,
+    context: &Context,
+) -> anyhow::Result<Presentation> {
+    let definition = study.definition();
+    let mut show = definition.show.clone();
+    if show.figures.is_empty() && show.tables.is_empty() && !S::KIND.like.is_empty() {
+        show = show.like(S::KIND.like)?;
+    }
+    let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
+    let (group, about) = (or(&show.group, "Papers"), or(&show.about, &definition.about));
+    let title = or(&show.title, &definition.name);
+    let mut parts = show.parts(&title, &study.lines(results)?);
+    let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
+    let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
+    let notes: Vec<String> = left_out.chain(context.disturbances.iter().cloned()).collect();
+    parts.extend((!notes.is_empty()).then_some(report::Part::List(notes)));
+    let page = report::Presentation::new(&title, &group, &about);
+    Ok(Presentation { page: Some(report::Presentation { parts, ..page }), ..Presentation::default() })
+}
+
+/// Cells without a measurement, in a line for each reason.
+pub(crate) fn left_out<'r>(cells: impl Iterator<Item = &'r (Configuration, String)>) -> Vec<String> {
+    let line = |(reason, cells): (&str, Vec<String>)| {
+        let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
+        format!("{}{more}: {reason}", cells[0])
+    };
+    by_key(cells.map(|(cell, reason)| (&**reason, cell.key()))).into_iter().map(line).collect()
+}
+
+/// The finished runs as lines, with the fields of their cells; `add` adds those of a kind.
+///
+/// # Errors
+/// Results that cannot be shown.
+pub(crate) fn lines<S: Study>(
+    study: &S,
+    results: &Results<S::Outcome>,
+    add: &dyn Fn(&Cell, &Sample<S::Outcome>, &mut Value),
+) -> anyhow::Result<Vec<Value>> {
+    let measured = study.measured(results)?;
+    let place = |cell: &Cell| (cell.problem, cell.axis, cell.configuration.label_of_method().to_owned());
+    let rivals = by_key(measured.iter().map(|(cell, _)| (place(cell), &cell.configuration)));
+    let mut lines = Vec::new();
+    for (cell, runs) in &measured {
+        let own = rivals.iter().find(|(other, _)| *other == place(cell));
+        let chosen = chosen(&cell.configuration, own.map_or(&[], |(_, rivals)| rivals));
+        let problem = &study.definition().problems[cell.problem];
+        for run in runs {
+            let mut line = serde_json::to_value(run)?;
+            line["method"] = cell.configuration.label_of_method().into();
+            let name = if problem.label.is_empty() { &problem.dataset } else { &problem.label };
+            line["problem"] = rounded(name).into();
+            line["draw"] = run.trial.draw.into();
+            line["axis"] = cell.axis.into();
+            line["axis_name"] = problem.axis.clone().into();
+            line["target"] = problem.target.into();
+            line["published"] = cell.published.0.into();
+            line["published_half"] = cell.published.1.into();
+            line["chosen"] = (&*chosen).into();
+            add(cell, run, &mut line);
+            lines.push(line);
+        }
+    }
+    Ok(lines)
+}
+
+/// The parameters of an algorithm that differ from those of its `rivals`, at the same place with the same method. The ends of a grid
+/// are named: a better value may lie beyond them.
+fn chosen(cell: &Configuration, rivals: &[&Configuration]) -> String {
+    let own = |cell: &Configuration| {
+        let mut own = cell.of_algorithm();
+        own.insert("batch".to_owned(), cell.batch_size.into());
+        own
+    };
+    let tried: Vec<Parameters> = rivals.iter().map(|rival| own(rival)).collect();
+    let one = |(name, value): (String, Value)| {
+        let of_name = || tried.iter().map(|rival| rival.get(&name));
+        if of_name().all(|other| other == Some(&value)) {
+            return None;
+        }
+        let Some(number) = value.as_f64() else { return Some(format!("{name} {}", text(&value))) };
+        let (least, most) = ends(of_name().filter_map(|other| other?.as_f64()));
+        let end = if number == most {
+            ", the largest"
+        } else if number == least {
+            ", the smallest"
+        } else {
+            ""
+        };
+        Some(format!("{name} {}{end}", format::number(number)))
+    };
+    own(cell).into_iter().filter_map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Experiments in tests.
@@ -291,11 +363,7 @@ pub mod testing {
             report::Part::Figure(figure) => figure.panels,
             _ => Vec::new(),
         });
-        let chart = |panel: report::Panel| match panel.picture {
-            report::Picture::Chart(chart) => Some(chart),
-            report::Picture::Bars(_) => None,
-        };
-        panels.filter_map(chart).collect()
+        panels.map(|panel| panel.chart).collect()
     }
 
     /// Runs a definition and presents it, in a folder that is removed.

@@ -266,7 +266,7 @@ fn publish(
 ) -> anyhow::Result<()> {
     if let Some(mut page) = presentation.page {
         page.command.clone_from(&environment.command);
-        presentation.files.extend(page.files("study", environment)?);
+        presentation.files.extend(page.files("study", environment));
         presentation.text += &page.terminal();
     }
     for (name, contents) in &presentation.files {
@@ -275,7 +275,6 @@ fn publish(
     }
     if output == Output::Text {
         println!("{}", presentation.text);
-        presentation.warnings.iter().for_each(output::warn);
     }
     Ok(())
 }
@@ -371,9 +370,6 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
                 let sample = Sample { configuration, trial: task.trial, outcome, date: Timestamp::now() };
                 if self.session.cluster.is_root() {
                     self.session.output.json_line(&sample)?;
-                    if let (Output::Text, Some(line)) = (self.session.output, task.study.line(&sample)) {
-                        self.progress.suspend(|| eprintln!("{line}"));
-                    }
                 }
                 Ok(self.store.append(Record::Cell(Box::new(sample)))?)
             }

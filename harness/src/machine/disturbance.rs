@@ -46,8 +46,6 @@ pub(crate) enum Disturbance {
          speed-ups with this one"
     )]
     SharedCores { threads: usize, ratio: f64 },
-    #[error("{cells} of {of} cells have doubtful samples ({kinds}); see their remedies in the results, and run again")]
-    DoubtfulSamples { cells: usize, of: usize, kinds: String },
     #[error("this is a {profile} build; measure with cargo build --release")]
     UnoptimisedBuild { profile: String },
 }

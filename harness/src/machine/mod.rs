@@ -13,7 +13,7 @@ mod topology;
 mod watch;
 
 pub(crate) use build::build;
-pub(crate) use disturbance::{Disturbance, disturbances, measured_disturbances};
+pub(crate) use disturbance::{disturbances, measured_disturbances};
 pub use environment::Environment;
 pub(crate) use environment::Machine;
 pub use instructions::check_processor;

@@ -21,7 +21,7 @@ pub(super) fn all(cells: &[Pooled]) -> Table {
 
 /// Cost and guarantee of each algorithm at one batch size.
 pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
-    let columns = "algorithm|data|#time per round|#of roofline|limit|#epoch|#accuracy|guarantee";
+    let columns = "algorithm|data|#time per round|#phases|#of roofline|limit|#epoch|#accuracy|guarantee";
     let one_data_set = (dataset_names(cells).len() == 1).then_some("data");
     table("Algorithms", columns, one_data_set.as_slice(), cells)
 }

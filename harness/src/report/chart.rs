@@ -1,16 +1,14 @@
-//! Charts as data: axes, series of points and stacked bars. [`super::svg`] draws them; the module knows no colours.
+//! Charts as data: axes and series of points. [`super::svg`] draws them; the module knows no colours.
 
 use serde::{Deserialize, Serialize};
 
 use crate::format::{count, number, percent, seconds, time};
-use crate::grouping::by_key;
 
 /// Number of colours. They differ in lightness, and markers differ in shape.
 pub(super) const COLOURS: usize = 8;
 
 /// Mapping of values to positions along an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Equal differences have equal lengths.
     Linear,
@@ -19,10 +17,11 @@ pub enum Scale {
 }
 
 /// Text form of the values of an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
     /// Three significant digits; large whole numbers in full.
+    #[default]
     Number,
     /// Whole numbers.
     Count,
@@ -45,7 +44,7 @@ impl Format {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// Quantity and unit.
     pub label: String,
@@ -53,10 +52,8 @@ pub struct Axis {
     /// Text form of ticks and table entries.
     pub format: Format,
     /// Values to label; empty: chosen by the chart.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ticks: Vec<f64>,
     /// Values that the range must contain.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<f64>,
 }
 
@@ -69,35 +66,15 @@ impl Axis {
     pub fn linear(label: &str) -> Self {
         Self::new(label, Scale::Linear, Format::Number)
     }
-
-    pub fn logarithmic(label: &str) -> Self {
-        Self::new(label, Scale::Logarithmic, Format::Number)
-    }
-
-    /// The same axis with ticks at `values`.
-    #[must_use]
-    pub fn ticks(mut self, values: impl IntoIterator<Item = f64>) -> Self {
-        self.ticks = values.into_iter().collect();
-        self
-    }
-
-    /// The same axis with a range that contains `values`.
-    #[must_use]
-    pub fn including(mut self, values: impl IntoIterator<Item = f64>) -> Self {
-        self.include = values.into_iter().collect();
-        self
-    }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub x: f64,
     pub y: f64,
     /// Ends of the error bar.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// Tooltip.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
@@ -105,13 +82,6 @@ impl Point {
     /// A point with a tooltip.
     pub fn new(x: f64, y: f64, note: impl Into<String>) -> Self {
         Self { x, y, interval: None, note: note.into() }
-    }
-
-    /// The same point with an error bar.
-    #[must_use]
-    pub fn interval(mut self, low: f64, high: f64) -> Self {
-        self.interval = Some((low, high));
-        self
     }
 }
 
@@ -129,7 +99,7 @@ pub enum Style {
 }
 
 /// Points that belong together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// Name in the data table, and in the legend without [`Series::keys`].
     pub name: String,
@@ -137,10 +107,8 @@ pub struct Series {
     /// Number of the colour and of the marker.
     pub colour: usize,
     /// Number of the dash and of the fill: 0 is solid and filled.
-    #[serde(default)]
     pub variant: usize,
     /// Legend entries: the first names the colour, the second the dash. A series is drawn while all its entries are on.
-    #[serde(default)]
     pub keys: Option<(String, String)>,
     /// In the order of the line.
     pub points: Vec<Point>,
@@ -149,12 +117,6 @@ pub struct Series {
 impl Series {
     pub fn new(name: impl Into<String>, style: Style, colour: usize, points: Vec<Point>) -> Self {
         Self { name: name.into(), style, colour, variant: 0, keys: None, points }
-    }
-
-    /// A reference line through points (x, y), with one tooltip for all.
-    pub fn reference(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let points = points.into_iter().map(|(x, y)| Point::new(x, y, name)).collect();
-        Self::new(name, Style::Reference, 0, points)
     }
 
     /// The same series with another dash and fill.
@@ -172,7 +134,7 @@ impl Series {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     pub title: String,
     /// Conditions of the measurement.
@@ -182,56 +144,12 @@ pub struct Chart {
     /// References are drawn below the other series.
     pub series: Vec<Series>,
     /// Legend entries that are off at first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<String>,
 }
 
 impl Chart {
-    /// A chart of these series on logarithmic axes of plain numbers.
-    pub fn logarithmic(title: impl Into<String>, subtitle: &str, x: &str, y: &str, series: Vec<Series>) -> Self {
-        Self::new(title, subtitle, Axis::logarithmic(x), Axis::logarithmic(y), series)
-    }
-
     pub fn new(title: impl Into<String>, subtitle: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
         Self { title: title.into(), subtitle: subtitle.into(), x, y, series, hidden: Vec::new() }
-    }
-}
-
-/// One series for each name, in the order of appearance, with colours in this order.
-pub(crate) fn grouped(style: Style, points: impl IntoIterator<Item = (String, Point)>) -> Vec<Series> {
-    let groups = by_key(points).into_iter().enumerate();
-    groups.map(|(place, (name, points))| Series::new(name, style, place, points).variant(place / COLOURS)).collect()
-}
-
-/// Stacked bars of equal length: the composition of totals.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bars {
-    /// Heading.
-    pub title: String,
-    /// Conditions of the measurement.
-    pub subtitle: String,
-    /// Names of the parts; part k has colour k.
-    pub parts: Vec<String>,
-    /// Bars with the name of their group.
-    pub bars: Vec<Bar>,
-}
-
-/// One bar. Neighbours of the same group stand under one heading.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bar {
-    pub group: String,
-    /// Label in front of the bar.
-    pub label: String,
-    /// One value for each part.
-    pub values: Vec<f64>,
-    /// Text behind the bar.
-    pub end: String,
-}
-
-impl Bars {
-    /// Neighbouring bars of one group together.
-    pub fn groups(&self) -> Vec<&[Bar]> {
-        self.bars.chunk_by(|a, b| a.group == b.group).collect()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Figures and tables that a definition declares: the one grammar by which raw runs become charts and tables.
 //!
 //! A field is a path into a run's line of `measurements.jsonl`: `rms_error`, `parameters.rounds`, `gap_mean.-1` (the last entry of a
-//! list). Each line has the fields `method`, `problem`, `draw`, `repeat`, `axis` and `published` besides. `a / b` is a quotient of
-//! fields or numbers of one run, and `reference.a` is a field of the run that it is paired with.
+//! list). Each line has the fields `method`, `problem`, `draw`, `repeat`, `axis`, `axis_name`, `target`, `published` and `chosen`
+//! besides, and those that its study adds. Fields and numbers are joined from left to right by `a / b`, `a * b`, `a - b` and `a ^ b`;
+//! `reference.a` is a field of the run that a run is paired with. Titles, labels and headings hold fields of the first run in braces.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,10 @@ use serde_json::Value;
 use super::chart::{self, COLOURS, Chart, Format, Point, Scale, Series, Style, ends};
 use super::presentation::{self, Panel, Part, slug};
 use super::table::{self, Entry};
-use crate::format::{count, number as short, three_digits};
+use crate::exponents::fit;
+use crate::format::{count, number as short, percent, seconds, three_digits};
 use crate::grouping::{by_key, distinct};
-use crate::statistics::{mean, median, of_mean, percentile_interval};
+use crate::statistics::{Estimate, Interval, bootstrap_median, mean, median, of_draws, of_mean, percentile_interval};
 
 /// The table `[show]` of a definition: its page. It is no part of what is run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -22,12 +24,14 @@ use crate::statistics::{mean, median, of_mean, percentile_interval};
 pub struct Show {
     /// Heading; without it the definition's name.
     pub title: String,
-    /// Section of the report; without it `Papers`.
+    /// Section of the report; without it that of the study.
     pub group: String,
     /// Subject and conditions; without it those of the definition.
     pub about: String,
-    /// The definition whose figures and tables are shown.
+    /// The definition whose figures and tables are shown; without it and own ones that of the study.
     pub like: String,
+    /// Confidence level of the intervals of means; without it 0.95.
+    pub level: Option<f64>,
     /// Panels in a row of `figure.svg`; without it each figure has a file of its own.
     pub columns: Option<usize>,
     /// Panels of one picture.
@@ -42,9 +46,9 @@ pub struct Show {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Runs {
-    /// Fields with the values that a run must have.
+    /// Fields with the values that a run must have; of a list one.
     only: BTreeMap<String, Value>,
-    /// Fields in which runs are alike; of those that are, the one with the least value of `least` remains.
+    /// Fields in which runs are alike; of the cells of those that are, the runs of the one with the least mean of `least` remain.
     among: Vec<String>,
     least: String,
     /// Fields with the values of another run, alike in all other fields of `among`: each run is paired with it.
@@ -58,18 +62,26 @@ enum Statistic {
     /// The value of the first run.
     #[default]
     First,
-    /// The mean with its 95 % interval.
+    /// The mean with its interval: over the means of draws where there are several.
     Mean,
     /// The mean alone.
     BareMean,
+    /// The geometric mean with the 95 % interval of the logarithms; none unless each run has a value.
+    Geometric,
     Median,
+    /// The median with its 95 % bootstrap interval.
+    MedianInterval,
     /// The median with the quartiles; in a table the quartiles.
     Quartiles,
+    /// The upper median; a text, such as `not reached`, is above every number.
+    UpperMedian,
     Most,
     /// The number of values.
     Count,
     /// Each value with its number of runs.
     Tally,
+    /// The exponent of the means in the first of the fields `along`, beside the others that vary.
+    Exponent,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -78,14 +90,28 @@ struct Axis {
     of: String,
     label: String,
     linear: bool,
+    format: Format,
     /// Values below it are drawn at it.
     least: Option<f64>,
+    /// The values of points are the ticks where they are few.
+    ticks: bool,
     /// Points above it are left out.
     most: Option<f64>,
     /// Values that the range must contain.
     include: Vec<f64>,
     /// Fields with the ends of the interval of a single run.
     interval: Option<[String; 2]>,
+}
+
+/// A dotted line: the values of a field over x, or its levels where x is a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reference {
+    name: String,
+    of: String,
+    /// One line for each series, through its first point.
+    #[serde(default)]
+    scaled: bool,
 }
 
 /// Charts of one quantity against another: a panel for each value of `facet`, a series for each of `group`.
@@ -106,14 +132,18 @@ pub struct Figure {
     y: Axis,
     #[serde(default)]
     group: Vec<String>,
+    /// A dash for each value, with a legend entry of its own.
+    #[serde(default)]
+    dash: Vec<String>,
     #[serde(default)]
     facet: Vec<String>,
     #[serde(default)]
     statistic: Statistic,
+    /// Lists are curves where others are points.
     #[serde(default = "line")]
     style: Style,
-    /// A field that is drawn as a level, and its name.
-    level: Option<String>,
+    #[serde(default)]
+    references: Vec<Reference>,
 }
 
 fn line() -> Style {
@@ -124,6 +154,7 @@ fn line() -> Style {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
+    #[serde(default)]
     title: String,
     #[serde(default)]
     runs: Runs,
@@ -145,9 +176,16 @@ struct Column {
     of: String,
     #[serde(default)]
     statistic: Statistic,
-    /// `.4` or `e1` for as many decimals, `count`, `%`, or `3` for as many digits, as without it; fields of a run are shown as they are.
+    /// `.4`, `e1`, `+2` or `%0` for as many decimals, `count`, `seconds`, `number`, `%`, or `3` for three digits, as without it; fields of a run
+    /// are shown as they are.
     #[serde(default)]
     format: String,
+    /// Fields of an exponent.
+    #[serde(default)]
+    along: Vec<String>,
+    /// A field, such as `repeat`: the exponent is the mean of those of each value, with the wider interval of chance and misfit.
+    #[serde(default)]
+    over: String,
 }
 
 fn field<'v>(run: &'v Value, path: &str) -> Option<&'v Value> {
@@ -160,16 +198,40 @@ fn field<'v>(run: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// A field, or the quotient of several, as a number; NaN without one.
+/// Fields and numbers joined by signs, as a number; NaN without one.
 fn number(run: &Value, of: &str) -> f64 {
     let one = |part: &str| part.parse().ok().or_else(|| field(run, part)?.as_f64()).unwrap_or(f64::NAN);
-    let mut parts = of.split(" / ").map(one);
-    let first = parts.next().unwrap_or(f64::NAN);
-    parts.fold(first, |value, divisor| value / divisor)
+    let mut words = of.split(' ');
+    let mut value = words.next().map_or(f64::NAN, one);
+    while let (Some(sign), Some(part)) = (words.next(), words.next()) {
+        value = match sign {
+            "/" => value / one(part),
+            "*" => value * one(part),
+            "-" => value - one(part),
+            "^" => value.powf(one(part)),
+            _ => f64::NAN,
+        };
+    }
+    value
 }
 
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A text with the fields of a run for their names in braces.
+fn filled(template: &str, run: &Value) -> String {
+    let mut parts = template.split('{');
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (path, rest) = part.split_once('}').unwrap_or(("", part));
+        let value = field(run, path).filter(|value| !value.is_null());
+        filled.extend([
+            &*value.map_or_else(String::new, |value| value.as_f64().map_or_else(|| text(value), short)),
+            rest,
+        ]);
+    }
+    filled
 }
 
 /// The values of fields, parameters with their names.
@@ -187,13 +249,20 @@ impl Runs {
         let mut chosen: Vec<&Value> = runs.iter().collect();
         if !self.least.is_empty() {
             let key = |run| self.among.iter().map(|path| field(run, path)).collect::<Vec<_>>();
-            let cost = |run: &&Value| number(run, &self.least);
-            let alike = by_key(runs.iter().map(|run| (key(run), run))).into_iter();
-            let least = alike.filter_map(|(_, runs)| runs.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))));
-            chosen = least.collect();
+            let cell = |run| ["method", "batch_size", "parameters"].map(|path| field(run, path));
+            let cost = |runs: &Vec<&Value>| mean(&runs.iter().map(|run| number(run, &self.least)).collect::<Vec<_>>());
+            let alike = by_key(runs.iter().map(|run| (key(run), (cell(run), run)))).into_iter();
+            let cells = alike.map(|(_, runs)| by_key(runs).into_iter().map(|(_, runs)| runs));
+            let least = cells.filter_map(|cells| cells.min_by(|a, b| cost(a).total_cmp(&cost(b))));
+            chosen = least.flatten().collect();
         }
         let has = |run: &Value, values: &BTreeMap<String, Value>| {
-            values.iter().all(|(path, value)| field(run, path).is_some_and(|own| text(own) == text(value)))
+            values.iter().all(|(path, value)| {
+                let own = field(run, path).map(text);
+                let any =
+                    value.as_array().map_or_else(|| vec![text(value)], |values| values.iter().map(text).collect());
+                own.is_some_and(|own| any.contains(&own))
+            })
         };
         let paired = |run: &&Value| {
             let mut own = Value::clone(run);
@@ -210,30 +279,43 @@ impl Runs {
 }
 
 impl Statistic {
-    /// The value and, where it has one, its interval.
-    fn of(self, values: &[f64]) -> (f64, Option<(f64, f64)>) {
+    /// The value of several by draw and, where it has one, its interval; means with intervals at `level`.
+    fn of(self, values: &[(usize, f64)], level: f64) -> (f64, Option<(f64, f64)>) {
+        let mut numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         match self {
-            Self::First | Self::Tally => (values[0], None),
+            Self::First | Self::Tally | Self::Exponent => (numbers[0], None),
             Self::Mean => {
-                let estimate = of_mean(values, 0.95);
+                let estimate = of_draws(values, level);
                 (estimate.value, estimate.ends())
             }
-            Self::BareMean => (mean(values), None),
-            Self::Median => (median(values), None),
-            Self::Quartiles => {
-                let quartiles = percentile_interval(&mut values.to_vec(), 0.5);
-                (median(values), Some((quartiles.low, quartiles.high)))
+            Self::BareMean => (mean(&numbers), None),
+            Self::Geometric => {
+                let Estimate { value, low, high } = of_mean(&numbers.iter().map(|x| x.ln()).collect::<Vec<_>>(), 0.95);
+                (value.exp(), Some((low.exp(), high.exp())))
             }
-            Self::Most => (ends(values.iter().copied()).1, None),
-            Self::Count => (values.len() as f64, None),
+            Self::Median => (median(&numbers), None),
+            Self::MedianInterval => {
+                let Interval { low, high } = bootstrap_median(&numbers, 0.95, RESAMPLES, 1);
+                (median(&numbers), Some((low, high)))
+            }
+            Self::Quartiles => {
+                let quartiles = percentile_interval(&mut numbers, 0.5);
+                (median(&numbers), Some((quartiles.low, quartiles.high)))
+            }
+            Self::UpperMedian => {
+                numbers.sort_unstable_by(f64::total_cmp);
+                (numbers[numbers.len() / 2], None)
+            }
+            Self::Most => (ends(numbers.iter().copied()).1, None),
+            Self::Count => (numbers.len() as f64, None),
         }
     }
 }
 
 impl Axis {
-    fn chart(&self) -> chart::Axis {
+    fn chart(&self, run: &Value) -> chart::Axis {
         let scale = if self.linear { Scale::Linear } else { Scale::Logarithmic };
-        chart::Axis::new(&self.label, scale, Format::Number).including(self.include.iter().copied())
+        chart::Axis { include: self.include.clone(), ..chart::Axis::new(&filled(&self.label, run), scale, self.format) }
     }
 
     /// The value where the axis can show it.
@@ -244,15 +326,28 @@ impl Axis {
     }
 }
 
-/// A curve of a run: its name, and its points with an interval where there is one.
-type Curve = (String, Vec<(f64, f64, Option<(f64, f64)>)>);
+/// A point of a run's curve.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    x: f64,
+    y: f64,
+    interval: Option<(f64, f64)>,
+    draw: usize,
+}
+
+const RESAMPLES: usize = 4_000;
+
+const MOST_TICKS: usize = 8;
 
 /// Points of a curve by its index, at most.
 const POINTS: usize = 250;
 
 impl Figure {
-    fn curves(&self, run: &Value) -> Vec<Curve> {
-        let at = |x: &Value, y: &Value| (x.as_f64().unwrap_or(f64::NAN), y.as_f64().unwrap_or(f64::NAN), None);
+    /// The curves of a run by name.
+    fn curves(&self, run: &Value) -> Vec<(String, Vec<Mark>)> {
+        let draw = number(run, "draw") as usize;
+        let mark = |x: f64, y: f64| Mark { x, y, interval: None, draw };
+        let at = |x: &Value, y: &Value| mark(x.as_f64().unwrap_or(f64::NAN), y.as_f64().unwrap_or(f64::NAN));
         match (field(run, &self.x.of), field(run, &self.y.of)) {
             (Some(Value::Array(x)), Some(Value::Array(y))) => {
                 vec![(String::new(), x.iter().zip(y).map(|(x, y)| at(x, y)).collect())]
@@ -270,34 +365,37 @@ impl Figure {
             }
             _ => {
                 let interval = self.y.interval.as_ref().map(|[low, high]| (number(run, low), number(run, high)));
-                vec![(String::new(), vec![(number(run, &self.x.of), number(run, &self.y.of), interval)])]
+                let mark = mark(number(run, &self.x.of), number(run, &self.y.of));
+                vec![(String::new(), vec![Mark { interval, ..mark }])]
             }
         }
     }
 
     /// The points of the curves of several runs, x by x: a statistic needs a value of each run.
-    fn points(&self, name: &str, curves: &[Vec<(f64, f64, Option<(f64, f64)>)>]) -> Vec<Point> {
-        let of_curve = |curve: &'_ Vec<(f64, f64, Option<(f64, f64)>)>| {
+    fn points(&self, name: &str, curves: &[Vec<Mark>], level: f64) -> Vec<Point> {
+        // Points without a statistic are those of single runs.
+        let is_apart = self.style == Style::Points && self.statistic == Statistic::First;
+        let of_curve = |(number, curve): (usize, &Vec<Mark>)| {
             // A curve may be vertical.
-            let before = |place: usize| curve[..place].iter().filter(|before| before.0 == curve[place].0).count();
-            (0..curve.len()).map(|place| ((curve[place].0.to_bits(), before(place)), curve[place])).collect::<Vec<_>>()
+            let before = |place: usize| curve[..place].iter().filter(|before| before.x == curve[place].x).count();
+            let key = |place: usize| (curve[place].x.to_bits(), before(place), if is_apart { number } else { 0 });
+            (0..curve.len()).map(|place| (key(place), curve[place])).collect::<Vec<_>>()
         };
-        let by_x = by_key(curves.iter().flat_map(of_curve)).into_iter();
+        let by_x = by_key(curves.iter().enumerate().flat_map(of_curve)).into_iter();
         let mut points: Vec<Point> = by_x
-            .filter_map(|((x, _), own)| {
-                let values: Vec<f64> = own.iter().map(|point| point.1).collect();
-                let (y, interval) = self.statistic.of(&values);
+            .filter_map(|((x, ..), own)| {
+                let values: Vec<(usize, f64)> = own.iter().map(|mark| (mark.draw, mark.y)).collect();
+                let (y, interval) = self.statistic.of(&values, level);
                 let (x, y) = (
                     self.x.shown(f64::from_bits(x))?,
-                    self.y.shown(y).filter(|_| values.iter().all(|y| y.is_finite()))?,
+                    self.y.shown(y).filter(|_| values.iter().all(|(_, y)| y.is_finite()))?,
                 );
                 // A logarithmic axis has no place for an end below 0.
                 let end = |low: f64| if self.y.linear || low > 0.0 { low } else { 0.1 * y };
-                let interval = own[0]
-                    .2
-                    .or(interval)
-                    .map(|(low, high)| (self.y.least.map_or(end(low), |least| end(low).max(least)), high));
-                let note = format!("{name} at {}: {}", short(x), three_digits(y));
+                let low = |low| self.y.least.map_or(end(low), |least| end(low).max(least));
+                let high = |high: f64| self.y.most.map_or(high, |most| high.min(most));
+                let interval = own[0].interval.or(interval).map(|(from, to)| (low(from), high(to)));
+                let note = format!("{name} at {}: {}", self.x.format.show(x), self.y.format.show(y));
                 Some(Point { interval, ..Point::new(x, y, note.trim_start()) })
             })
             .collect();
@@ -308,64 +406,120 @@ impl Figure {
     }
 
     /// A panel for each facet; all panels have the same range of y.
-    fn panels(&self, runs: &[Value]) -> Vec<Panel> {
+    pub(super) fn panels(&self, runs: &[Value], level: f64) -> Vec<Panel> {
         let runs = self.runs.of(runs);
         let groups = distinct(runs.iter().map(|run| label(run, &self.group)));
         let facets: Vec<_> = by_key(runs.iter().map(|run| (label(run, &self.facet), run)))
             .into_iter()
-            .map(|(facet, runs)| (facet, self.series(&runs, &groups)))
-            .filter(|(_, series)| !series.is_empty())
+            .map(|(facet, runs)| (facet, runs[0], self.series(&runs, &groups, level)))
+            .filter(|(_, _, series)| series.iter().any(|series| series.style != Style::Reference))
             .collect();
-        let all = facets.iter().flat_map(|(_, series)| series).flat_map(|series| &series.points);
+        let all = facets.iter().flat_map(|(_, _, series)| series).flat_map(|series| &series.points);
         let (low, high) = ends(all.map(|point| point.y));
         let several = facets.len() > 1;
-        let panel = |(facet, series): (String, Vec<Series>)| {
-            let names: Vec<&str> = [&*self.title, &*facet].into_iter().filter(|name| !name.is_empty()).collect();
-            let title = names.join(": ");
-            let file = if several && !self.file.is_empty() {
-                slug(&format!("{} {facet}", self.file))
-            } else {
-                self.file.clone()
-            };
-            let mut y = self.y.chart();
+        let panel = |(facet, run, series): (String, &Value, Vec<Series>)| {
+            let titles = [filled(&self.title, run), facet.clone()];
+            let title = titles.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(": ");
+            let is_apart = several && !self.file.is_empty() && !self.file.contains('{');
+            let file = if is_apart { format!("{} {facet}", self.file) } else { filled(&self.file, run) };
+            let mut y = self.y.chart(run);
             y.include.extend([low, high]);
-            Panel::chart(&title, &file, Chart::new(&*title, &*self.subtitle, self.x.chart(), y, series))
+            let mut x = self.x.chart(run);
+            let mut ticks: Vec<f64> = series.iter().flat_map(|series| &series.points).map(|point| point.x).collect();
+            ticks.sort_by(f64::total_cmp);
+            ticks.dedup();
+            if self.x.ticks && ticks.len() <= MOST_TICKS {
+                x.ticks = ticks;
+            }
+            let chart = Chart::new(&*title, filled(&self.subtitle, run), x, y, series);
+            Panel { name: title, file: slug(&file), chart }
         };
         facets.into_iter().map(panel).collect()
     }
 
-    fn series(&self, runs: &[&Value], groups: &[String]) -> Vec<Series> {
+    fn series(&self, runs: &[&Value], groups: &[String], level: f64) -> Vec<Series> {
+        let dashes = distinct(runs.iter().map(|run| label(run, &self.dash)));
+        let dashed = |dash: &String| dashes.iter().position(|known| known == dash).unwrap_or(0);
+        let of = |run: &&&'_ Value| (label(run, &self.group), label(run, &self.dash));
         let mut all = Vec::new();
-        for (group, runs) in by_key(runs.iter().map(|run| (label(run, &self.group), *run))) {
+        for ((group, dash), runs) in by_key(runs.iter().map(|run| (of(&run), *run))) {
             let colour = groups.iter().position(|known| *known == group).unwrap_or(0);
+            let own = [&*group, &*dash].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
             let curves = by_key(runs.iter().flat_map(|run| self.curves(run)));
-            let mut named: Vec<(String, Vec<Point>)> =
-                curves.into_iter().map(|(name, curves)| (name, self.points(&group, &curves))).collect();
-            if let Some(level) = &self.level {
-                let (low, high) = ends(named.iter().flat_map(|(_, points)| points).map(|point| point.x));
-                let value = self.y.shown(number(runs[0], level));
-                named.extend(value.map(|y| (level.clone(), [low, high].map(|x| Point::new(x, y, &**level)).to_vec())));
+            let is_list = curves.iter().any(|(_, curves)| curves.iter().any(|curve| curve.len() > 1));
+            let style = if is_list && self.style == Style::Points { Style::Curve } else { self.style };
+            let mut named: Vec<(Style, String, Vec<Point>)> = curves
+                .into_iter()
+                .map(|(name, curves)| (style, name, self.points(&own, &curves, level)))
+                .filter(|(_, _, points)| !points.is_empty())
+                .collect();
+            let Some((_, _, shown)) = named.first() else { continue };
+            let (low, high) = ends(named.iter().flat_map(|(_, _, points)| points).map(|point| point.x));
+            let first = shown[0].clone();
+            for reference in self.references.iter().filter(|reference| is_list || reference.scaled) {
+                let points = if is_list {
+                    let value = self.y.shown(number(runs[0], &reference.of));
+                    value.map_or_else(Vec::new, |y| [low, high].map(|x| Point::new(x, y, &*reference.name)).into())
+                } else {
+                    self.reference(reference, &runs, Some(&first))
+                };
+                let style = if reference.scaled { Style::Reference } else { style };
+                named.extend((points.len() > 1).then_some((style, reference.name.clone(), points)));
             }
-            let several = named.iter().any(|(name, _)| !name.is_empty());
-            for (dash, (name, points)) in named.into_iter().enumerate().filter(|(_, (_, points))| !points.is_empty()) {
-                let whole = format!("{group} {name}").trim().to_owned();
-                let series = Series::new(whole, self.style, colour, points);
-                let series = if several { series.keys(&*group, name) } else { series };
-                all.push(series.variant(if several { dash } else { colour / COLOURS }));
+            let several = named.iter().any(|(_, name, _)| !name.is_empty());
+            for (place, (style, name, points)) in named.into_iter().enumerate() {
+                let series = Series::new(format!("{own} {name}").trim(), style, colour, points);
+                all.push(if several {
+                    series.keys(&*group, name).variant(place)
+                } else if self.dash.is_empty() {
+                    series.variant(colour / COLOURS)
+                } else {
+                    series.keys(&*group, &*dash).variant(dashed(&dash))
+                });
+            }
+        }
+        for (place, reference) in self.references.iter().filter(|reference| !reference.scaled).enumerate() {
+            let of = |run: &&Value| (filled(&reference.name, run), label(run, &self.dash));
+            let usable = runs.iter().filter(|run| number(run, &reference.of).is_finite());
+            for ((name, dash), runs) in by_key(usable.map(|run| (of(run), *run))) {
+                let points = self.reference(reference, &runs, None);
+                let series = if dash.is_empty() {
+                    Series::new(name, Style::Reference, 0, points).variant(place)
+                } else {
+                    let name = format!("{name}, {dash}");
+                    let series = Series::new(&*name, Style::Reference, 0, points).keys(name, &*dash);
+                    series.variant(usize::from(dashed(&dash) > 0))
+                };
+                all.extend((series.points.len() > 1).then_some(series));
             }
         }
         all
+    }
+
+    /// The least values of a reference over x, times what takes it through a point.
+    fn reference(&self, reference: &Reference, runs: &[&Value], through: Option<&Point>) -> Vec<Point> {
+        let values = runs.iter().map(|run| (number(run, &self.x.of), number(run, &reference.of)));
+        let mut values: Vec<(f64, f64)> = values.filter(|(x, y)| x.is_finite() && *y > 0.0).collect();
+        values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        values.dedup_by_key(|value| value.0);
+        let own = through.and_then(|point| Some(point.y / values.iter().find(|value| value.0 == point.x)?.1));
+        let note = runs.first().map_or_else(String::new, |run| filled(&reference.name, run));
+        values.iter().map(|(x, y)| Point::new(*x, own.unwrap_or(1.0) * y, &*note)).collect()
     }
 }
 
 impl Column {
     fn show(&self, value: f64) -> String {
-        let decimals = || self.format[1..].parse().unwrap_or(0);
-        match self.format.as_bytes().first() {
-            Some(b'.') => format!("{value:.*}", decimals()),
-            Some(b'e') => format!("{value:.*e}", decimals()),
-            Some(b'%') => format!("{:.2} %", 100.0 * value),
-            Some(b'c') => count(value),
+        let decimals = self.format.get(1..).and_then(|decimals| decimals.parse().ok());
+        match (self.format.as_bytes().first(), decimals) {
+            (Some(b'.'), Some(decimals)) => format!("{value:.decimals$}"),
+            (Some(b'+'), Some(decimals)) => format!("{value:+.decimals$}"),
+            (Some(b'e'), Some(decimals)) => format!("{value:.decimals$e}"),
+            (Some(b'%'), Some(decimals)) => format!("{:.decimals$} %", 100.0 * value),
+            (Some(b'%'), None) => percent(value),
+            (Some(b'c'), _) => count(value),
+            (Some(b's'), _) => seconds(value),
+            (Some(b'n'), _) => short(value),
             _ => three_digits(value),
         }
     }
@@ -375,9 +529,34 @@ impl Column {
         Entry::sorted(self.show(value) + &half, value)
     }
 
-    fn entry(&self, runs: &[&Value]) -> Entry {
-        let values = || runs.iter().map(|run| number(run, &self.of));
-        let numbers: Vec<f64> = values().filter(|value| value.is_finite()).collect();
+    /// The exponent of several runs, with its interval. Places with fewer runs than the others are unfinished and left out.
+    fn exponent(&self, runs: &[&Value]) -> Option<Estimate> {
+        let value = |run: &Value| Some(number(run, &self.of)).filter(|value| *value > 0.0 && value.is_finite());
+        let place = |run: &Value| self.along.iter().map(|path| number(run, path)).collect::<Vec<f64>>();
+        let mut places =
+            by_key(runs.iter().filter_map(|run| Some((place(run), (field(run, &self.over), value(run)?)))));
+        let most = places.iter().map(|(_, own)| own.len()).max()?;
+        places.retain(|(_, own)| own.len() == most);
+        let varies = |index: &usize| *index == 0 || places.iter().any(|(x, _)| x[*index] != places[0].0[*index]);
+        let variables: Vec<usize> = (0..self.along.len()).filter(varies).collect();
+        let fitted = |seed: Option<Option<&Value>>| {
+            let rows = places.iter().map(|(x, own)| {
+                let own = own.iter().filter(|(of, _)| seed.is_none_or(|seed| *of == seed));
+                (variables.iter().map(|index| x[*index]).collect(), mean(&own.map(|(_, y)| *y).collect::<Vec<_>>()))
+            });
+            fit(&rows.collect::<Vec<_>>())?.first().copied().filter(|own| own.value.is_finite())
+        };
+        let whole = fitted(None)?;
+        let seeds = distinct(places[0].1.iter().map(|(seed, _)| *seed).filter(|_| !self.over.is_empty()));
+        let seeds: Vec<f64> = seeds.into_iter().filter_map(|seed| Some(fitted(Some(seed))?.value)).collect();
+        let Some((low, high)) = of_mean(&seeds, 0.95).ends() else { return Some(whole) };
+        let (value, half) = (mean(&seeds), (0.5 * (high - low)).max(0.5 * (whole.high - whole.low)));
+        Some(Estimate { value, low: value - half, high: value + half })
+    }
+
+    fn entry(&self, runs: &[&Value], level: f64) -> Entry {
+        let values = || runs.iter().map(|run| (number(run, "draw") as usize, number(run, &self.of)));
+        let numbers: Vec<(usize, f64)> = values().filter(|(_, value)| value.is_finite()).collect();
         match (self.statistic, field(runs[0], &self.of)) {
             (Statistic::First, Some(Value::Array(estimate))) => {
                 let at = |place: usize| estimate.get(place).and_then(Value::as_f64).unwrap_or(f64::NAN);
@@ -386,6 +565,7 @@ impl Column {
             (Statistic::First, Some(Value::Number(value))) if self.format.is_empty() => {
                 Entry::sorted(value.to_string(), number(runs[0], &self.of))
             }
+            (Statistic::First, Some(Value::String(text))) if self.name.starts_with('#') => Entry::parsed(text),
             (Statistic::First, Some(Value::String(text))) => Entry::text(text),
             (Statistic::Tally, _) => {
                 let mut tally = by_key(runs.iter().filter_map(|run| Some((field(run, &self.of)?, ()))));
@@ -394,38 +574,63 @@ impl Column {
                 let each = tally.iter().map(|(value, runs)| format!("{} ({})", text(value), runs.len()));
                 Entry::text(each.collect::<Vec<_>>().join(", "))
             }
+            (Statistic::Exponent, _) => {
+                let found = self.exponent(runs);
+                found.map_or_else(Entry::default, |found| Entry::sorted(found.to_string(), found.value))
+            }
+            (Statistic::UpperMedian, _) => {
+                let missed =
+                    runs.iter().filter_map(|run| field(run, &self.of)?.as_str()).map(|text| (f64::INFINITY, text));
+                let text = missed.clone().next().map_or("", |(_, text)| text);
+                let all: Vec<_> = numbers.iter().copied().chain(missed.map(|(value, _)| (0, value))).collect();
+                let middle = (!all.is_empty()).then(|| self.statistic.of(&all, level).0);
+                middle.map_or_else(Entry::default, |middle| {
+                    if middle.is_finite() { Entry::number(middle, |value| self.show(value)) } else { Entry::text(text) }
+                })
+            }
+            (Statistic::Geometric, _) if numbers.len() < runs.len() => Entry::default(),
             _ if numbers.is_empty() => Entry::default(),
             (Statistic::Count, _) => Entry::count(numbers.len()),
             (Statistic::Mean, _) => {
-                let (value, ends) = self.statistic.of(&numbers);
+                let (value, ends) = self.statistic.of(&numbers, level);
                 self.interval(value, ends)
             }
             (Statistic::Quartiles, _) => {
-                let (value, ends) = self.statistic.of(&numbers);
+                let (value, ends) = self.statistic.of(&numbers, level);
                 let between = ends.map(|(low, high)| format!("{} – {}", self.show(low), self.show(high)));
                 Entry::sorted(between.unwrap_or_default(), value)
             }
-            (statistic, _) => Entry::number(statistic.of(&numbers).0, |value| self.show(value)),
+            (Statistic::Geometric | Statistic::MedianInterval, _) => {
+                let (value, ends) = self.statistic.of(&numbers, level);
+                let (low, high) = ends.unwrap_or((value, value));
+                Entry::sorted(format!("{} ({} – {})", self.show(value), self.show(low), self.show(high)), value)
+            }
+            (statistic, _) => Entry::number(statistic.of(&numbers, level).0, |value| self.show(value)),
         }
     }
 }
 
 impl Table {
-    fn parts(&self, runs: &[Value]) -> Vec<Part> {
+    fn parts(&self, runs: &[Value], level: f64) -> Vec<Part> {
         let runs = self.runs.of(runs);
         let mut parts = Vec::new();
         for (facet, runs) in by_key(runs.iter().map(|run| (label(run, &self.facet), run))) {
-            let title = if facet.is_empty() { self.title.clone() } else { format!("{}: {facet}", self.title) };
+            let title =
+                [&*self.title, &*facet].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(": ");
             let columns: Vec<&Column> = self.rows.iter().chain(&self.columns).collect();
-            let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+            let names: Vec<String> = columns.iter().map(|column| filled(&column.name, runs[0])).collect();
             let mut table = table::Table::new(&title, &names.join("|"));
             let key = |run: &'_ &Value| self.rows.iter().map(|row| field(run, &row.of).map(text)).collect::<Vec<_>>();
             for (_, runs) in by_key(runs.iter().map(|run| (key(run), *run))) {
-                table.row(columns.iter().map(|column| column.entry(&runs)));
+                let entries: Vec<Entry> = columns.iter().map(|column| column.entry(&runs, level)).collect();
+                if entries[self.rows.len()..].iter().any(|entry| !entry.text.is_empty()) {
+                    table.row(entries);
+                }
             }
             let shared: Vec<&str> = self.shared.iter().map(String::as_str).collect();
-            parts.push(Part::Heading(title));
-            parts.extend(Part::table(table.without_empty_columns(), &shared));
+            let (table, shared) = table.without_empty_columns().without_shared_columns(&shared);
+            parts.extend([Part::Heading(title), Part::Table(table)]);
+            parts.extend((!shared.is_empty()).then(|| Part::Text(format!("In all rows: {}.", shared.join(", ")))));
         }
         parts
     }
@@ -434,11 +639,12 @@ impl Table {
 impl Show {
     /// The figures, each a panel or several of one picture, and the tables.
     pub fn parts(&self, title: &str, runs: &[Value]) -> Vec<Part> {
-        let panels: Vec<Panel> = self.figures.iter().flat_map(|figure| figure.panels(runs)).collect();
-        let mut figure = presentation::Figure::new(title, "What is shown", panels);
+        let level = self.level.unwrap_or(0.95);
+        let panels: Vec<Panel> = self.figures.iter().flat_map(|figure| figure.panels(runs, level)).collect();
+        let mut figure = presentation::Figure::new(title, panels);
         figure.columns = self.columns;
         let figure = (!figure.panels.is_empty()).then_some(Part::Figure(figure));
-        figure.into_iter().chain(self.tables.iter().flat_map(|table| table.parts(runs))).collect()
+        figure.into_iter().chain(self.tables.iter().flat_map(|table| table.parts(runs, level))).collect()
     }
 }
 
@@ -447,7 +653,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::report::Picture;
 
     fn runs() -> Vec<Value> {
         let run = |algorithm: &str, rounds: u64, draw: u64, gap: f64| json!({ "algorithm": algorithm, "draw": draw, "parameters": { "rounds": rounds }, "gaps": [8.0, gap] });
@@ -460,12 +665,8 @@ mod tests {
 
     fn charts(text: &str) -> Vec<Chart> {
         let figure: Figure = toml::from_str(text).unwrap();
-        let panels = figure.panels(&runs()).into_iter();
-        let chart = |panel: Panel| match panel.picture {
-            Picture::Chart(chart) => chart,
-            Picture::Bars(_) => unreachable!(),
-        };
-        panels.map(chart).collect()
+        let panels = figure.panels(&runs(), 0.95).into_iter();
+        panels.map(|panel| panel.chart).collect()
     }
 
     #[test]
@@ -490,7 +691,7 @@ mod tests {
         let figure: Figure = toml::from_str(text).unwrap();
         let mut runs = runs();
         let places = |runs: &[Value]| {
-            let series = figure.series(&runs.iter().collect::<Vec<_>>(), &[]);
+            let series = figure.series(&runs.iter().collect::<Vec<_>>(), &[], 0.95);
             series[0].points.iter().map(|point| point.x).collect::<Vec<_>>()
         };
         assert_eq!(places(&runs), [10.0, 20.0]);
@@ -513,9 +714,74 @@ mod tests {
             "##,
         )
         .unwrap();
-        let parts = table.parts(&runs());
+        let parts = table.parts(&runs(), 0.95);
         let [_, Part::Table(table)] = &parts[..] else { panic!("{parts:?}") };
         let texts: Vec<&str> = table.rows[0].iter().map(|entry| &*entry.text).collect();
         assert_eq!(texts, ["a", "0.500 ± 0.000", "2", "10 (1), 20 (1)"]);
+    }
+
+    fn rows(text: &str, runs: &[Value]) -> Vec<Vec<String>> {
+        let table: Table = toml::from_str(text).unwrap();
+        let parts = table.parts(runs, 0.95);
+        let [_, Part::Table(table)] = &parts[..] else { panic!("{parts:?}") };
+        let head = table.columns.iter().map(|column| column.name.clone()).collect();
+        let rows = table.rows.iter().map(|row| row.iter().map(|entry| entry.text.clone()).collect());
+        std::iter::once(head).chain(rows).collect()
+    }
+
+    #[test]
+    fn exponents_are_those_of_finished_places_beside_what_varies_with_the_wider_interval() {
+        let mut runs = Vec::new();
+        for (n, d) in [(10.0_f64, 1.0_f64), (20.0, 2.0), (40.0, 2.0), (80.0, 1.0), (160.0, 4.0)] {
+            for (seed, factor) in [(0, 1.0), (1, n.powf(0.2))] {
+                runs.push(json!({ "n": n, "d": d, "repeat": seed, "cost": factor * n.powi(2) / d }));
+            }
+        }
+        // One run of two, which would bend the curve.
+        runs.push(json!({ "n": 320.0, "d": 1.0, "repeat": 0, "cost": 1.0 }));
+        let column = "statistic = 'exponent', of = 'cost', along = ['n', 'd', 'constant']";
+        let text = format!(
+            "rows = [{{ name = 'all', of = 'none' }}]\ncolumns = [{{ name = '#n', {} , over = 'repeat' }}, {{ name = '#one', {column} }}]",
+            column.replace(", 'constant'", "")
+        );
+        runs.iter_mut().for_each(|run| run["constant"] = 7.into());
+        let rows = rows(&text, &runs);
+        // Of exponents 2 and 2.2; the mean of two seeds with Student's 12.7 standard errors.
+        assert_eq!(rows[1][0], "2.10 (0.83 – 3.37)");
+        let whole: f64 = rows[1][1].split(' ').next().unwrap().parse().unwrap();
+        assert!((whole - 2.1).abs() < 0.03, "{rows:?}");
+    }
+
+    #[test]
+    fn what_was_missed_is_above_every_number_and_headings_hold_fields() {
+        let run = |value: Value| json!({ "target": 85, "rounds": value });
+        let text = "rows = [{ name = 'to {target}', of = 'target' }]\ncolumns = [{ name = '#T', of = 'rounds', statistic = 'upper-median' }]";
+        let shown = |values: [Value; 3]| rows(text, &values.map(run));
+        let missed = || json!("not reached");
+        assert_eq!(shown([json!(3), json!(5), missed()]), [["to 85", "T"], ["85", "5"]]);
+        assert_eq!(shown([json!(3), missed(), missed()])[1], ["85", "not reached"]);
+    }
+
+    #[test]
+    fn references_go_through_first_points_or_follow_dashes() {
+        let run =
+            |name: &str, threads: u64, x: f64, y: f64| json!({ "name": name, "threads": threads, "x": x, "y": y });
+        let runs = [run("a", 2, 1.0, 5.0), run("a", 2, 4.0, 6.0), run("a", 1, 1.0, 9.0), run("a", 1, 4.0, 8.0)];
+        let figure = |references: &str| -> Figure {
+            let text =
+                "group = ['name']\ndash = ['threads']\nx = { of = 'x', label = '' }\ny = { of = 'y', label = '' }";
+            toml::from_str(&format!("{text}\nreferences = [{{ name = 'limit', {references} }}]")).unwrap()
+        };
+        let dotted = |references: &str| {
+            let panels = figure(references).panels(&runs, 0.95);
+            let series = panels[0].chart.series.clone().into_iter();
+            series.filter(|series| series.style == Style::Reference).collect::<Vec<_>>()
+        };
+        let ys = |series: &Series| series.points.iter().map(|point| point.y).collect::<Vec<_>>();
+        let scaled = dotted("of = 'x ^ 0.5', scaled = true");
+        assert_eq!(scaled.iter().map(ys).collect::<Vec<_>>(), [[5.0, 10.0], [9.0, 18.0]]);
+        let apart = dotted("of = 'x * threads'");
+        assert_eq!(apart.iter().map(ys).collect::<Vec<_>>(), [[2.0, 8.0], [1.0, 4.0]]);
+        assert_eq!(apart[0].keys, Some(("limit, 2".to_owned(), "2".to_owned())));
     }
 }

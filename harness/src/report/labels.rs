@@ -39,15 +39,6 @@ pub(super) fn epsilon<'a>(statements: impl IntoIterator<Item = &'a Value>) -> St
     }
 }
 
-/// The relation and δ that all ε of privacy statements are under, or a warning where there are several; nothing without ε.
-pub(crate) fn sentence_of_guarantees<'a>(statements: impl IntoIterator<Item = &'a Value>) -> Option<String> {
-    match &guarantees(statements)[..] {
-        [] => None,
-        [one] => Some(format!("ε is under {one}.")),
-        several => Some(format!("Do not compare all ε here with each other: they are under {}.", several.join("; "))),
-    }
-}
-
 /// The names of a set of configurations.
 pub(crate) struct Labels {
     /// Parameters that differ within a method of a problem, by [`method`].

@@ -6,8 +6,8 @@ use super::chart::{Chart, Series, Style};
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// The series whose look stands before the name; a part of bars has none.
-    pub(super) sample: Option<Sample>,
+    /// The look that stands before the name.
+    pub(super) sample: Sample,
     pub(super) shown: bool,
     /// 0: what colours distinguish; 1: what dashes distinguish.
     pub(super) group: usize,
@@ -42,27 +42,17 @@ impl Legend {
             if !first.is_empty() {
                 let own = second.is_empty() || reference;
                 let solid = if own { series.variant } else { 0 };
-                keys.push(legend.entry(first, 0, Some(sample(Some(series.colour), solid))));
+                keys.push(legend.entry(first, 0, sample(Some(series.colour), solid)));
             }
             if !second.is_empty() {
                 let colour = reference.then_some(series.colour);
-                keys.push(legend.entry(second, 1, Some(sample(colour, series.variant))));
+                keys.push(legend.entry(second, 1, sample(colour, series.variant)));
             }
             legend.keys.push(keys);
         }
         legend.remove_shared();
         for entry in &mut legend.entries {
             entry.shown = !chart.hidden.contains(&entry.name);
-        }
-        legend
-    }
-
-    /// One entry for each part of stacked bars.
-    pub(super) fn of_parts(parts: &[String]) -> Self {
-        let mut legend = Self::default();
-        for name in parts {
-            let key = legend.entry(name, 0, None);
-            legend.keys.push(vec![key]);
         }
         legend
     }
@@ -84,7 +74,7 @@ impl Legend {
         }
     }
 
-    fn entry(&mut self, name: &str, group: usize, sample: Option<Sample>) -> usize {
+    fn entry(&mut self, name: &str, group: usize, sample: Sample) -> usize {
         let is_known = |entry: &Entry| entry.name == name && entry.group == group;
         let known = self.entries.iter().position(is_known);
         known.unwrap_or_else(|| {

@@ -20,17 +20,15 @@ mod svg;
 mod table;
 mod warnings;
 
-pub use chart::Bars;
-pub(crate) use chart::{Axis, Chart, Format, Point, Scale, Series, Style, grouped};
+pub(crate) use chart::ends;
 pub use declared::Show;
 pub use figures::time_per_round_svg;
-pub(crate) use labels::{Labels, sentence_of_guarantees};
+pub(crate) use labels::Labels;
 pub use page::report_html;
-pub(crate) use presentation::{Figure, Panel, slug};
 pub use presentation::{Part, Presentation};
 pub use studies::Studies;
 pub(crate) use summary::summary;
 pub(crate) use table::Look;
 pub use table::{Entry, Table};
 #[cfg(test)]
-pub(crate) use {presentation::Picture, summary::LINES as SUMMARY_LINES, table::EXCERPT_ROWS};
+pub(crate) use {chart::Chart, summary::LINES as SUMMARY_LINES, table::EXCERPT_ROWS};

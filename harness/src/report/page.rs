@@ -7,14 +7,13 @@ use maud::{Markup, html};
 
 use super::cards::cards;
 use super::cells;
-use super::chart::Chart;
-use super::figures::{self, dataset_name, of_most_threads};
-use super::labels::{Labels, anchor};
-use super::presentation::{Figure, Panel, Picture};
+use super::figures::{self, Drawn, dataset_name, of_most_threads};
+use super::labels::Labels;
+use super::presentation::Figure;
 use super::shell::{Section, page};
 use super::studies::Studies;
-use super::table::{Entry, Look, Table};
 use super::warnings;
+use crate::experiment::left_out;
 use crate::format::{count, minus, of_limit, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
@@ -173,29 +172,16 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
 
 /// The configurations without a measurement, with the reason; `None` if there are none.
 fn not_measured(run: &Run) -> Option<Markup> {
-    // One row for each algorithm, data set and reason.
-    let mut groups: BTreeMap<(&str, &str, &str, &str), (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
-    for (outcome, list) in [("skipped", &run.results.skipped), ("rejected", &run.results.rejected)] {
-        for (configuration, reason) in list {
-            let key = (outcome, &*configuration.algorithm, &*configuration.dataset, &**reason);
-            let (sizes, threads) = groups.entry(key).or_default();
-            sizes.insert(configuration.batch_size);
-            threads.insert(configuration.threads);
-        }
-    }
-    let mut table = Table::new("Not measured", "algorithm|data|batch|threads|outcome|reason");
-    let list = |values: &BTreeSet<usize>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    for ((outcome, algorithm, dataset, reason), (sizes, threads)) in &groups {
-        let mut row = vec![Entry::text(*algorithm).look(Look::Link(anchor(algorithm)))];
-        row.extend([*dataset, &list(sizes), &list(threads), outcome, reason].map(Entry::text));
-        table.row(row);
-    }
-    (!groups.is_empty()).then(|| {
+    let (skipped, rejected) = (left_out(run.results.skipped.iter()), left_out(run.results.rejected.iter()));
+    (skipped.len() + rejected.len() > 0).then(|| {
         html! {
             p.lead {
                 "Skipped: an impossible combination. Rejected: measured, but the result failed verification."
             }
-            (table.html("skipped-cells", true))
+            ul {
+                @for line in &skipped { li { "Skipped: " (line) } }
+                @for line in &rejected { li { "Rejected: " (line) } }
+            }
         }
     })
 }
@@ -214,71 +200,22 @@ fn machine(environment: &Environment) -> Markup {
     }
 }
 
-/// Draws the cells of one data set.
-type Draw<'a> = &'a dyn Fn(&[&Pooled]) -> Option<Picture>;
-
 /// The figures of the cells, each with a panel for each data set.
 fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
-    let mut by_dataset: Vec<_> = figures::by_dataset(cells).into_iter().collect();
-    // The data set with most cells first.
-    by_dataset.sort_by_key(|(_, cells)| std::cmp::Reverse(cells.len()));
-    let kernels = figures::kernels(kernels, environment);
-    let kernels = kernels.map(|chart| Panel::of("kernels, 1 thread", Picture::Chart(chart)));
-    let section = |(id, link, about, draw): (&str, &str, &str, Draw)| {
-        let panel = |(name, cells): &(String, Vec<&Pooled>)| Some(Panel::of(name, draw(cells)?));
-        let more = kernels.iter().filter(|_| id == "roofline").cloned();
-        let panels: Vec<Panel> = by_dataset.iter().filter_map(panel).chain(more).collect();
-        let title = panels.first()?.picture.title().to_owned();
-        let figure = Figure::new(&title, "Data set", panels).html(id, &environment.command);
-        let html = html! { p.lead { (about) } (figure) };
+    let (lines, kernels) = (figures::lines(cells, environment), figures::kernel_lines(kernels, environment));
+    let section = |drawn: Drawn| {
+        let Drawn { id, link, title, about, .. } = &drawn;
+        let panels = drawn.panels(if id == "kernels" { &kernels } else { &lines });
+        let figure = (!panels.is_empty()).then(|| Figure::new(title, panels))?;
+        let html = html! { p.lead { (about) } (figure.html(id, &environment.command)) };
         // The first figure is the page's; the others are looked up.
         Some(if id == "time-per-round" {
             Section::new(id, link, html! { h2 { (title) } (html) })
         } else {
-            Section::folded(id, link, &title, &html)
+            Section::folded(id, link, title, &html)
         })
     };
-    let chart = |chart: Option<Chart>| chart.map(Picture::Chart);
-    let figures: [(_, _, _, Draw); 6] = [
-        (
-            "time-per-round",
-            "Time per round",
-            "Median time of one adaptive round; error bars span 10 % to 90 % of the rounds. Dotted: the least time that the \
-             machine allows the kernels, max(bytes / bandwidth, operations / peak).",
-            &|cells| chart(Some(figures::time_per_round(cells, environment))),
-        ),
-        (
-            "phases",
-            "Phases",
-            "Shares of the phases in the time of a round: drawing the batch, gradients with clipping, drawing noise, updating \
-             the model. On the right, the median time of the whole round.",
-            &|cells| figures::phases(cells, environment).map(Picture::Bars),
-        ),
-        (
-            "time-per-epoch",
-            "Time per epoch",
-            "Time of one pass over the data: n / batch size rounds; for batches that shrink, n / mean size. Small batches pay \
-             the fixed costs of a round more often.",
-            &|cells| chart(Some(figures::time_per_epoch(cells, environment))),
-        ),
-        (
-            "accuracy",
-            "Accuracy and ε",
-            "Accuracy on the test data against the ε of the run's privacy statement. Dotted: the best without privacy.",
-            &|cells| chart(figures::accuracy(cells, environment)),
-        ),
-        ("speed-up", "Speed-up", "Time of a round on one thread over its time on more threads.", &|cells| {
-            chart(figures::speed_up(cells, environment))
-        }),
-        (
-            "roofline",
-            "Roofline",
-            "Flops per second of each round against flops per byte of rows that it reads. Points above the slope read rows \
-             from a cache; points above the level compute with narrower numbers than f32.",
-            &|cells| chart(figures::roofline(cells, environment)),
-        ),
-    ];
-    figures.into_iter().filter_map(section).collect()
+    figures::drawn().into_iter().filter_map(section).collect()
 }
 
 #[cfg(test)]
@@ -352,7 +289,7 @@ mod tests {
         (bare.quality.test_accuracy, bare.privacy) = (None, serde_json::Value::Null);
         let page = report_html(&run(vec![bare]), &Studies::default());
         let has = |id: &str| page.contains(&format!("id=\"{id}\""));
-        assert!(has("time-per-round") && has("phases"));
+        assert!(has("time-per-round") && has("time-per-epoch"));
         assert!(!has("accuracy") && !has("roofline") && !has("speed-up"));
         assert!(!page.split("<script>").next().unwrap().contains("NaN"));
     }

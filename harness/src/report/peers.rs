@@ -1,13 +1,13 @@
 //! The comparison with other libraries: `peers.json` of `bench/peers/run.py` as a presentation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::chart::{Axis, COLOURS, Chart, Format, Point, Scale, Series, Style};
-use super::presentation::{Figure, Panel, Part, Presentation};
-use super::table::{Entry, Table};
-use crate::format::{count, plural, three_digits, time};
+use super::declared::Show;
+use super::presentation::{Part, Presentation};
+use crate::format::{count, plural, three_digits};
 use crate::results::SCHEMA;
 
 pub(super) const FILE: &str = "peers.json";
@@ -37,32 +37,9 @@ struct Document {
     command: String,
     threads: usize,
     packages: BTreeMap<String, Option<String>>,
-    rows: Vec<Row>,
+    rows: Vec<Value>,
     #[serde(default)]
     skipped: Vec<Skipped>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    peer: String,
-    features: String,
-    kind: String,
-    batch_size: usize,
-    threads: usize,
-    median_ms: f64,
-    low_ms: f64,
-    high_ms: f64,
-    ratio_u8: Option<Ratio>,
-    ratio_f32: Option<Ratio>,
-}
-
-/// A peer's time over that of `rounds`, with its bootstrap interval.
-#[derive(Clone, Copy, Deserialize)]
-struct Ratio {
-    #[serde(rename = "ratio")]
-    value: f64,
-    low: f64,
-    high: f64,
 }
 
 /// A configuration that was left out, with the reason.
@@ -99,11 +76,8 @@ pub(super) fn presentation(text: &str) -> Result<Presentation, String> {
     let title = "DP-SGD compared with other libraries";
     let mut presentation = Presentation::new(title, "Other libraries", &about);
     "make peers".clone_into(&mut presentation.command);
-    let panel = |(kind, name): &(&str, &str)| Some(Panel::chart(name, "", document.chart(kind, name)?));
-    let panels: Vec<Panel> = KINDS.iter().filter_map(panel).collect();
-    let figure = (!panels.is_empty()).then(|| Part::Figure(Figure::new(title, "Kind of round", panels)));
-    presentation.parts.extend(figure);
-    presentation.parts.push(Part::Table(document.table(title)));
+    let show: Show = toml::from_str(include_str!("peers.toml")).expect("a test draws it");
+    presentation.parts = show.parts(title, &document.lines());
     if !document.skipped.is_empty() {
         let lines = document.skipped.iter().map(Skipped::line).collect();
         presentation.parts.extend([Part::Heading("Left out".to_owned()), Part::List(lines)]);
@@ -112,63 +86,38 @@ pub(super) fn presentation(text: &str) -> Result<Presentation, String> {
 }
 
 impl Document {
-    /// Time of a round against the batch size; one series a peer, two of `rounds` by the format of its rows.
-    fn chart(&self, kind: &str, kind_name: &str) -> Option<Chart> {
-        let of_kind = || self.rows.iter().filter(|row| row.kind == kind);
-        let mut series: Vec<Series> = Vec::new();
-        for (id, name) in NAMES {
-            for features in ["u8", "f32"] {
-                let shown = |row: &&Row| row.peer == *id && row.features == features && row.threads == self.threads;
-                let mut rows: Vec<&Row> = of_kind().filter(shown).filter(|row| row.median_ms > 0.0).collect();
-                rows.sort_by_key(|row| row.batch_size);
-                let name = match *id {
-                    "rounds" => format!("{name}, {features}"),
-                    _ => (*name).to_owned(),
-                };
-                let points: Vec<Point> = rows.iter().map(|row| row.point(&name)).collect();
-                let place = series.len();
-                let own = Series::new(name, Style::Line, place, points).variant(usize::from(place >= COLOURS));
-                series.extend((!rows.is_empty()).then_some(own));
-            }
-        }
-        let sizes: BTreeSet<usize> = of_kind().map(|row| row.batch_size).collect();
-        let threads = plural(self.threads, "thread");
-        let (command, date) = (&self.command, &self.date);
-        let subtitle = format!("softmax, d = 784, K = 10, {threads}, {kind_name}; {command} ({date})");
-        let sizes = sizes.iter().map(|&size| size as f64);
-        let x = Axis::new("batch size B", Scale::Logarithmic, Format::Count).ticks(sizes);
-        let y = Axis::new("time of a round", Scale::Logarithmic, Format::Time);
-        (!series.is_empty()).then(|| Chart::new("DP-SGD compared with other libraries", subtitle, x, y, series))
-    }
-
-    fn table(&self, title: &str) -> Table {
-        let columns = "peer|round|rows|#batch|#threads|#time per round|#from|#to|#× rounds u8|#× rounds f32";
-        let mut table = Table::new(title, columns);
-        let mut rows: Vec<&Row> = self.rows.iter().collect();
-        let place = |row: &Row| NAMES.iter().position(|(id, _)| *id == row.peer).unwrap_or(NAMES.len());
-        rows.sort_by_key(|row| (row.kind != KINDS[0].0, row.batch_size, place(row), row.threads));
-        let milliseconds = |value: f64| Entry::number(value * 1e6, time);
-        let ratio = |ratio: Option<Ratio>| {
-            ratio.map_or_else(Entry::default, |Ratio { value, low, high }| {
-                let [text, low, high] = [value, low, high].map(three_digits);
-                Entry::sorted(format!("{text} ({low} – {high})"), value)
-            })
+    /// The rows by kind, batch size and peer, with names; times in nanoseconds, and ratios to `rounds` as texts.
+    fn lines(&self) -> Vec<Value> {
+        let word = |row: &Value, field: &str| row[field].as_str().unwrap_or_default().to_owned();
+        let place = |row: &Value| NAMES.iter().position(|(id, _)| *id == word(row, "peer")).unwrap_or(NAMES.len());
+        let number = |row: &Value, field: &str| row[field].as_u64();
+        let mut rows = self.rows.clone();
+        rows.sort_by_key(|row| {
+            let kind = word(row, "kind") != KINDS[0].0;
+            (kind, number(row, "batch_size"), place(row), number(row, "threads"))
+        });
+        let ratio = |ratio: &Value| {
+            let [value, low, high] = ["ratio", "low", "high"].map(|name| ratio[name].as_f64().map(three_digits));
+            Some(format!("{} ({} – {})", value?, low?, high?))
         };
-        for row in rows {
-            table.row([
-                Entry::text(named(NAMES, &row.peer)),
-                Entry::text(named(KINDS, &row.kind)),
-                Entry::text(&row.features),
-                Entry::count(row.batch_size),
-                Entry::count(row.threads),
-                milliseconds(row.median_ms),
-                milliseconds(row.low_ms),
-                milliseconds(row.high_ms),
-                ratio(row.ratio_u8),
-                ratio(row.ratio_f32),
-            ]);
+        for row in &mut rows {
+            let (peer, features) = (word(row, "peer"), word(row, "features"));
+            let name = named(NAMES, &peer).to_owned();
+            row["series"] = if peer == "rounds" { format!("{name}, {features}") } else { name.clone() }.into();
+            row["name"] = name.into();
+            row["round"] = named(KINDS, &word(row, "kind")).into();
+            row["shown"] = (number(row, "threads") == Some(self.threads as u64)).into();
+            row["u8"] = ratio(&row["ratio_u8"]).into();
+            row["f32"] = ratio(&row["ratio_f32"]).into();
+            row["circumstances"] = format!(
+                "softmax, d = 784, K = 10, {}; {} ({})",
+                plural(self.threads, "thread"),
+                self.command,
+                self.date
+            )
+            .into();
         }
-        table
+        rows
     }
 }
 
@@ -182,15 +131,6 @@ impl Skipped {
     }
 }
 
-impl Row {
-    fn point(&self, name: &str) -> Point {
-        let ratio = self.ratio_u8.map_or_else(String::new, |own| format!("\n{} × rounds u8", three_digits(own.value)));
-        let (size, median) = (self.batch_size as f64, self.median_ms * 1e6);
-        let note = format!("{name}\nB = {}: {}{ratio}", count(size), time(median));
-        Point::new(size, median, note).interval(self.low_ms * 1e6, self.high_ms * 1e6)
-    }
-}
-
 /// The name of an id; an unknown one stays.
 fn named<'a>(names: &[(&str, &'a str)], wanted: &'a str) -> &'a str {
     let found = names.iter().find(|(id, _)| *id == wanted);
@@ -200,7 +140,6 @@ fn named<'a>(names: &[(&str, &'a str)], wanted: &'a str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::presentation::Picture;
 
     /// A shortened file of the script.
     const WRITTEN: &str = r#"{"schema": 1, "date": "2026-01-31T12:00:00Z", "command": "bench/peers/run.py <b>", "threads": 2,
@@ -220,13 +159,13 @@ mod tests {
     #[test]
     fn rows_become_series_of_the_most_threads_and_a_table_of_all() {
         let presentation = presentation(WRITTEN).unwrap();
-        let [Part::Figure(figure), Part::Table(table), Part::Heading(_), Part::List(left_out)] =
+        let [Part::Figure(figure), Part::Heading(_), Part::Table(table), Part::Heading(_), Part::List(left_out)] =
             &presentation.parts[..]
         else {
             panic!("a figure, a table and a list");
         };
         assert_eq!(figure.panels.len(), 1, "without end-to-end rows there is no chart of them");
-        let Picture::Chart(chart) = &figure.panels[0].picture else { panic!("a chart") };
+        let chart = &figure.panels[0].chart;
         let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["rounds, u8", "JAX, closed form"]);
         assert!((chart.series[0].points[0].y - 49_500.0).abs() < 1e-6);

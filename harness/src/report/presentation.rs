@@ -4,21 +4,17 @@
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
-use serde::{Deserialize, Serialize};
 
-use super::chart::{Bars, Chart};
+use super::chart::Chart;
 use super::legend::{Entry, Legend};
 use super::shell::{Section, page};
 use super::svg::{NARROW, WIDE, grid_svg, sample};
-use super::table::Table;
+use super::table::{EXCERPT_ROWS, Table};
 use crate::format::rounded;
 use crate::machine::Environment;
 
-/// File of a presentation in the folder of its study.
-pub(crate) const FILE: &str = "presentation.json";
-
 /// A study for people.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Presentation {
     /// Heading.
     pub title: String,
@@ -33,8 +29,7 @@ pub struct Presentation {
 }
 
 /// A part of a presentation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// Heading of the parts that follow.
     Heading(String),
@@ -49,70 +44,27 @@ pub enum Part {
 }
 
 /// A figure of one or several panels.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Name for screen readers and saved files.
     pub title: String,
-    /// Property that distinguishes the panels: `Data set`.
-    pub panels_by: String,
     /// Panels in a row of `figure.svg`; without it each panel has a file of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
     pub panels: Vec<Panel>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
     /// Label of its button.
     pub name: String,
     /// File of the picture without extension; empty: none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
-    pub picture: Picture,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Picture {
-    Chart(Chart),
-    Bars(Bars),
-}
-
-impl Part {
-    /// A table, with those of the columns `candidates` that are the same in all rows in a text below it.
-    pub fn table(table: Table, candidates: &[&str]) -> Vec<Self> {
-        let (table, shared) = table.without_shared_columns(candidates);
-        let text = (!shared.is_empty()).then(|| Self::Text(format!("In all rows: {}.", shared.join(", "))));
-        std::iter::once(Self::Table(table)).chain(text).collect()
-    }
-}
-
-impl Picture {
-    pub(super) fn title(&self) -> &str {
-        match self {
-            Self::Chart(chart) => &chart.title,
-            Self::Bars(bars) => &bars.title,
-        }
-    }
-}
-
-impl Panel {
-    /// A picture without a file.
-    pub(super) fn of(name: &str, picture: Picture) -> Self {
-        let (name, file) = (name.to_owned(), String::new());
-        Self { name, file, picture }
-    }
-
-    /// A chart with its file.
-    pub fn chart(name: &str, file: &str, chart: Chart) -> Self {
-        let file = file.to_owned();
-        Self { file, ..Self::of(name, Picture::Chart(chart)) }
-    }
+    pub chart: Chart,
 }
 
 impl Figure {
-    pub fn new(title: &str, panels_by: &str, panels: Vec<Panel>) -> Self {
-        Self { title: title.to_owned(), panels_by: panels_by.to_owned(), columns: None, panels }
+    pub fn new(title: &str, panels: Vec<Panel>) -> Self {
+        Self { title: title.to_owned(), columns: None, panels }
     }
 
     /// The figure on a page, with legends, tools and the data of each panel.
@@ -121,7 +73,7 @@ impl Figure {
             figure id={ "figure-" (id) } data-title=(self.title) {
                 @if self.panels.len() > 1 {
                     fieldset.panels {
-                        legend { (self.panels_by) }
+                        legend { "What is shown" }
                         @for (number, panel) in self.panels.iter().enumerate() {
                             label {
                                 input type="radio" name={ (id) "-panel" } checked[number == 0];
@@ -138,25 +90,11 @@ impl Figure {
 
 impl Panel {
     fn html(&self, command: &str) -> Markup {
-        let title = self.picture.title();
-        let (body, table, subtitle) = match &self.picture {
-            Picture::Chart(chart) => {
-                let legend = Legend::of(chart);
-                let body = html! {
-                    (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
-                };
-                (body, Table::of_chart(chart), &*chart.subtitle)
-            }
-            Picture::Bars(bars) => {
-                let legend = legend_html(&Legend::of_parts(&bars.parts));
-                let body = html! { (legend) (bars.inline_svg(WIDE)) (bars.inline_svg(NARROW)) };
-                (body, Table::of_bars(bars), &*bars.subtitle)
-            }
-        };
+        let (chart, legend) = (&self.chart, Legend::of(&self.chart));
         html! {
-            div.panel data-title=(title) {
-                (body)
-                @if !subtitle.is_empty() { p.circumstances { (subtitle) } }
+            div.panel data-title=(chart.title) {
+                (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
+                @if !chart.subtitle.is_empty() { p.circumstances { (chart.subtitle) } }
                 div.tools {
                     button type="button" data-save="csv" { "CSV" }
                     button type="button" data-save="svg" { "SVG" }
@@ -165,7 +103,7 @@ impl Panel {
                 }
                 details {
                     summary { "Data of this figure" @if !self.name.is_empty() { ": " (self.name) } }
-                    (table.html("", true))
+                    (Table::of_chart(chart).html("", true))
                 }
             }
         }
@@ -177,7 +115,7 @@ fn legend_html(legend: &Legend) -> Markup {
     let button = |&(key, entry): &(usize, &Entry)| {
         html! {
             button type="button" aria-pressed=(entry.shown) data-key=(key) {
-                svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample, key)) }
+                svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample)) }
                 (entry.name)
             }
         }
@@ -274,16 +212,12 @@ impl Presentation {
         let mut pictures = Vec::new();
         for part in &self.parts {
             let Part::Figure(figure) = part else { continue };
-            let charts = figure.panels.iter().filter_map(|panel| match &panel.picture {
-                Picture::Chart(chart) => Some((panel, chart)),
-                Picture::Bars(_) => None,
-            });
             if let Some(columns) = figure.columns {
-                let charts: Vec<&Chart> = charts.map(|(_, chart)| chart).collect();
+                let charts: Vec<&Chart> = figure.panels.iter().map(|panel| &panel.chart).collect();
                 pictures.push(("figure.svg".to_owned(), grid_svg(&figure.title, columns, &charts)));
             } else {
-                let named = charts.filter(|(panel, _)| !panel.file.is_empty());
-                pictures.extend(named.map(|(panel, chart)| (format!("{}.svg", panel.file), chart.svg())));
+                let named = figure.panels.iter().filter(|panel| !panel.file.is_empty());
+                pictures.extend(named.map(|panel| (format!("{}.svg", panel.file), panel.chart.svg())));
             }
         }
         pictures
@@ -298,7 +232,7 @@ impl Presentation {
                 Part::Heading(text) | Part::Text(text) => text.clone(),
                 Part::List(lines) => lines.join("\n"),
                 Part::Table(table) => {
-                    let (excerpt, [rows, columns]) = table.excerpt();
+                    let (excerpt, [rows, columns]) = table.excerpt(EXCERPT_ROWS);
                     left_out = [left_out[0] + rows, left_out[1] + columns];
                     excerpt
                 }
@@ -314,18 +248,14 @@ impl Presentation {
         text
     }
 
-    /// The files of a study: [`FILE`], the page `<name>.html`, `table.md` if there are tables, and the pictures.
-    ///
-    /// # Errors
-    /// A number that JSON cannot represent.
-    pub fn files(&self, name: &str, environment: &Environment) -> anyhow::Result<Vec<(String, String)>> {
+    /// The files of a study: the page `<name>.html`, `table.md` if there are tables, and the pictures.
+    pub fn files(&self, name: &str, environment: &Environment) -> Vec<(String, String)> {
         let mut files = self.pictures();
-        files.push((FILE.to_owned(), serde_json::to_string(self)?));
         files.push((format!("{name}.html"), self.page(environment)));
         if self.parts.iter().any(|part| matches!(part, Part::Table(_))) {
             files.push(("table.md".to_owned(), self.markdown()));
         }
-        Ok(files)
+        files
     }
 }
 
@@ -334,20 +264,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_presentation_reads_back_and_becomes_markdown() {
+    fn a_presentation_becomes_markdown_and_files() {
         let mut presentation = Presentation::new("Title", "Group", "About.");
         let mut table = Table::new("t", "a|#b");
         table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
         let list = Part::List(vec!["one".into()]);
         presentation.parts = vec![Part::Heading("Part".into()), Part::Table(table), list];
-        let text = serde_json::to_string(&presentation).unwrap();
-        assert_eq!(serde_json::from_str::<Presentation>(&text).unwrap(), presentation);
         assert_eq!(
             presentation.markdown(),
             "## Title\n\nAbout.\n\n### Part\n\n| a | b |\n| --- | ---: |\n| x | 3 |\n\n- one\n"
         );
-        let files = presentation.files("x", &Environment::capture(&[])).unwrap();
+        let files = presentation.files("x", &Environment::capture(&[]));
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["presentation.json", "x.html", "table.md"]);
+        assert_eq!(names, ["x.html", "table.md"]);
     }
 }

@@ -1,5 +1,4 @@
-//! The studies below the folder of a run. Each is made anew from its raw runs; where the program does not have its definition,
-//! the presentation beside the runs is shown.
+//! The studies below the folder of a run, each made anew from its raw runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 use maud::html;
 
 use super::peers;
-use super::presentation::{FILE, Presentation, slug};
+use super::presentation::{Presentation, slug};
 use super::shell::Section;
 use crate::experiment::store;
 use crate::grouping::by_key;
@@ -61,11 +60,7 @@ impl Studies {
             Some(Err(error)) => problem = Some(format!("{error:#}")),
             Some(Ok(None)) | None => {}
         }
-        if page.is_none() && has(FILE) {
-            let reason = problem.map(|problem| format!("{} shows its last page: {problem}", folder.display()));
-            self.messages.extend(reason);
-            page = self.parsed(&folder.join(FILE));
-        } else if has(peers::FILE) {
+        if has(peers::FILE) {
             let text = fs::read_to_string(folder.join(peers::FILE)).map_err(|error| error.to_string());
             let made = text.and_then(|text| peers::presentation(&text));
             page = made.map_err(|message| self.messages.push(message)).ok();
@@ -76,23 +71,18 @@ impl Studies {
         let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
         self.presentations.extend(page.map(|page| (name, page)));
         if depth == 0 && has(kernel_rates::FILE) {
-            self.kernels = self.parsed(&folder.join(kernel_rates::FILE)).unwrap_or_default();
+            let path = folder.join(kernel_rates::FILE);
+            let text = fs::read_to_string(&path).map_err(anyhow::Error::from);
+            match text.and_then(|text| Ok(serde_json::from_str(&text)?)) {
+                Ok(rates) => self.kernels = rates,
+                Err(error) => self.messages.push(format!("{} is left out: {error}", path.display())),
+            }
         }
         if depth < DEPTH {
             for path in entries.iter().filter(|path| path.is_dir()) {
                 self.search(root, path, present, depth + 1);
             }
         }
-    }
-
-    fn parsed<T: serde::de::DeserializeOwned>(&mut self, path: &Path) -> Option<T> {
-        let text = fs::read_to_string(path).map_err(anyhow::Error::from);
-        let parsed = text.and_then(|text| Ok(serde_json::from_str(&text)?));
-        let damaged = |error| {
-            let path = path.display();
-            format!("{path} is left out: it is damaged or of another version ({error}); run its study again")
-        };
-        parsed.map_err(|error| self.messages.push(damaged(error))).ok()
     }
 
     /// A section for each group of presentations; those of papers come last.
@@ -132,18 +122,17 @@ mod tests {
             write(&format!("{name}/environment.json"), "{}");
         }
         write("other/below/environment.json", "{}");
-        write("broken/presentation.json", "{\"title\": \"half");
-        let scaling = Presentation::new("Scaling", "Thread scaling", "About.");
-        write("scaling/presentation.json", &serde_json::to_string(&scaling).unwrap());
+        write("kernels.json", "[{");
+        write("scaling/environment.json", "{}");
         let found = Studies::read(folder.path(), &|path| match path.file_name().unwrap().to_str() {
+            Some("scaling") => Ok(Some((Presentation::new("Scaling", "Thread scaling", "About."), Vec::new()))),
             Some("figure") => Ok(Some((Presentation::new("Figure 1", "Papers", ""), vec!["new".into()]))),
             Some("unfinished") => anyhow::bail!("no run is finished yet"),
             _ => Ok(None),
         });
         let names: Vec<&str> = found.presentations.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["paper/figure", "scaling"]);
-        let expected =
-            "broken/presentation.json is left out|other is left out|new|unfinished is left out: no run is finished yet";
+        let expected = "kernels.json is left out|other is left out|new|unfinished is left out: no run is finished yet";
         assert_eq!(found.messages.len(), 4, "{:?}", found.messages);
         for (message, expected) in found.messages.iter().zip(expected.split('|')) {
             assert!(message.contains(expected), "{message}");

@@ -2,10 +2,10 @@
 //! and at most [`LINES`] lines.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use super::figures::{by_dataset, is_shown_first, of_most_threads};
 use super::labels::{Labels, epsilon};
+use super::table::{Entry, Table};
 use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
 use crate::machine::Environment;
@@ -28,57 +28,44 @@ pub(crate) fn summary(cells: &[Cell], environment: &Environment) -> String {
     let warned = warnings::lines(&pooled, environment, threads);
     let warned = warned.iter().flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
     let warned: Vec<String> = warned.take(WARNINGS).collect();
-    let datasets = by_dataset(shown).into_iter();
-    let mut datasets: Vec<(String, Vec<String>)> = datasets.map(|(name, cells)| table(&name, &cells)).collect();
-    // What a short table leaves is that of the longer ones.
-    let mut order: Vec<usize> = (0..datasets.len()).collect();
-    order.sort_by_key(|&place| datasets[place].1.len());
-    let mut free = LINES.saturating_sub(1 + warned.len() + datasets.len());
-    for (done, &place) in order.iter().enumerate() {
-        let lines = &mut datasets[place].1;
-        let share = (free / (order.len() - done)).max(2);
-        if lines.len() > share {
-            let more = lines.len() + 1 - share;
-            lines.truncate(share - 1);
-            lines.push(format!("and {more} more: rounds report"));
-        }
-        free = free.saturating_sub(lines.len());
-    }
-    let tables = datasets.into_iter().flat_map(|(heading, lines)| [heading].into_iter().chain(lines));
+    let datasets = by_dataset(shown);
+    // A heading, and a line that counts what is left out.
+    let rows = ((LINES - 1 - warned.len()) / datasets.len().max(1)).saturating_sub(2).max(1);
+    let tables = datasets.iter().map(|(dataset, cells)| {
+        let table = table(dataset, cells);
+        let more = table.rows.len().saturating_sub(rows);
+        let more = if more > 0 { format!("\nand {more} more: rounds report") } else { String::new() };
+        table.excerpt(rows).0 + &more
+    });
     let title = format!("Median time of a round on {}; {epsilon}", plural(threads, "thread"));
     [title].into_iter().chain(tables).chain(warned).collect::<Vec<_>>().join("\n")
 }
 
-/// The heading of a data set, and one line for each algorithm: first one of each family, then the others.
-fn table(dataset: &str, cells: &[&Pooled]) -> (String, Vec<String>) {
+/// A row for each algorithm on a data set: first one of each family, then the others.
+fn table(dataset: &str, cells: &[&Pooled]) -> Table {
     let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
     let sizes = key_sizes(cells);
     let mut algorithms: BTreeMap<(bool, String), Vec<&Pooled>> = BTreeMap::new();
     for cell in cells {
         let name = labels.name(cell.configuration());
-        let own = algorithms.entry((!is_shown_first(&name), name));
-        own.or_default().push(cell);
+        algorithms.entry((!is_shown_first(&name), name)).or_default().push(cell);
     }
-    let mut heading = format!("{:<30}", cut(dataset, 29));
-    for size in &sizes {
-        let _ = write!(heading, "{:>11}", format!("B = {}", count(*size as f64)));
-    }
-    let _ = write!(heading, "{:>9}{:>7}", "accuracy", "ε");
-    let line = |((_, name), cells): ((bool, String), Vec<&Pooled>)| {
-        let mut text = format!("{:<30}", cut(&name, 29));
-        for size in &sizes {
+    let times: String = sizes.iter().map(|size| format!("|#B = {}", count(*size as f64))).collect();
+    let mut table = Table::new(dataset, &format!("{dataset}{times}|#accuracy|#ε"));
+    for ((_, name), cells) in algorithms {
+        let median = |size: &usize| {
             let cell = cells.iter().find(|cell| cell.configuration().batch_size == *size);
-            let median = cell.map_or_else(|| "–".to_owned(), |cell| time(cell.median()));
-            let _ = write!(text, "{median:>11}");
-        }
+            cell.map_or_else(|| Entry::text("–"), |cell| Entry::number(cell.median(), time))
+        };
         let accuracies = cells.iter().filter_map(|cell| cell.cell.quality.test_accuracy);
-        let best = accuracies.reduce(f64::max);
         let epsilon = cells.iter().find_map(|cell| cell.cell.privacy_number("epsilon"));
-        let epsilon = epsilon.map_or_else(|| "∞".to_owned(), three_digits);
-        let _ = write!(text, "{:>9}{epsilon:>7}", best.map_or_else(String::new, percent));
-        text
-    };
-    (heading, algorithms.into_iter().map(line).collect())
+        let epsilon = epsilon.map_or_else(|| Entry::text("∞"), |epsilon| Entry::number(epsilon, three_digits));
+        let name = std::iter::once(Entry::text(name));
+        table.row(
+            name.chain(sizes.iter().map(median)).chain([Entry::number(accuracies.reduce(f64::max), percent), epsilon]),
+        );
+    }
+    table
 }
 
 /// The least, a middle and the greatest of the batch sizes that most cells have.
@@ -94,14 +81,6 @@ fn key_sizes(cells: &[&Pooled]) -> Vec<usize> {
         return sizes;
     }
     vec![sizes[0], sizes[sizes.len() / 2], sizes[sizes.len() - 1]]
-}
-
-/// At most `letters` letters of a text.
-fn cut(text: &str, letters: usize) -> String {
-    if text.chars().count() <= letters {
-        return text.to_owned();
-    }
-    text.chars().take(letters - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -123,10 +102,10 @@ mod tests {
             }
         }
         let text = summary(&cells, &Environment::capture(&[]));
-        assert_eq!(text.lines().count(), LINES, "{text}");
+        assert!((LINES - 3..=LINES).contains(&text.lines().count()), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.contains("2 threads; ε (add-remove, δ = 1e-5)"), "{text}");
-        assert!(text.contains("\nsgd ") && text.contains("\ndp-sgd ") && text.contains("B = 60"));
+        assert!(text.contains("\n sgd ") && text.contains("\n dp-sgd ") && text.contains("B = 60"));
         assert_eq!(text.matches(" more: rounds report").count(), 2);
     }
 }

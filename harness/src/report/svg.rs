@@ -3,9 +3,9 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::{Axis, Bar, Bars, COLOURS, Chart, Point, Scale, Series, Style, ends};
+use super::chart::{Axis, COLOURS, Chart, Point, Scale, Series, Style, ends};
 use super::legend::{Legend, Sample};
-use crate::format::{percent, wrapped};
+use crate::format::wrapped;
 use crate::statistics::sorted_quantile;
 
 /// Colours of a light page.
@@ -24,7 +24,7 @@ pub(super) const STYLE: &str = "\
 .chart .grid{stroke:var(--faint);stroke-width:1;fill:none}.chart .axis{stroke:var(--line);stroke-width:1;fill:none}\
 .chart .mark{stroke:var(--c);fill:var(--c);stroke-width:1.6}.chart .hollow .mark{fill:var(--paper)}\
 .chart .path{stroke:var(--c);stroke-width:1.8;fill:none;stroke-linejoin:round}.chart .band{fill:var(--c);opacity:.18}\
-.chart .whisker{stroke:var(--c);stroke-width:1.2;opacity:.55}.chart .bar{fill:var(--c)}\
+.chart .whisker{stroke:var(--c);stroke-width:1.2;opacity:.55}\
 .chart .name{fill:var(--c);font-weight:600}.chart .reference .path{stroke-width:1.4;stroke-linecap:round}\
 .chart .s0{--c:var(--s0)}.chart .s1{--c:var(--s1)}.chart .s2{--c:var(--s2)}.chart .s3{--c:var(--s3)}\
 .chart .s4{--c:var(--s4)}.chart .s5{--c:var(--s5)}.chart .s6{--c:var(--s6)}.chart .s7{--c:var(--s7)}\
@@ -59,9 +59,6 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 50.0;
 const LEGEND_ROW: f64 = 22.0;
 const TITLE: f64 = 52.0;
-const BAR_ROW: f64 = 22.0;
-const BAR_GROUP: f64 = 30.0;
-const BAR_AXIS: f64 = 26.0;
 
 /// A length with one decimal.
 fn px(value: f64) -> String {
@@ -341,13 +338,8 @@ fn dashes(style: Style, variant: usize) -> Option<&'static str> {
     }
 }
 
-/// The sample before a legend entry, 28 by 12 pixels around (14, 0); bars of part `key` have a patch.
-pub(super) fn sample(sample: Option<Sample>, key: usize) -> Markup {
-    let Some(Sample { style, colour, variant }) = sample else {
-        return html! {
-            g class={ "s" (key % COLOURS) } { rect.bar x="6" y="-6" width="16" height="12" rx="2" {} }
-        };
-    };
+/// The sample before a legend entry, 28 by 12 pixels around (14, 0).
+pub(super) fn sample(Sample { style, colour, variant }: Sample) -> Markup {
     html! {
         g class=(classes(style, colour, variant)) {
             @if style != Style::Points { path.path d="M0 0H28" stroke-dasharray=[dashes(style, variant)] {} }
@@ -384,20 +376,20 @@ fn legend_rows(legend: &Legend, width: f64) -> (Markup, usize) {
     entries.sort_by_key(|(_, entry)| entry.group);
     let (mut row, mut x, mut group) = (0_u32, RIGHT, 0);
     let mut placed = Vec::new();
-    for (key, entry) in entries {
+    for (_, entry) in entries {
         let needed = 38.0 + text_width(&entry.name) + 18.0;
         if x > RIGHT && (x + needed > width - RIGHT || entry.group != group) {
             (row, x) = (row + 1, RIGHT);
         }
         group = entry.group;
         let place = format!("translate({x:.1} {:.1})", 12.0 + LEGEND_ROW * f64::from(row));
-        placed.push((place, key, entry));
+        placed.push((place, entry));
         x += needed;
     }
     let rows = if placed.is_empty() { 0 } else { row as usize + 1 };
     let svg = html! {
-        @for (place, key, entry) in placed {
-            g transform=(place) { (sample(entry.sample, key)) text x="36" y="4" { (entry.name) } }
+        @for (place, entry) in placed {
+            g transform=(place) { (sample(entry.sample)) text x="36" y="4" { (entry.name) } }
         }
     };
     (svg, rows)
@@ -496,70 +488,6 @@ pub(crate) fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String
     document(title, "", size, &panels, &Legend::of(&all))
 }
 
-impl Bars {
-    /// The bars for a page with its own style, title and legend; the height follows from their number.
-    pub(super) fn inline_svg(&self, size: Size) -> Markup {
-        let groups = self.groups();
-        // With one bar in each group and enough width, the group's name stands in front of the bar.
-        let in_front = size.width > 600.0 && groups.iter().all(|group| group.len() == 1);
-        let heading = if in_front { 0.0 } else { BAR_GROUP };
-        let height = BAR_AXIS + heading * groups.len() as f64 + BAR_ROW * self.bars.len() as f64;
-        let (left, right) = (if in_front { 205.0 } else { 76.0 }, size.width - 70.0);
-        let mut y = BAR_AXIS;
-        let mut rows: Vec<Markup> = Vec::new();
-        for group in groups {
-            let name = &group[0].group;
-            let (x, base, anchor) = if in_front { (left - 8.0, y + 14.0, Some("end")) } else { (0.0, y + 20.0, None) };
-            rows.push(html! { text.group x=(px(x)) y=(px(base)) text-anchor=[anchor] { (name) } });
-            y += heading;
-            for bar in group {
-                if !in_front {
-                    rows.push(html! { text x=(px(left - 8.0)) y=(px(y + 14.0)) text-anchor="end" { (bar.label) } });
-                }
-                rows.push(self.bar(bar, y, (left, right)));
-                y += BAR_ROW;
-            }
-        }
-        let content = html! {
-            @for quarter in 0..=4 {
-                @let share = f64::from(quarter) / 4.0;
-                @let x = px(left + share * (right - left));
-                path.grid d={ "M" (x) " " (BAR_AXIS) "V" (height) } {}
-                text x=(x) y="16" text-anchor="middle" { (percent(share)) }
-            }
-            @for row in &rows { (row) }
-        };
-        inline(&self.title, &self.subtitle, (size.width, height, size.class), &content)
-    }
-
-    fn bar(&self, bar: &Bar, y: f64, (left, right): (f64, f64)) -> Markup {
-        let total: f64 = bar.values.iter().sum();
-        let mut x = left;
-        let mut place = |(part, value): (usize, &f64)| {
-            let share = if total > 0.0 { value / total } else { 0.0 };
-            let start = x;
-            x += share * (right - left);
-            (part, share, start, x - start)
-        };
-        let parts: Vec<_> = bar.values.iter().enumerate().map(&mut place).collect();
-        html! {
-            text x=(px(right + 8.0)) y=(px(y + 14.0)) { (bar.end) }
-            @for (part, share, x, width) in parts {
-                @if width > 0.05 {
-                    @let head = format!("{}, batch size {}, {}", bar.group, bar.label, bar.end);
-                    @let note = format!("{head}\n{}: {}", self.parts[part], percent(share));
-                    @let width = px((width - 1.0).max(0.5));
-                    g class={ "series s" (part % COLOURS) } data-keys=(part) {
-                        (pointed(&note, &html! {
-                            rect.bar x=(px(x)) y=(px(y + 2.0)) width=(width) height=(px(BAR_ROW - 5.0)) {}
-                        }))
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Width and height of a trace, in pixels.
 const TRACE: (f64, f64) = (160.0, 28.0);
 /// Points of a trace; of more samples, the slowest of each stretch.
@@ -598,6 +526,14 @@ mod tests {
         values.map(|value| value.parse().unwrap()).collect()
     }
 
+    fn logarithmic() -> Axis {
+        Axis::new("", Scale::Logarithmic, Format::Number)
+    }
+
+    fn between(low: f64, high: f64, point: Point) -> Point {
+        Point { interval: Some((low, high)), ..point }
+    }
+
     fn linear(points: Vec<Point>) -> Chart {
         let series = vec![Series::new("a", Style::Line, 0, points)];
         Chart::new("", "", Axis::linear(""), Axis::linear(""), series)
@@ -618,7 +554,7 @@ mod tests {
     #[test]
     fn every_tick_has_its_label_and_long_ones_are_short() {
         let chart = linear([1e3, 1e7].map(|x| Point::new(x, x, "")).to_vec());
-        let chart = Chart::logarithmic("", "", "", "", chart.series);
+        let chart = Chart::new("", "", logarithmic(), logarithmic(), chart.series);
         for size in [WIDE, NARROW] {
             let svg = chart.inline_svg(size, &Legend::of(&chart)).into_string();
             let lines = svg.matches("class=\"grid\"").count() - svg.matches("text-anchor=\"end\"").count();
@@ -640,7 +576,7 @@ mod tests {
 
     #[test]
     fn a_range_ignores_values_without_a_place() {
-        let range = Range::of([f64::NAN, -1.0, 0.0, 2.0, 8.0].into_iter(), &Axis::logarithmic(""));
+        let range = Range::of([f64::NAN, -1.0, 0.0, 2.0, 8.0].into_iter(), &logarithmic());
         assert!(range.low > 1.0 && range.high < 20.0);
         let empty = Range::of(std::iter::empty(), &Axis::linear(""));
         assert!(empty.low < empty.high);
@@ -650,7 +586,7 @@ mod tests {
 
     #[test]
     fn one_wide_interval_does_not_flatten_a_linear_chart() {
-        let chart = linear(vec![Point::new(60.0, 60.0, "").interval(-90.0, 210.0), Point::new(90.0, 90.0, "")]);
+        let chart = linear(vec![between(-90.0, 210.0, Point::new(60.0, 60.0, "")), Point::new(90.0, 90.0, "")]);
         let svg = chart.inline_svg(WIDE, &Legend::of(&chart)).into_string();
         let places = numbers(&svg, "cy");
         let bottom = WIDE.height - BOTTOM;
@@ -664,10 +600,10 @@ mod tests {
 
     #[test]
     fn every_mark_lies_inside_the_plot_and_text_is_escaped() {
-        let point = |x: f64, y: f64| Point::new(x, y, "a < b").interval(y * 0.9, y * 1.2);
+        let point = |x: f64, y: f64| between(y * 0.9, y * 1.2, Point::new(x, y, "a < b"));
         let points = vec![point(64.0, 1e4), point(60_000.0, 1e7), point(f64::NAN, 1.0)];
         let series = vec![Series::new("one & only", Style::Line, 0, points).variant(1)];
-        let chart = Chart::new("Title", "Sub", Axis::logarithmic(""), Axis::logarithmic(""), series);
+        let chart = Chart::new("Title", "Sub", logarithmic(), logarithmic(), series);
         let svg = chart.svg();
         assert!(svg.contains("one &amp; only") && svg.contains("a &lt; b") && !svg.contains("NaN"));
         // The last marker is the legend's.
@@ -681,7 +617,7 @@ mod tests {
 
     #[test]
     fn a_grid_has_a_panel_for_each_chart_and_one_legend() {
-        let point = |x: f64| Point::new(x, x + 1.0, "").interval(x, x + 2.0);
+        let point = |x: f64| between(x, x + 2.0, Point::new(x, x + 1.0, ""));
         let points = vec![point(1.0), point(2.0)];
         let y = Axis::new("", Scale::Linear, Format::Percent);
         let series = vec![Series::new("a", Style::Curve, 0, points)];
@@ -692,19 +628,6 @@ mod tests {
         assert!(svg.contains(" width=\"1080\""));
         let bands = svg.matches("class=\"band\"").count();
         assert_eq!((svg.matches(">a<").count(), bands), (1, 4));
-    }
-
-    #[test]
-    fn the_parts_of_a_bar_fill_it() {
-        let bar =
-            Bar { group: "dp-sgd".into(), label: "64".into(), values: vec![1.0, 2.0, 0.0, 1.0], end: "4 ns".into() };
-        let parts = ["a", "b", "c", "d"].map(String::from).to_vec();
-        let svg = Bars { title: "Phases".into(), subtitle: String::new(), parts, bars: vec![bar] }.inline_svg(WIDE);
-        let widths = numbers(&svg.into_string(), "width");
-        assert_eq!(widths.len(), 3, "an empty part is not drawn");
-        let whole = WIDE.width - 70.0 - 205.0;
-        assert!((widths.iter().sum::<f64>() + 3.0 - whole).abs() < 0.5);
-        assert!((widths[1] + 1.0 - whole / 2.0).abs() < 0.2);
     }
 
     /// (L + 0.05) / (L′ + 0.05) of the lighter over the darker, L the relative luminance of WCAG 2.

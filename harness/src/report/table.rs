@@ -2,15 +2,14 @@
 
 use comfy_table::{ColumnConstraint, Width};
 use maud::{Markup, html};
-use serde::{Deserialize, Serialize};
 
-use super::chart::{Bars, Chart};
+use super::chart::Chart;
 use super::svg::trace;
 use crate::format::{minus, of_limit, percent, time};
 use crate::output;
 
 /// A table.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     /// Caption; its letters and digits are the id on a page.
     pub title: String,
@@ -20,7 +19,7 @@ pub struct Table {
     pub rows: Vec<Vec<Entry>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     pub name: String,
     /// Numbers are aligned to the right and sorted by value.
@@ -28,21 +27,18 @@ pub struct Column {
 }
 
 /// A cell of a table: the text that people read and the number that sorting and CSV use.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// Text.
     pub text: String,
     /// Number behind the text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Form on a page.
-    #[serde(default, skip_serializing_if = "Look::is_plain")]
     pub look: Look,
 }
 
 /// Form of an entry on a page.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum Look {
     #[default]
     Plain,
@@ -287,10 +283,10 @@ impl Table {
         row[0].text.clone() + "\n" + &output::wrapped(&lines.collect::<Vec<_>>().join("\n"), 4)
     }
 
-    /// The first [`EXCERPT_ROWS`] rows for a terminal of 80 columns, and the columns that fit; numbers of rows and columns that
+    /// The first `most` rows for a terminal of 80 columns, and the columns that fit; numbers of rows and columns that
     /// are left out.
-    pub(super) fn excerpt(&self) -> (String, [usize; 2]) {
-        let rows = self.rows.len().min(EXCERPT_ROWS);
+    pub(super) fn excerpt(&self, most: usize) -> (String, [usize; 2]) {
+        let rows = self.rows.len().min(most);
         let width = |place: usize| {
             let texts = self.rows[..rows].iter().map(|row| &*row[place].text);
             let lengths = texts.chain([&*self.columns[place].name]).map(|text| text.chars().count());
@@ -339,19 +335,6 @@ impl Table {
                     y(point.interval.map(|ends| ends.1)),
                 ]);
             }
-        }
-        table
-    }
-
-    /// The parts of bars.
-    pub(super) fn of_bars(bars: &Bars) -> Self {
-        let mut table = Self::new("Data of this figure", "series|#batch size");
-        let parts = bars.parts.iter().map(|part| Column::new(&format!("#{part}")));
-        table.columns.extend(parts);
-        for bar in &bars.bars {
-            let mut row = vec![Entry::text(&bar.group), Entry::parsed(&bar.label)];
-            row.extend(bar.values.iter().map(|&value| Entry::number(value, time)));
-            table.row(row);
         }
         table
     }
@@ -418,7 +401,7 @@ mod tests {
                 Entry::text("t".repeat(20)),
             ]);
         }
-        let (text, left_out) = table.excerpt();
+        let (text, left_out) = table.excerpt(EXCERPT_ROWS);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!((text.lines().count(), left_out), (1 + EXCERPT_ROWS, [10, 1]));
         assert!(text.contains("ssss") && !text.contains("tttt"));

@@ -17,9 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::logistic::{loaded, minimum};
 use crate::experiment::cache::Memo;
-use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Sample, Study,
-};
+use crate::experiment::{Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Study};
 
 /// The study. Runs share the minima of their problems.
 pub(super) type Convergence = Experiment<Options, Memo<f64>>;
@@ -31,20 +29,6 @@ pub(super) struct Options {
     runs: usize,
     /// About as many iterations are evaluated, evenly from 0 to the last.
     evaluations: usize,
-    /// Published values of F(x_T) − F*.
-    #[serde(default)]
-    published: Vec<Published>,
-}
-
-/// A published final gap, and the cell that it belongs to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Published {
-    algorithm: String,
-    rounds: f64,
-    step_scale: f64,
-    drawn_noise: String,
-    gap: f64,
 }
 
 /// Parameter: `correct` Laplace noise, or `published-code` for the √2 smaller noise of the authors' code, which has no claim.
@@ -109,29 +93,6 @@ impl Study for Convergence {
         let (visited, gradient_queries) =
             if plan.method.batch == loaded.train.rows() { plan.side_by_side()? } else { plan.on_batches()? };
         Ok(Outcome::Measured(plan.gaps(optimum, &visited, gradient_queries)?))
-    }
-
-    fn line(&self, sample: &Sample<Gaps>) -> Option<String> {
-        let last = sample.gap_mean.last()?;
-        let label = sample.configuration.key();
-        Some(format!("{label}: {} rounds, gap {last:.3e}", sample.rounds))
-    }
-
-    fn published(&self, cell: &Cell) -> Option<f64> {
-        self.definition.options().published_for(&cell.configuration)
-    }
-}
-
-impl Options {
-    fn published_for(&self, cell: &Configuration) -> Option<f64> {
-        let number = |name| cell.parameters.get(name).and_then(serde_json::Value::as_f64);
-        let is_of = |known: &&Published| {
-            known.algorithm == cell.algorithm
-                && number("rounds") == Some(known.rounds)
-                && number("step-scale") == Some(known.step_scale)
-                && cell.text(DRAWN_NOISE).as_deref() == Some(&known.drawn_noise)
-        };
-        self.published.iter().find(is_of).map(|known| known.gap)
     }
 }
 

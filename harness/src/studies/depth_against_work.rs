@@ -15,16 +15,16 @@ use rounds_algorithms::theory::parallel::Method;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::depth_cell::{Cell, Found, Kind};
-use super::exponents::Study;
+use super::depth_cell::{Cell, Cells, Found, Kind};
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     self, Configuration, Context, Definition, Execution, Experiment, Outcome, Presentation, Results, Run, Sample,
+    lines, page,
 };
 
 mod measurement;
-mod presentation;
 
 use measurement::{exchange_seconds, hard_function, measure};
 
@@ -69,43 +69,44 @@ impl experiment::Study for DepthAgainstWork {
         Ok(Outcome::Measured(self.found(configuration, method, seed, context)?))
     }
 
-    fn line(&self, sample: &Sample<Found>) -> Option<String> {
-        let cell = cell_of(&sample.configuration, sample.outcome.clone())?;
-        let outcome = if cell.reached { "reached" } else { "NOT reached" };
-        Some(format!(
-            "{:?} d = {} ε = {} {} on {} threads: {outcome} (gap {:.4}) in {} rounds, {} queries, depth {}, {:.3} s",
-            cell.family,
-            cell.dimension,
-            cell.accuracy,
-            cell.algorithm,
-            cell.threads,
-            cell.gap,
-            cell.rounds,
-            cell.gradient_queries,
-            cell.computational_depth,
-            cell.seconds
-        ))
+    /// Of each run also the exponents (of 1/ε, of d) of Table I of paper 002, whether the counts of its cell are typical, and on two threads the
+    /// time that the model predicts from one.
+    fn lines(&self, results: &Results<Found>) -> anyhow::Result<Vec<Value>> {
+        let cells = cells_of(results).cells;
+        let on = |threads: usize, cell: &Cell| {
+            let setting = Cell { threads, ..cell.clone() };
+            cells.iter().find(|other| other.setting() == setting.setting())
+        };
+        let mut samples = results.samples.iter();
+        let exchange =
+            samples.find(|sample| sample.configuration.algorithm == EXCHANGE && sample.configuration.threads == 2);
+        lines(self, results, &|_, run, line| {
+            let Some(own) = cell_of(&run.configuration, run.outcome.clone()) else { return };
+            line["typical"] = on(own.threads, &own).is_some_and(Cell::is_typical).into();
+            if let Ok(method) = own.algorithm.parse::<Method>() {
+                let [depth, computational, queries] =
+                    [method.depth_exponents(), method.computational_exponents(), method.query_exponents()];
+                // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
+                line["theory"] = json!({ "depth": depth.1, "computational": computational.1, "queries": queries.1,
+                    "depth_of_dimension": depth.0, "computational_of_dimension": computational.0,
+                    "queries_of_dimension": queries.0, "depth_of_queries": depth.1 / queries.1 });
+            }
+            if let (2, Some(one), Some(exchange)) = (own.threads, on(1, &own), exchange) {
+                line["predicted"] = one.work().time_on_two_threads(exchange.seconds).into();
+            }
+        })
     }
 
-    fn present(&self, results: &Results<Found>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let study = study_of(results);
-        let mut presentation = Presentation::of(presentation::present(&study));
-        let file = format!("{}.json", Self::KIND.name);
-        presentation.files.push((file, study.document()?));
+    fn present(&self, results: &Results<Found>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+        let mut presentation = page(self, results, context)?;
+        presentation.files.push((format!("{}.json", Self::KIND.name), cells_of(results).document()?));
         Ok(presentation)
     }
 }
 
-fn study_of(results: &Results<Found>) -> Study {
-    let cell = |sample: &Sample<Found>| {
-        let cell = cell_of(&sample.configuration, sample.outcome.clone())?;
-        Some((sample.trial.repeat, cell))
-    };
-    let mut samples = results.samples.iter();
-    let exchange =
-        samples.find(|sample| sample.configuration.algorithm == EXCHANGE && sample.configuration.threads == 2);
-    let runs: Vec<_> = results.samples.iter().filter_map(cell).collect();
-    Study::new(&runs, exchange.map_or(0.0, |sample| sample.seconds))
+fn cells_of(results: &Results<Found>) -> Cells {
+    let cell = |sample: &Sample<Found>| cell_of(&sample.configuration, sample.outcome.clone());
+    Cells::of(&results.samples.iter().filter_map(cell).collect::<Vec<_>>())
 }
 
 /// The method that measures a round without work.
@@ -219,7 +220,7 @@ fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> Result<f64, ResqueError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing;
+    use crate::experiment::{Study as _, testing};
 
     #[test]
     fn targets_below_a_missed_one_are_left_out() {
@@ -236,12 +237,15 @@ mod tests {
             algorithm = "cutting-plane"
             parameters = { most-dimensions = 8 }
         "#;
-        let (_, results) = testing::small::<DepthAgainstWork>(text, 1).unwrap();
+        let (study, results) = testing::small::<DepthAgainstWork>(text, 1).unwrap();
         let reached: Vec<_> = results.samples.iter().map(|sample| sample.reached).collect();
         // Two seeds reach 0.16 and need more than 9 queries; the first one misses 0.02, and the second one is not tried.
         assert_eq!((reached, results.skipped.len()), (vec![true, true, false], 10));
-        let study = study_of(&results);
-        assert_eq!(study.cells.iter().map(|cell| cell.reached).collect::<Vec<_>>(), [true, false]);
+        // A cell that was missed is not typical; SGD has a depth of ε⁻².
+        let lines = study.lines(&results).unwrap();
+        let shown = lines.iter().map(|line| (line["typical"].as_bool(), line["theory"]["depth"].as_f64()));
+        assert_eq!(shown.collect::<Vec<_>>(), [true, true, false].map(|typical| (Some(typical), Some(2.0))));
+        assert_eq!(cells_of(&results).cells.iter().map(|cell| cell.reached).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

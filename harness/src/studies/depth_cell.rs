@@ -1,11 +1,11 @@
-//! A cell of the study of query depth: a method that ran to a gap of ε, its counts and its times; and the places that its time is
-//! modelled for.
+//! A cell of the study of query depth: a method that ran to a gap of ε, its counts and its times.
 
 use std::ops::Deref;
 
 use rounds_algorithms::theory::parallel_time::Work;
 use serde::{Deserialize, Serialize};
 
+use crate::grouping::by_key;
 use crate::statistics::{as_numbers, median};
 
 /// A kind of function that costs are measured on.
@@ -18,10 +18,6 @@ pub(crate) enum Kind {
     L1Regression,
     /// The mean hinge loss of a data set.
     Hinge,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,20 +120,22 @@ impl Cell {
     }
 }
 
-/// A number of workers and their latency.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Place {
-    pub(crate) name: &'static str,
-    /// P.
-    pub(crate) workers: u64,
-    /// ℓ in seconds.
-    pub(crate) latency: f64,
+/// All cells in the order in which they were measured, each with the medians of its runs: `depth-against-work.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cells {
+    pub(crate) cells: Vec<Cell>,
 }
 
-/// Round-trip latencies of their kind: shared memory, a rack's network, a continent's, and mobile devices.
-pub(crate) const PLACES: [Place; 4] = [
-    Place { name: "machine", workers: 2, latency: 1e-6 },
-    Place { name: "rack", workers: 256, latency: 5e-5 },
-    Place { name: "continent", workers: 1_024, latency: 0.05 },
-    Place { name: "phones", workers: 100_000, latency: 10.0 },
-];
+impl Cells {
+    /// The cells of these runs.
+    pub(crate) fn of(runs: &[Cell]) -> Self {
+        let cells = by_key(runs.iter().map(|run| (run.setting(), run))).into_iter();
+        Self { cells: cells.map(|(_, runs)| Cell { found: Found::median(&runs), ..runs[0].clone() }).collect() }
+    }
+
+    /// JSON with one line for each cell.
+    pub(crate) fn document(&self) -> Result<String, serde_json::Error> {
+        let lines: Result<Vec<_>, _> = self.cells.iter().map(serde_json::to_string).collect();
+        Ok(format!("{{\"cells\": [\n{}\n]}}\n", lines?.join(",\n")))
+    }
+}

@@ -5,14 +5,12 @@ mod convergence;
 mod correlated_noise;
 pub(crate) mod depth_against_work;
 pub(crate) mod depth_cell;
-pub(crate) mod exponents;
 mod formulas;
 mod logistic;
 mod noise_mechanisms;
 mod private_queries;
 mod rates;
 mod round_time;
-mod scaling;
 pub(crate) mod training;
 mod wrong_constants;
 
@@ -31,7 +29,7 @@ pub const KINDS: &[Kind] = &[
     private_queries::PrivateQueries::KIND,
     rates::Rates::KIND,
     round_time::RoundTime::KIND,
-    scaling::Scaling::KIND,
+    round_time::Scaling::KIND,
     training::Training::KIND,
     wrong_constants::WrongConstants::KIND,
 ];
@@ -101,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_parameter_is_named_with_its_line_and_the_nearest() {
-        let text = "name = \"mine\"\nstudy = \"training\"\nabout = \"a test\"\noptions = { title = \"t\" }\n\
+        let text = "name = \"mine\"\nstudy = \"training\"\nabout = \"a test\"\noptions = { }\n\
                     [[problem]]\ndataset = \"synthetic-logistic\"\nparameters = { rows = 50 }\n\
                     [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { epsilon = 1.0, momentum = 0.5 }\n";
         let kind = kind("training").unwrap();

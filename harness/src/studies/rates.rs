@@ -5,10 +5,7 @@
 //! least worst-case mean, and at the slope of the family with the largest. Both are found by climbing grids of powers of 2 until
 //! the neighbours on both sides are worse.
 
-mod presentation;
-
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::Context as _;
 use rounds_algorithms::catalog;
@@ -17,15 +14,19 @@ use rounds_algorithms::optimizers::Settings;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem;
 use rounds_algorithms::problem::worst_case::WorstCase;
+use rounds_algorithms::theory::parallel::private_error;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Study,
-    definition,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
 };
-use crate::statistics::mean;
+use crate::exponents::crossing;
+use crate::format::number;
+use crate::grouping::{by_key, distinct};
+use crate::statistics::{Choices, Interval, mean, percentile_interval};
 
 /// The study. A problem is a population: a slope, a slope with a stiff coordinate, or valleys.
 pub(super) type Rates = Experiment<Options>;
@@ -126,8 +127,115 @@ impl Study for Rates {
         }))
     }
 
-    fn present(&self, results: &Results<Rate>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        presentation::present(self, results)
+    /// A line for each draw of a cell, with the risk of that draw and what its place on the axis shows.
+    fn lines(&self, results: &Results<Rate>) -> anyhow::Result<Vec<Value>> {
+        let lines = lines(self, results, &|_, _, _| {})?;
+        let measured = self.measured(results)?;
+        let cells = measured.iter().zip(&lines).filter_map(|((cell, runs), line)| {
+            let problem = &self.definition.problems[cell.problem];
+            Some((
+                (&*problem.label, problem.axis.as_deref()),
+                (cell.axis?, (&cell.configuration, &runs.first()?.outcome, line)),
+            ))
+        });
+        let mut all = Vec::new();
+        for (_, family) in by_key(cells) {
+            let mut places = by_key(family);
+            places.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.definition.options().within));
+            let places: Vec<Place<'_>> = places.collect::<anyhow::Result<_>>()?;
+            // The optimal rate without its constant is drawn through the last optimum.
+            let scale = places.last().map_or(1.0, |last| last.optimum(&last.all()) / last.optimal_rate);
+            all.extend(places.iter().flat_map(|place| place.lines(scale)));
+        }
+        Ok(all)
+    }
+}
+
+/// Resamples of the draws for the intervals of smallest T.
+const RESAMPLES: usize = 400;
+
+/// The cells at one place of an axis.
+struct Place<'r> {
+    cells: Vec<(&'r Configuration, &'r Rate, &'r Value)>,
+    /// The best of each method over all draws.
+    best: Vec<&'r Rate>,
+    within: f64,
+    /// 1/√n + √(d·ln(1/δ))/(εn).
+    optimal_rate: f64,
+}
+
+impl<'r> Place<'r> {
+    fn of(cells: Vec<(&'r Configuration, &'r Rate, &'r Value)>, within: f64) -> anyhow::Result<Self> {
+        let number = |name| cells[0].0.number(name);
+        let optimal_rate = private_error(number("rows")?, number("dimension")?, number("epsilon")?, number("delta")?);
+        let of_methods = by_key(cells.iter().map(|(cell, rate, _)| (cell.label_of_method(), *rate))).into_iter();
+        let least = |a: &&Rate, b: &&Rate| mean(&a.excess).total_cmp(&mean(&b.excess));
+        let best = of_methods.filter_map(|(_, rates)| rates.into_iter().min_by(least)).collect();
+        Ok(Self { cells, best, within, optimal_rate })
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.cells[0].1.excess.len()).collect()
+    }
+
+    /// The least mean risk over these draws of any method at its best T.
+    fn optimum(&self, draws: &[usize]) -> f64 {
+        self.best.iter().map(|rate| rate.risk(draws)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The fewest rounds of a method within the factor of the optimum over these draws; true where no fewer were measured.
+    fn smallest(&self, method: &str, draws: &[usize]) -> Option<(f64, bool)> {
+        let own = self.cells.iter().filter(|(cell, ..)| cell.label_of_method() == method);
+        let mut curve: Vec<_> = own.map(|(_, rate, _)| (rate.adaptive_rounds as f64, rate.risk(draws))).collect();
+        curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+        crossing(&curve, self.within * self.optimum(draws))
+    }
+
+    fn lines(&self, scale: f64) -> Vec<Value> {
+        let draws = self.all();
+        let level = self.within * self.optimum(&draws);
+        let methods = distinct(self.cells.iter().map(|(cell, ..)| cell.label_of_method()));
+        let smallest = methods.iter().map(|method| {
+            let mut choices = Choices::new(1);
+            let mut resampled =
+                || self.smallest(method, &draws.iter().map(|_| choices.below(draws.len())).collect::<Vec<_>>());
+            let mut values: Vec<f64> = (0..RESAMPLES).filter_map(|_| Some(resampled()?.0)).collect();
+            (*method, self.smallest(method, &draws), percentile_interval(&mut values, 0.95))
+        });
+        let smallest: Vec<_> = smallest.collect();
+        let mut lines = Vec::new();
+        for (cell, rate, line) in &self.cells {
+            let own = smallest.iter().find(|(method, ..)| *method == cell.label_of_method());
+            for (draw, excess) in rate.excess.iter().enumerate() {
+                let mut line = Value::clone(line);
+                line["draw"] = draw.into();
+                line["excess"] = (*excess).into();
+                line["level"] = level.into();
+                line["end"] = if rate.at_edge { "yes" } else { "" }.into();
+                line["optimal_rate"] = (scale * self.optimal_rate).into();
+                line["smallest_shown"] = match own {
+                    Some((_, Some((rounds, true)), _)) => format!("≤ {}", number(*rounds)),
+                    Some((_, Some((rounds, false)), Interval { low, high })) => {
+                        line["smallest"] = (*rounds).into();
+                        line["smallest_low"] = (*low).into();
+                        line["smallest_high"] = (*high).into();
+                        format!("{} ({} – {})", number(*rounds), number(*low), number(*high))
+                    }
+                    _ => "not reached".to_owned(),
+                }
+                .into();
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+impl Rate {
+    /// The mean risk over these draws.
+    fn risk(&self, draws: &[usize]) -> f64 {
+        draws.iter().map(|&draw| self.excess[draw]).sum::<f64>() / draws.len() as f64
     }
 }
 
@@ -353,8 +461,21 @@ mod tests {
 
     #[test]
     fn cells_count_their_rounds_and_no_risk_is_below_the_optimum() {
-        let (_, results) = testing::small::<Rates>(SMALL, 1).unwrap();
+        let (study, results) = testing::small::<Rates>(SMALL, 1).unwrap();
         assert_eq!(results.samples.len(), 3 * 10);
+        let lines = study.lines(&results).unwrap();
+        assert_eq!(lines.len(), 3 * 10 * 4);
+        // The optimal rate goes through the optimum of the last place, and the level is 1.5 times as high.
+        let last = |line: &&Value| line["problem"] == "Valleys" && line["axis"] == 1.0;
+        let of_cells =
+            by_key(lines.iter().filter(last).map(|line| (&line["method"], line["excess"].as_f64().unwrap())));
+        let optimum = of_cells.iter().map(|(_, excess)| mean(excess)).fold(f64::INFINITY, f64::min);
+        for line in lines.iter().filter(last) {
+            assert!((line["optimal_rate"].as_f64().unwrap() / optimum - 1.0).abs() < 1e-9, "{line}");
+            assert!((line["level"].as_f64().unwrap() / optimum - 1.5).abs() < 1e-9, "{line}");
+            let shown = line["smallest_shown"].as_str().unwrap();
+            assert!(shown.starts_with("≤ ") || shown == "not reached", "one T alone: {shown}");
+        }
         for sample in &results.samples {
             let asked = sample.configuration.number(ROUNDS).unwrap() as u64;
             let phased = sample.configuration.algorithm == "phased-sgd";

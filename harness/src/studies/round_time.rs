@@ -1,8 +1,17 @@
-//! Suites: the time of a round, by phases, with the work it did and the model that came out.
+//! Suites and thread scaling: the time of a round, by phases, with the work it did and the model that came out.
 //!
 //! Every repeat of a cell runs the same number of rounds on the same seed, so that all of them end with the same model. A
 //! run whose result fails verification is not kept.
+//!
+//! Thread scaling has the batch fixed (strong) or the rows a thread (weak). With T(p, B) the time of a round of B rows on p threads, each
+//! repeat yields from medians that it measured side by side
+//!
+//! - strong: the speed-up S(p) = T(1, B) / T(p, B) and the serial fraction s = (1/S − 1/p) / (1 − 1/p) of Amdahl's law;
+//! - weak: S(p) = p·T(1, B) / T(p, p·B) and the serial share s = (p − S) / (p − 1) of Gustafson's law.
+//!
+//! A serial fraction below 0 says that more threads did better than their number, as caches that add up do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rounds_algorithms::catalog;
@@ -10,13 +19,15 @@ use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::oracle;
 use rounds_algorithms::problem::Problem;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::experiment::cache::{Loaded, check};
 use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run,
-    Selection, Study,
+    Selection, Study, lines, page,
 };
-use crate::machine::Roofline;
+use crate::grouping::by_key;
+use crate::machine::{PinPolicy, Roofline};
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
 use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
@@ -76,43 +87,51 @@ impl RoundBudget {
     }
 }
 
-/// Checks that a result must pass to be kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a check of its own")]
-pub(super) struct Verification {
-    /// The counted rounds are the planned ones.
-    rounds: bool,
-    /// The counted gradient queries are the planned ones (expected ones need not be).
-    queries: bool,
-    /// Model and loss are finite.
-    finite: bool,
-    /// All repeats and thread counts end with the same model.
-    model: bool,
-}
-
-impl Default for Verification {
-    fn default() -> Self {
-        Self { rounds: true, queries: true, finite: true, model: true }
-    }
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     rounds: RoundBudget,
-    #[serde(default)]
-    verify: Verification,
 }
 
-pub(super) type RoundTime = Experiment<Options>;
+/// A study of times: of suites, or of thread scaling.
+#[derive(Default)]
+pub(super) struct Times<const SCALING: bool>;
 
-impl Study for RoundTime {
-    const KIND: Kind = Kind {
-        on_ranks: true,
-        at_root: true,
-        threads: |cores| vec![1, cores],
-        ..Kind::new::<Self>("round-time", Execution::Interleaved)
+pub(super) type RoundTime = Experiment<Options, Times<false>>;
+pub(super) type Scaling = Experiment<Options, Times<true>>;
+
+/// Parameter of weak scaling, instead of the batch size.
+const ROWS_PER_THREAD: &str = "rows-per-thread";
+
+/// Thread counts that show a curve: all up to 4, then three for each doubling, and all cores.
+fn thread_counts(cores: usize) -> Vec<usize> {
+    let steps =
+        (0..).flat_map(|power: u32| [4 << power, 5 << power, 6 << power, 7 << power].map(|count| count as usize));
+    let counts = (1..4).chain(steps.take_while(|&count| count < cores));
+    let counts = counts.filter(|&count| count <= cores && (count < 8 || count.is_multiple_of(2)));
+    counts.chain([cores.max(1)]).collect::<BTreeSet<usize>>().into_iter().collect()
+}
+
+/// The cell as the algorithm knows it.
+fn plain(cell: &Cell) -> Cell {
+    let mut plain = cell.clone();
+    plain.configuration.parameters.remove(ROWS_PER_THREAD);
+    plain
+}
+
+/// The cell without what changes along a curve: threads, and the batch that grows with them.
+fn curve(cell: &Configuration) -> Configuration {
+    let batch_size = if cell.parameters.contains_key(ROWS_PER_THREAD) { 0 } else { cell.batch_size };
+    Configuration { threads: 1, batch_size, ..cell.clone() }
+}
+
+impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
+    const KIND: Kind = if SCALING {
+        let kind = Kind::new::<Self>("scaling", Execution::Interleaved);
+        Kind { pin: PinPolicy::Core, threads: thread_counts, like: "scaling", ..kind }
+    } else {
+        let kind = Kind::new::<Self>("round-time", Execution::Interleaved);
+        Kind { on_ranks: true, at_root: true, threads: |cores| vec![1, cores], ..kind }
     };
     type Options = Options;
     type Outcome = RoundCost;
@@ -122,18 +141,30 @@ impl Study for RoundTime {
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
-        let cells = self.definition.cells(selection)?;
-        check(&cells)?;
-        for cell in &cells {
-            let algorithm = &cell.configuration.algorithm;
-            anyhow::ensure!(cell.configuration.batch_size > 0, "{algorithm}: batch-size must be given");
+        let mut selection = selection.clone();
+        if SCALING {
+            // Speed-ups are those over one thread.
+            selection.threads = [selection.threads_or(&self.definition.threads), &[1]].concat();
         }
+        let mut cells = self.definition.cells(&selection)?;
+        for cell in cells.iter_mut().map(|cell| &mut cell.configuration) {
+            if let Some(rows) = cell.whole(ROWS_PER_THREAD)? {
+                cell.batch_size = rows * cell.threads;
+            }
+            anyhow::ensure!(cell.batch_size > 0, "{}: batch-size or {ROWS_PER_THREAD} must be given", cell.key());
+        }
+        check(&cells.iter().map(plain).collect::<Vec<_>>())?;
         Ok(cells)
     }
 
+    /// The cells of a curve are measured side by side.
+    fn group(&self, cell: &Cell) -> String {
+        if SCALING { curve(&cell.configuration).key() } else { cell.configuration.key() }
+    }
+
     fn measure(&self, run: &Run<'_, RoundCost>, context: &Context<'_>) -> anyhow::Result<Outcome<RoundCost>> {
-        let cell = &run.cell.configuration;
-        let Options { rounds, verify } = self.definition.options();
+        let cell = &plain(run.cell).configuration;
+        let Options { rounds } = self.definition.options();
         let engine = context.engine(cell.threads)?;
         let loaded = match context.problem(cell, run.trial.draw, &engine) {
             Ok(loaded) => loaded,
@@ -167,9 +198,14 @@ impl Study for RoundTime {
             link_bytes_per_s: link.map(|link| link.bytes_per_s),
         };
         let quality = quality(&loaded, &engine, &measurement.parameters)?;
-        let earlier = run.earlier.of(cell).find(|sample| sample.trial.draw == run.trial.draw);
+        let own = curve(&run.cell.configuration);
+        let alike = |other: &Configuration| {
+            (&other.algorithm, other.batch_size) == (&cell.algorithm, cell.batch_size) && curve(other) == own
+        };
+        let mut earlier = run.earlier.samples.iter().filter(|other| alike(&other.configuration));
+        let earlier = earlier.find(|sample| sample.trial.draw == run.trial.draw);
         let earlier = earlier.map(|sample| sample.model_sha256.as_str());
-        if let Some(reason) = verify.rejects(&measurement, planned, quality.train_loss, earlier) {
+        if let Some(reason) = rejects(&measurement, planned, quality.train_loss, earlier) {
             return Ok(Outcome::Rejected(reason));
         }
         Ok(Outcome::Measured(RoundCost {
@@ -195,12 +231,36 @@ impl Study for RoundTime {
         }))
     }
 
+    /// Of each run also its speed-up over the run on one thread in the same repeat, its serial fraction, and the speed-up of the machine's
+    /// own limits.
+    fn lines(&self, results: &Results<RoundCost>) -> anyhow::Result<Vec<Value>> {
+        let ones = results.samples.iter().filter(|run| run.configuration.threads == 1);
+        let ones = by_key(ones.map(|run| ((curve(&run.configuration), run.trial), run)));
+        lines(self, results, &|cell, run, line| {
+            let own = (curve(&cell.configuration), run.trial);
+            let Some(one) = ones.iter().find(|(key, _)| *key == own).map(|(_, runs)| runs[0]) else { return };
+            let (weak, threads) = (own.0.batch_size == 0, cell.configuration.threads as f64);
+            let speedup = if weak { threads } else { 1.0 } * one.round_ns.median as f64 / run.round_ns.median as f64;
+            line["speedup"] = speedup.into();
+            line["kind"] = if weak { "weak" } else { "strong" }.into();
+            let amdahl = (1.0 / speedup - 1.0 / threads) / (1.0 - 1.0 / threads);
+            line["serial"] = if weak { (threads - speedup) / (threads - 1.0) } else { amdahl }.into();
+            if let (Some(one), Some(own)) = (one.rates.limit, run.rates.limit) {
+                line["peak"] = (own.gflops / one.gflops).into();
+                line["bandwidth"] = (own.gbytes_per_s / one.gbytes_per_s).into();
+            }
+        })
+    }
+
     fn present(
         &self,
         results: &Results<RoundCost>,
         folder: &Path,
         context: &Context<'_>,
     ) -> anyhow::Result<Presentation> {
+        if SCALING {
+            return page(self, results, context);
+        }
         let picture = time_per_round_svg(&results.samples, &context.environment);
         let mut files = vec![("time-per-round.svg".to_owned(), picture)];
         // Peaks are those of a machine at rest: ranks that wait for each other are none.
@@ -252,43 +312,91 @@ fn quality(
     })
 }
 
-impl Verification {
-    /// The reason for which a result may not be kept. `planned` holds rounds and queries, `earlier` the model of an equal run.
-    fn rejects(
-        self,
-        measurement: &TimedRounds,
-        planned: (u64, Option<u64>),
-        train_loss: Option<f64>,
-        earlier: Option<&str>,
-    ) -> Option<String> {
-        let ledger = &measurement.ledger;
-        let counts = [
-            ("rounds", self.rounds, ledger.rounds, Some(planned.0)),
-            ("gradient queries", self.queries, ledger.gradient_queries, planned.1),
-        ];
-        for (what, checked, counted, planned) in counts {
-            if let Some(planned) = planned.filter(|planned| checked && counted != *planned) {
-                return Some(format!("{counted} {what} were counted, {planned} were planned"));
-            }
-        }
-        let finite = train_loss.is_none_or(f64::is_finite) && measurement.parameters.iter().all(|x| x.is_finite());
-        if self.finite && !finite {
-            return Some("the model or its loss is not finite".to_owned());
-        }
-        match earlier {
-            Some(earlier) if self.model && earlier != measurement.model_sha256 => {
-                let model = &measurement.model_sha256;
-                Some(format!("the model is {model}, an equal cell gave {earlier}"))
-            }
-            _ => None,
+/// The reason for which a result may not be kept: rounds or queries that were not planned, a model or loss that is not finite, or
+/// another model than `earlier`, that of an equal run. `planned` holds rounds and queries.
+fn rejects(
+    measurement: &TimedRounds,
+    planned: (u64, Option<u64>),
+    train_loss: Option<f64>,
+    earlier: Option<&str>,
+) -> Option<String> {
+    let (ledger, model) = (&measurement.ledger, &measurement.model_sha256);
+    let counts = [("rounds", ledger.rounds, Some(planned.0)), ("gradient queries", ledger.gradient_queries, planned.1)];
+    for (what, counted, planned) in counts {
+        if let Some(planned) = planned.filter(|planned| counted != *planned) {
+            return Some(format!("{counted} {what} were counted, {planned} were planned"));
         }
     }
+    if !train_loss.is_none_or(f64::is_finite) || !measurement.parameters.iter().all(|x| x.is_finite()) {
+        return Some("the model or its loss is not finite".to_owned());
+    }
+    let other = earlier.filter(|earlier| earlier != model);
+    other.map(|earlier| format!("the model is {model}, an equal cell gave {earlier}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::definition::find;
+    use crate::experiment::{definition::find, testing};
+
+    #[test]
+    fn thread_counts_grow_to_all_cores() {
+        for (cores, expected) in [
+            (1, &[1][..]),
+            (2, &[1, 2]),
+            (4, &[1, 2, 3, 4]),
+            (6, &[1, 2, 3, 4, 5, 6]),
+            (16, &[1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]),
+            (22, &[1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 22]),
+        ] {
+            assert_eq!(thread_counts(cores), expected);
+        }
+    }
+
+    #[test]
+    fn a_small_study_of_scaling_has_the_speed_ups_and_serial_fractions_of_both_laws() {
+        let text = r#"
+            repeats = 2
+            threads = [2]
+            [options.rounds]
+            examples = 1
+            at-least = 2
+            at-most = 2
+            [[problem]]
+            dataset = "synthetic-mnist"
+            features = "u8"
+            [[method]]
+            label = "SGD"
+            algorithm = "sgd"
+            parameters = { batch-size = [64, 128] }
+            [[method]]
+            label = "SGD"
+            algorithm = "sgd"
+            parameters = { rows-per-thread = 64 }
+        "#;
+        let (scaling, mut results) = testing::small::<Scaling>(text, 1).unwrap();
+        assert_eq!(results.samples.len(), 2 * 2 * 3);
+        for run in &mut results.samples {
+            let (threads, weak) =
+                (run.configuration.threads, run.configuration.parameters.contains_key(ROWS_PER_THREAD));
+            assert!(!weak || run.configuration.batch_size == 64 * threads);
+            // A tenth is serial by Amdahl's law, a fifth by Gustafson's, on a machine that slows down.
+            let time = if weak { 2.0 / 1.8 } else { 0.55 };
+            let drift = 1.0 + run.trial.repeat as f64;
+            run.round_ns.median = (1e9 * drift * if threads == 2 { time } else { 1.0 }) as u64;
+        }
+        let lines = scaling.lines(&results).unwrap();
+        let of = |line: &Value, name: &str| line[name].as_f64().unwrap();
+        for line in lines.iter().filter(|line| line["threads"] == 2) {
+            let (speedup, serial) = if line["kind"] == "weak" { (1.8, 0.2) } else { (1.0 / 0.55, 0.1) };
+            assert!(
+                (of(line, "speedup") - speedup).abs() < 1e-6 && (of(line, "serial") - serial).abs() < 1e-6,
+                "{line}"
+            );
+        }
+        let page = scaling.present(&results, Path::new(""), &testing::context(2)).unwrap().page.unwrap();
+        assert!(page.markdown().contains("| SGD | 128 |"), "{}", page.markdown());
+    }
 
     #[test]
     fn methods_of_one_pass_fit_the_rows() {

@@ -4,10 +4,7 @@
 //! Runs are spread over the threads, one a thread. Where parameters of a method are swept, the best combination is shown;
 //! picking it on private data spends privacy that no ε here counts.
 
-mod presentation;
-
 use std::cmp::Ordering;
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
@@ -19,43 +16,22 @@ use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem as Objective;
 use rounds_kernels::features::Norm;
 use rounds_kernels::random::StreamKey;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::experiment::cache::{Loaded, Memo, check};
 use crate::experiment::cell::PLANTED_LOGISTIC;
-use crate::experiment::definition::Problem;
 use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Measured, Outcome, Presentation, Results,
-    Run, Sample, Selection, Study, Trial,
+    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Selection, Study,
+    Trial, lines,
 };
-use crate::format::rounded;
-use crate::statistics::{Estimate, mean, median, of_draws};
 use crate::usage::with_causes;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
-    /// Title of table and figure; by default the name of the study and its data sets.
-    title: Option<String>,
-    #[serde(default)]
-    source: String,
-    /// Confidence level of the intervals of means.
-    #[serde(default = "default_level")]
-    level: f64,
     /// Metric of data sets; accuracy on the test rows by default. Generated rows of `planted-logistic` have their excess risk.
-    #[serde(default, serialize_with = "or_default")]
     metric: Option<Metric>,
-}
-
-/// A definition that leaves the metric out has the digest of one that says the default.
-#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn or_default<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok, S::Error> {
-    metric.unwrap_or_default().serialize(serializer)
-}
-
-fn default_level() -> f64 {
-    0.95
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +47,14 @@ pub(super) enum Metric {
 }
 
 impl Metric {
+    fn name(self) -> &'static str {
+        match self {
+            Self::TestAccuracy => "test-accuracy",
+            Self::ExcessRisk => "excess-risk",
+            Self::ExcessObjective => "excess-objective",
+        }
+    }
+
     /// Greater is better.
     fn compare(self, one: f64, other: f64) -> Ordering {
         match self {
@@ -101,97 +85,16 @@ pub(crate) struct Trained {
     privacy: Value,
 }
 
-impl Trained {
-    fn privacy_number(&self, name: &str) -> Option<f64> {
-        self.privacy.get(name)?.as_f64()
-    }
-}
-
-pub(super) struct Setting<'r> {
-    cell: Cell,
-    /// Its runs, at least one.
-    runs: Vec<&'r Sample<Trained>>,
-    mean: Estimate,
-    /// True for the best of its method's combinations at this place on the axis.
-    best: bool,
-}
-
-impl Setting<'_> {
-    /// True for another combination of the same method at the same place.
-    fn competes_with(&self, other: &Self) -> bool {
-        let labels = [self, other].map(|one| one.cell.configuration.label_of_method());
-        labels[0] == labels[1] && self.cell.axis == other.cell.axis
-    }
-
-    fn mean_of(&self, value: &dyn Fn(&Trained) -> f64) -> f64 {
-        mean(&self.runs.iter().map(|run| value(run)).collect::<Vec<_>>())
-    }
-
-    fn seconds(&self) -> f64 {
-        median(&self.runs.iter().map(|run| run.seconds).collect::<Vec<_>>())
-    }
-
-    /// The middle run by rounds, runs that missed the target at the end; nothing if the middle one did.
-    fn to_target(&self) -> Option<(u64, u64)> {
-        let missed = (u64::MAX, u64::MAX);
-        let mut reached: Vec<_> = self.runs.iter().map(|run| run.to_target.unwrap_or(missed)).collect();
-        reached.sort_unstable();
-        reached.get(reached.len() / 2).copied().filter(|found| *found != missed)
-    }
-}
-
-pub(super) struct Panel<'r> {
-    problem: &'r Problem,
-    label: String,
-    metric: Metric,
-    settings: Vec<Setting<'r>>,
-    /// Cells that could not be run, with the reason.
-    left_out: Vec<String>,
-}
-
-impl Panel<'_> {
-    /// Warnings about best values at the edge of their grid: a better one may lie beyond it.
-    fn edges(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for best in self.settings.iter().filter(|setting| setting.best) {
-            let rivals = || self.settings.iter().filter(|rival| best.competes_with(rival));
-            let configuration = &best.cell.configuration;
-            for (name, value) in configuration.of_algorithm() {
-                let Some(value) = value.as_f64() else { continue };
-                let tried = rivals().filter_map(|rival| rival.cell.configuration.parameters.get(&name)?.as_f64());
-                let (least, most) = tried.fold((value, value), |(least, most), one| (least.min(one), most.max(one)));
-                let place = if least == most || (least < value && value < most) {
-                    continue;
-                } else if value == most {
-                    "largest"
-                } else {
-                    "smallest"
-                };
-                let method = configuration.label_of_method();
-                let axis = self.problem.axis.as_ref().zip(best.cell.axis);
-                let axis = axis.map_or_else(String::new, |(axis, x)| format!(" at {axis} = {x}"));
-                warnings.push(format!(
-                    "{}: {method}{axis} is best with the {place} {name} of its grid, {value}: add values beyond it",
-                    self.label
-                ));
-            }
-        }
-        warnings
-    }
-}
-
 /// The study. Runs share the minima of their objectives.
 pub(crate) type Training = Experiment<Options, Memo<f64>>;
 
 impl Study for Training {
-    const KIND: Kind = Kind::new::<Self>("training", Execution::Concurrent);
+    const KIND: Kind = Kind { like: "quick-training", ..Kind::new::<Self>("training", Execution::Concurrent) };
 
     type Options = Options;
     type Outcome = Trained;
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        let level = definition.options().level;
-        ensure!(level > 0.0 && level < 1.0, "level must lie between 0 and 1");
         let of_planted = definition.options().metric.map(|metric| metric == Metric::ExcessRisk);
         for problem in &definition.problems {
             let is_planted = problem.dataset == PLANTED_LOGISTIC;
@@ -273,11 +176,23 @@ impl Study for Training {
         }))
     }
 
-    fn present(&self, results: &Results<Trained>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
-        let panels = self.panels(results)?;
-        Ok(Presentation {
-            warnings: panels.iter().flat_map(Panel::edges).collect(),
-            ..Presentation::of(presentation::present(&self.definition, &panels))
+    /// The value of a run under the name of its metric as well, and the `cost` whose least is the best.
+    fn lines(&self, results: &Results<Trained>) -> anyhow::Result<Vec<Value>> {
+        lines(self, results, &|cell, run, line| {
+            let metric = self.metric(cell.configuration.dataset == PLANTED_LOGISTIC);
+            line[metric.name()] = run.value.into();
+            line["metric"] = metric.name().into();
+            if line["axis_name"] != "epsilon" {
+                let epsilon = &run.privacy["epsilon"];
+                line["epsilon"] = if epsilon.is_null() { "∞".into() } else { epsilon.clone() };
+            }
+            line["cost"] = if metric.compare(1.0, 0.0).is_gt() { -run.value } else { run.value }.into();
+            if metric == Metric::ExcessObjective {
+                line["accuracy"] = run.test_accuracy.into();
+            }
+            if line["target"].is_number() && run.to_target.is_none() {
+                line["to_target"] = vec!["not reached"; 2].into();
+            }
         })
     }
 }
@@ -323,40 +238,6 @@ impl Training {
         }
         Ok(Judge { metric, loaded, minimum })
     }
-
-    fn panels<'r>(&'r self, results: &'r Results<Trained>) -> anyhow::Result<Vec<Panel<'r>>> {
-        let level = self.definition.options().level;
-        let mut panels: Vec<Panel<'_>> = Vec::new();
-        for (index, problem) in self.definition.problems.iter().enumerate() {
-            let metric = self.metric(problem.dataset == PLANTED_LOGISTIC);
-            let of_problem = |(cell, _): &Measured<'r, Trained>| cell.problem == index;
-            let setting = |(cell, mut runs): Measured<'r, Trained>| {
-                runs.sort_by_key(|run| run.trial);
-                let values: Vec<_> = runs.iter().map(|run| (run.trial.draw, run.value)).collect();
-                Setting { mean: of_draws(&values, level), cell, runs, best: false }
-            };
-            let measured = self.measured(results)?.into_iter();
-            let mut settings: Vec<Setting<'_>> = measured.filter(of_problem).map(setting).collect();
-            for place in 0..settings.len() {
-                let one = &settings[place];
-                // The first of equals.
-                let better = |(other, rival): (usize, &Setting<'_>)| {
-                    let order = metric.compare(rival.mean.value, one.mean.value);
-                    one.competes_with(rival) && (order.is_gt() || order.is_eq() && other < place)
-                };
-                settings[place].best = !settings.iter().enumerate().any(better);
-            }
-            let left_out = results.skipped.iter().filter(|(cell, _)| {
-                (&cell.problem, &cell.dataset) == (&problem.label, &problem.dataset)
-                    && cell.suite == self.definition.name
-            });
-            let left_out = left_out.map(|(cell, reason)| format!("{}: {reason}", cell.key()));
-            let named = if problem.label.is_empty() { &problem.dataset } else { &problem.label };
-            panels.push(Panel { problem, label: rounded(named), metric, settings, left_out: left_out.collect() });
-        }
-        panels.retain(|panel| !panel.settings.is_empty() || !panel.left_out.is_empty());
-        Ok(panels)
-    }
 }
 
 /// F* by Nesterov's method without noise: 40·√κ rounds leave less than the rounding of f32.
@@ -380,14 +261,14 @@ fn objective(problem: &Objective, point: &[f32]) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::experiment::testing;
 
     const SMALL: &str = r#"
         repeats = 3
-        [options]
-        title = "small"
-        level = 0.9
+        show.level = 0.9
 
         [[problem]]
         label = "planted"
@@ -408,10 +289,14 @@ mod tests {
         parameters = { epsilon = 20 }
     "#;
 
+    fn page_of(study: &Training, results: &Results<Trained>) -> String {
+        study.present(results, Path::new(""), &testing::context(1)).unwrap().page.unwrap().markdown()
+    }
+
     #[test]
     fn a_metric_that_would_change_nothing_is_refused() {
         for (metric, data) in [("test-accuracy", "planted-logistic"), ("excess-risk", "synthetic-mnist")] {
-            let text = SMALL.replace("level = 0.9", &format!("metric = \"{metric}\""));
+            let text = SMALL.replace("show.level = 0.9", &format!("options.metric = \"{metric}\""));
             let text = text.replace("rows = 1500, dimension = 5, norm = 3.0", "");
             let text = testing::headed::<Training>(&text.replace("planted-logistic", data));
             let error = Training::check(&Definition::parse("small", &text).unwrap()).unwrap_err();
@@ -420,56 +305,32 @@ mod tests {
     }
 
     #[test]
-    fn a_study_without_a_title_has_its_name_and_its_data_sets() {
-        let title = |text: &str| {
-            let text = testing::headed::<Training>(text);
-            presentation::present(&Definition::parse("small", &text).unwrap(), &[]).title
-        };
-        assert_eq!(title(SMALL), "small");
-        let without = SMALL.replace("title = \"small\"", "").replace("level = 0.9", "");
-        assert_eq!(title(&without), "small: planted-logistic");
-        let problem =
-            |data: &str| format!("[[problem]]\ndataset = \"{data}\"\n[[problem.method]]\nalgorithm = \"sgd\"\n");
-        let several = ["mnist", "cifar10", "mnist"].map(problem).concat();
-        assert_eq!(title(&several.replacen("sgd", "dp-sgd", 1)), "small: mnist, cifar10");
-    }
-
-    #[test]
     fn the_best_combination_is_marked_and_targets_are_counted() {
         let (study, results) = testing::small::<Training>(SMALL, 2).unwrap();
         // Two places times two step sizes, and one, times three runs.
         assert_eq!(results.samples.len(), 15);
-        let panels = study.panels(&results).unwrap();
-        let settings = &panels[0].settings;
-        for x in [1.0, 20.0] {
-            let best: Vec<_> = settings
-                .iter()
-                .filter(|one| one.cell.configuration.method == "SRG" && one.cell.axis == Some(x) && one.best)
-                .collect();
-            assert_eq!(best.len(), 1);
-            assert_eq!(best[0].cell.configuration.parameters["learning-rate"], serde_json::json!(0.2));
+        let page = page_of(&study, &results);
+        for expected in [
+            // Both best values are the larger of two.
+            "learning-rate 0.2, the largest",
+            "| SRG | 20 |",
+            "rounds to 0.05",
+            " ± ",
+        ] {
+            assert!(page.contains(expected), "{expected} in {page}");
         }
-        for setting in settings {
-            let Estimate { value, low, high } = setting.mean;
-            assert!(low <= value && value <= high && setting.runs.len() == 3);
-            let run = setting.runs[0];
-            assert!(run.privacy_number("epsilon").unwrap() <= setting.cell.axis.unwrap());
+        for run in &results.samples {
+            let cell = &run.configuration;
+            assert!(run.privacy["epsilon"].as_f64() <= Some(cell.number("epsilon").unwrap()));
             assert_eq!(run.privacy["claim"], "simulation");
-            let slow = setting.cell.configuration.text("learning-rate").as_deref() == Some("0.0001");
-            assert_eq!(setting.to_target().is_some(), !slow, "{}", setting.cell.configuration.key());
+            let slow = cell.text("learning-rate").as_deref() == Some("0.0001");
+            assert_eq!(run.to_target.is_some(), !slow, "{}", cell.key());
         }
-        // Both best values are the larger of two.
-        let edges = panels[0].edges();
-        assert!(
-            edges.len() == 2
-                && edges[1].contains("SRG at epsilon = 20 is best with the largest learning-rate of its grid, 0.2"),
-            "{edges:?}"
-        );
+        let poor: Vec<_> = results.samples.iter().filter(|run| run.to_target.is_none()).cloned().collect();
+        assert!(page_of(&study, &poor.into_iter().collect()).contains("| not reached | not reached |"));
         let wider = SMALL.replace("[0.0001, 0.2]", "[0.0001, 0.2, 1000]");
         let (study, wider) = testing::small::<Training>(&wider, 2).unwrap();
-        assert!(study.panels(&wider).unwrap()[0].edges().is_empty());
-        let page = presentation::present(study.definition(), &panels);
-        assert!(page.terminal().contains("SRG"));
+        assert!(page_of(&study, &wider).contains("| learning-rate 0.2 |"));
         let (_, again) = testing::small::<Training>(SMALL, 1).unwrap();
         let values = |results: &Results<Trained>| {
             let mut values: Vec<_> = results.samples.iter().map(|run| (run.key(), run.value)).collect();
@@ -485,7 +346,6 @@ mod tests {
             repeats = 2
             parameters = { epsilon = 1.0, delta = 1e-5, adjacency = "replace-one" }
             [options]
-            title = "small"
             metric = "excess-objective"
             [[problem]]
             dataset = "synthetic-logistic"
@@ -504,14 +364,16 @@ mod tests {
             assert!(run.value > -1e-6 && run.value.is_finite(), "{run:?}");
             assert_eq!(run.gradient_queries, run.rounds * 2000);
         }
-        let panels = study.panels(&results).unwrap();
-        assert_eq!(panels[0].settings.iter().filter(|setting| setting.best).count(), 1);
+        // The best of two, and the reason for which the other method is left out.
+        let page = page_of(&study, &results);
+        assert_eq!(page.matches("| dp-nag-opt |").count(), 1, "{page}");
+        assert!(page.contains("Left out: ") && page.contains("exceeds smoothness"), "{page}");
     }
 
     #[test]
     fn one_run_has_no_interval_and_different_relations_are_named() {
         let text = r#"
-            options = { title = "small" }
+            options = { }
             [[problem]]
             dataset = "planted-logistic"
             parameters = { rows = 500, dimension = 5, norm = 3.0 }
@@ -526,20 +388,19 @@ mod tests {
         "#;
         let shown = |text: &str| {
             let (study, results) = testing::small::<Training>(text, 1).unwrap();
-            presentation::present(study.definition(), &study.panels(&results).unwrap()).terminal()
+            page_of(&study, &results)
         };
         let one = shown(text);
-        assert!(!one.contains('±') && one.contains("Do not compare all ε"), "{one}");
-        assert!(one.contains("replace-one, δ = 1e-5; zero-out, δ = 1e-5"), "{one}");
+        assert!(!one.contains('±') && one.contains("| replace-one |") && one.contains("| zero-out |"), "{one}");
         let two = shown(&text.replace("options", "repeats = 2\noptions").replace("\"replace-one\"", "\"zero-out\""));
-        assert!(two.contains('±') && two.contains("ε is under zero-out, δ = 1e-5."), "{two}");
+        assert!(two.contains('±') && two.contains("δ 0.00001, relation zero-out."), "{two}");
     }
 
     #[test]
     fn tables_leave_out_what_captions_say_and_exponents_unfinished_cells() {
         let text = r#"
             draws = 2
-            options = { title = "small" }
+            options = { }
             [[problem]]
             dataset = "planted-logistic"
             axis = "rows"
@@ -550,21 +411,17 @@ mod tests {
             parameters = { sampling = "without-replacement", adjacency = "replace-one" }
         "#;
         let (study, mut results) = testing::small::<Training>(text, 1).unwrap();
-        let shown = |results: &Results<Trained>| {
-            presentation::present(study.definition(), &study.panels(results).unwrap()).markdown()
-        };
-        let charts = presentation::present(study.definition(), &study.panels(&results).unwrap()).pictures();
+        let shown = |results: &Results<Trained>| page_of(&study, results);
+        let charts = testing::charts(&study, &results);
         assert_eq!(charts.len(), 3);
-        for (name, picture) in charts {
-            let places = picture.split(" cx=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
-            assert!(places.take(3).is_sorted(), "{name}");
+        for chart in charts {
+            assert!(chart.series[0].points.is_sorted_by_key(|point| point.x), "{}", chart.title);
         }
         let whole = shown(&results);
-        for expected in ["Means over draws with their 95 % intervals.\n", "In all rows: runs 2, ", "1.00 (1.00 – 1.00)"]
-        {
+        for expected in ["with their 95 % intervals.", "In all rows: runs 2, ", "1.00 (1.00 – 1.00)"] {
             assert!(whole.contains(expected), "{whole}");
         }
-        assert!(!whole.contains("relation |") && whole.contains("ε is under replace-one"), "{whole}");
+        assert!(!whole.contains("relation |") && whole.contains("relation replace-one"), "{whole}");
         results.samples.retain(|run| run.n < 800 || run.trial.draw == 0);
         let stopped = shown(&results.samples.into_iter().collect());
         assert!(!stopped.contains("1.00 (1.00"), "{stopped}");
@@ -578,6 +435,6 @@ mod tests {
         };
         assert!(fails("dp-srg-memf", "dp-srg-mmf").contains("dp-srg-memf"));
         assert!(fails("batch-size = 50", "batch-size = 0.5").contains("batch-size = 0.5"));
-        assert!(fails("level = 0.9", "levels = 0.9").contains("levels"));
+        assert!(fails("show.level = 0.9", "show.levels = 0.9").contains("levels"));
     }
 }

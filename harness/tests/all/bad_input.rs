@@ -391,8 +391,7 @@ fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
     };
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("study.json");
-    fs::write(&study, json!({"exponents": [], "exchange_seconds": 0.0, "cells": ([16, 64, 16].map(cell))}).to_string())
-        .unwrap();
+    fs::write(&study, json!({"cells": ([16, 64, 16].map(cell))}).to_string()).unwrap();
     let said = assert_ends(&format!("simulate {}", study.display()), 2, "holds no finished cell|--dimension 64");
     assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
 }
@@ -447,6 +446,6 @@ fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goe
     // A study beside the cells that cannot be read is named, and the rest is shown.
     let study = folder.path().join("quick-training");
     fs::create_dir(&study).unwrap();
-    fs::write(study.join("presentation.json"), "{\"name\": \"half").unwrap();
-    assert_ends(&report, 0, "presentation.json is left out");
+    fs::write(study.join("environment.json"), "{\"name\": \"half").unwrap();
+    assert_ends(&report, 0, "quick-training is left out");
 }

@@ -176,7 +176,7 @@ fn folders_of_studies_are_reported_and_compared() {
     let study = |file: &str| at("a/twice").join(file);
     let packed = xz(std::fs::read(study("measurements.jsonl")).unwrap());
     std::fs::write(study("measurements.jsonl.xz"), packed).unwrap();
-    for file in ["measurements.jsonl", "presentation.json"] {
+    for file in ["measurements.jsonl", "study.html"] {
         std::fs::remove_file(study(file)).unwrap();
     }
     for own in ["a", "a/twice"] {

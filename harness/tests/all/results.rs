@@ -20,7 +20,7 @@ name = "twice"
 study = "training"
 about = "a test"
 repeats = 3
-options = { title = "small" }
+show = { title = "small" }
 [[problem]]
 dataset = "planted-logistic"
 parameters = { rows = 500, dimension = 5, norm = 3.0 }
