@@ -168,8 +168,9 @@ mod tests {
                 FitError::Explained(_) => panic!("{error}: of a run that claims nothing"),
                 // Of arguments, declarations, plans, places and the system: no row.
                 FitError::Argument { argument: _, problem: _ }
-                | FitError::Schema(SchemaError::Declaration { place: _, problem: _ })
-                | FitError::Schema(SchemaError::Data(_) | SchemaError::Draft(_))
+                | FitError::Schema(
+                    SchemaError::Declaration { place: _, problem: _ } | SchemaError::Data(_) | SchemaError::Draft(_),
+                )
                 | FitError::Prepare(_)
                 | FitError::Unknown(_)
                 | FitError::Checkpoint(_)
