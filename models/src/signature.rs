@@ -103,8 +103,9 @@ fn signed(document: &Value) -> Vec<u8> {
 impl SecretKey {
     pub(crate) fn read(path: &Path) -> Result<Self, KeyError> {
         let key = read("sign", path, KINDS[0])?;
-        match std::fs::metadata(path) {
-            Ok(file) if file.mode() & 0o077 == 0 => Ok(Self(SigningKey::from_bytes(&key))),
+        let others = |file: std::fs::Metadata| file.mode() & 0o077;
+        match std::fs::metadata(path).map(others) {
+            Ok(0) => Ok(Self(SigningKey::from_bytes(&key))),
             _ => Err(KeyError::Open { path: path.into() }),
         }
     }
