@@ -72,9 +72,14 @@ impl Output {
     }
 }
 
+/// A text of a file may not steer the terminal.
+pub fn printable(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}")
+}
+
 /// Prints the error that ends the program on stderr.
 pub fn fail(error: impl Display) {
-    eprintln!("error: {error}");
+    eprintln!("error: {}", printable(&error.to_string()));
 }
 
 /// Prints a warning on stderr.
@@ -101,9 +106,7 @@ pub fn fitted(mut table: Table) -> Table {
 /// A table of names and values, without rules.
 pub fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
     let mut table = Table::new();
-    // A text of a file may not steer the terminal.
-    let printable = |value: String| value.replace(|letter: char| letter.is_control(), "\u{fffd}");
-    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), printable(value)]));
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), printable(&value)]));
     fitted(table)
 }
 

@@ -1,5 +1,5 @@
-//! What is made of a run's source of randomness: the key of a simulation is its seed, that of a release follows from the system's key
-//! and from the data that it protects.
+//! Values that follow from a run's source of randomness: the key of a simulation is its seed, that of a release follows from the system's
+//! key and from the data that it protects.
 //!
 //! The system draws 256 bits K for a release. Nothing is drawn from K itself; a run's key is
 //!
@@ -7,7 +7,7 @@
 //! HMAC-SHA-256(K, "rounds run" ‖ 0 ‖ binding)       binding = (data, build, instruction set, coefficients of the noise, parameters,
 //!                                                              domain, plan with the calibrated mechanism)
 //! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ digests of the encoded rows, private counts)           the data of a binding
-//! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, build and parameters)           of private bounds
+//! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, parameters, build, set)  of private bounds
 //! ```
 //!
 //! No label with its 0 begins another, so these are values of one function at different points. A run's key follows from everything

@@ -11,11 +11,7 @@ use std::sync::atomic::Ordering;
 use rounds_algorithms::catalog;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::privacy::{CalibrationMemory, Claim, PrivacyStatement};
-use rounds_algorithms::problem::{
-    Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem, Relation, SparseMatrix,
-    Storage,
-};
-use rounds_kernels::loss::Loss;
+use rounds_algorithms::problem::{DomainSource, Relation};
 use rounds_kernels::random::StreamKey;
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -24,12 +20,12 @@ use serde_json::{Map, Value};
 use crate::factorization_cache;
 use crate::fit::Training;
 use crate::fit::load::with_factorization;
-use crate::fit::plan::{check_relation, of_run};
+use crate::fit::plan::{check_relation, of_run, public_problem};
 use crate::fit::release::check_release;
-use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text, treat_features};
+use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text};
 use crate::signature::PublicKey;
 
-/// The largest model whose statement is verified without its weights: no document can ask for more memory than its plan takes.
+/// The largest model whose statement is verified without its weights.
 const MOST_PARAMETERS: usize = 1 << 28;
 
 /// Relative tolerance of numbers that are computed again, on another machine perhaps.
@@ -62,8 +58,8 @@ pub enum StatementError {
     /// A run whose noise was drawn through a factorisation from a file.
     #[error("`statement {}`: its noise follows from a factorisation in a file; give that by `factorization FILE`", path.display())]
     Factorization { path: PathBuf },
-    /// A document that no run writes.
-    #[error("`statement {}`: no run can have written it: {reason}", path.display())]
+    /// A document whose run cannot be planned, as of one that no run writes.
+    #[error("`statement {}`: the run that it describes cannot be planned: {reason}", path.display())]
     Impossible { path: PathBuf, reason: String },
 }
 
@@ -106,7 +102,7 @@ impl Verifier {
     /// Verifies the statement of a model, or of the document of a run.
     ///
     /// # Errors
-    /// A file that holds no statement of a release, or one that no run can have written.
+    /// A file that holds no statement of a release, or one whose run cannot be planned.
     pub fn verify(&self, path: &Path) -> Result<Verified, StatementError> {
         let key = self.signer.as_ref();
         let (header, document, weights) = read(path)?;
@@ -196,10 +192,12 @@ impl Verifier {
             return Err("the origin of its domain and the ε of private bounds do not agree".to_owned());
         }
         let domain = Arc::new(domain);
-        let problem = planned_on(&training, header, &domain)?;
-        if weights.is_none() && problem.parameters() > MOST_PARAMETERS {
-            return Err(format!("a model of {} parameters is verified with its weights alone", problem.parameters()));
+        let parameters = domain.features().saturating_mul(domain.classes().unwrap_or(1));
+        if weights.is_none() && parameters > MOST_PARAMETERS {
+            return Err(format!("a model of some {parameters} parameters is verified with its weights alone"));
         }
+        let loss = training.optimizer.loss.ok_or("it names no loss")?;
+        let problem = public_problem(&training, &header.data.dataset, &domain, header.n.unwrap_or_default(), loss)?;
         let (mut settings, used) = with_factorization(&training, algorithm).map_err(said)?;
         settings.key = StreamKey::Release([0; 32]);
         settings.calibrations = self.calibrations.clone();
@@ -234,43 +232,6 @@ impl Verifier {
     }
 }
 
-/// The public problem of a run with these settings on so many rows of the domain as the header says.
-fn planned_on(training: &Training, header: &Header, domain: &Arc<Domain>) -> Result<PublicProblem, String> {
-    let (name, optimizer, data) = (&header.data.dataset, &training.optimizer, &training.data);
-    let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
-    let rows = header.n.unwrap_or_default();
-    if rows == 0 && !matches!(domain.relation, Relation::AddRemove { .. }) {
-        return Err("it has no rows".to_owned());
-    }
-    let problem = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization);
-    let problem = problem.map_err(|error| error.to_string())?;
-    if data.scale_features.is_none() && data.clip_features.is_none() {
-        return Ok(problem);
-    }
-    // Public bounds of treated rows are those of any row of the domain that is treated.
-    let row = row_of(name, domain)
-        .and_then(|row| treat_features(row, data.scale_features, data.clip_features)?.for_loss(Some(loss)))
-        .map_err(|error| error.to_string())?
-        .0;
-    let treated = Problem::new(Arc::new(row), loss, true, optimizer.regularization);
-    Ok(treated.map_err(|error| error.to_string())?.public().clone().with_rows(rows))
-}
-
-/// One row of the domain.
-fn row_of(name: &str, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
-    let columns = domain.features();
-    let features = match domain.storage {
-        Storage::Bytes => Features::bytes(&vec![0; columns], columns, 1.0 / 255.0),
-        Storage::Dense => Features::f32(vec![0.0; columns], columns),
-        Storage::Sparse => Features::Sparse(SparseMatrix { offsets: vec![0, 0], ..SparseMatrix::new(columns) }),
-    };
-    let labels = match domain.classes() {
-        Some(classes) => Labels::Classes { values: vec![0], classes, names: None },
-        None => Labels::Values(vec![0.0]),
-    };
-    Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))
-}
-
 /// Names every leaf of `stated` that is not as in `follows`.
 fn compare(place: &str, stated: Option<&Value>, follows: Option<&Value>, differences: &mut Vec<String>) {
     let below = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
@@ -287,7 +248,8 @@ fn compare(place: &str, stated: Option<&Value>, follows: Option<&Value>, differe
             }
         }
         (Some(Value::Number(stated)), Some(Value::Number(follows))) if is_near(stated, follows) => {}
-        (Some(Value::String(stated)), Some(Value::String(follows))) if is_one_number(stated, follows) => {}
+        (Some(Value::String(stated)), Some(Value::String(follows)))
+            if (place.starts_with("plan.") || place.starts_with("parameters.")) && is_one_number(stated, follows) => {}
         (stated, follows) if stated == follows => {}
         (stated, follows) => {
             let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);

@@ -201,8 +201,9 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
                 "{}: the statement does not hold, in {}:\n  {}",
                 path.display(),
                 plural(found.differences.len(), "field"),
-                flags(&found.differences.join("\n  "))
-                    .replace(|letter: char| letter != '\n' && letter.is_control(), "\u{fffd}")
+                flags(
+                    &found.differences.iter().map(|one| one.replace('\n', "\u{fffd}")).collect::<Vec<_>>().join("\n  ")
+                )
             );
             Ok(())
         }
@@ -214,7 +215,7 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
 fn verified(found: &Verified) -> Table {
     let mut table = output::pairs(privacy_rows(&found.statement));
     let weights = if found.weights { "those of the statement" } else { "not in this file" };
-    let signer = found.signer.as_deref().unwrap_or("nobody: names, build and steps are taken on trust");
+    let signer = found.signer.as_deref().unwrap_or("nobody: the name of the data and the build are taken on trust");
     table.add_rows([["weights", weights], ["signed by", signer], ["not shown", found.unshown]]);
     table
 }

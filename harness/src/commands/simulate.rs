@@ -12,8 +12,7 @@ use crate::format::{count, three_digits, time};
 use crate::grouping::{by_key, distinct};
 use crate::report::{Entry, Table};
 use crate::results::read_run;
-use crate::studies::depth_cell::Cells;
-use crate::studies::depth_cell::{Cell, Kind};
+use crate::studies::depth_cell::{Cell, Cells, Kind};
 use crate::thread_scaling::{Prediction, errors, predictions};
 
 /// Arguments of `rounds simulate`.

@@ -246,7 +246,7 @@ const MANY_STEPS: f32 = 256.0;
 
 /// [`SumLattice::round`] of the sixteen rows from `start` on.
 ///
-/// Rows whose outputs have less than [`MANY_STEPS`] each, if they shared the row's length evenly, would round alike where they share a
+/// Rows of which a K-th of the length, K outputs, has less than [`MANY_STEPS`] would round alike where they share a
 /// residual, as all rows of the first round do. There what rounding an output leaves is added to the next one, and the first output
 /// gets what is as good as uniform: every coefficient is then rounded up and down in proportion, right in the mean over such rows.
 #[inline(always)]

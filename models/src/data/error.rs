@@ -225,7 +225,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What stands for a value of a row, its number or a line.
+    /// The number in place of a value of a row, its number or a line.
     pub(crate) const PLANTED: usize = 31_337;
 
     /// An error of every constructor, and of every variant, with [`PLANTED`] wherever something of a row may stand. A new variant or field

@@ -1,13 +1,18 @@
 //! The second step of a run: its plan, and the statement of it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
+use rounds_algorithms::problem::{
+    self, Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem, SparseMatrix, Storage,
+};
 use rounds_kernels::instructions;
+use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
@@ -18,7 +23,7 @@ use super::release::{check_release, check_rows};
 use super::settings::Training;
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
-use crate::model_file::{NormBound, TrainedOn};
+use crate::model_file::{NormBound, TrainedOn, treat_features};
 use crate::text::three_digits;
 
 /// The plan of a run: what it claims, and what there is to say of it.
@@ -74,6 +79,7 @@ fn stated(
     let Loaded { setup, problem, .. } = loaded;
     let algorithm = setup.algorithm;
     check_relation(training, problem, &prepared.privacy)?;
+    check_problem(training, problem)?;
     let domain = problem.domain().map(|domain| &**domain);
     let mut privacy = of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
     check_release(training, problem, &privacy)?;
@@ -140,6 +146,62 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
 fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
+}
+
+/// The public problem of a run with these settings on so many rows of the domain, as a verifier knows it.
+pub(crate) fn public_problem(
+    training: &Training,
+    name: &str,
+    domain: &Arc<Domain>,
+    rows: usize,
+    loss: Loss,
+) -> Result<PublicProblem, String> {
+    fn said(error: impl Display) -> String {
+        error.to_string()
+    }
+    let problem =
+        PublicProblem::of_domain(name, domain, rows, loss, training.optimizer.regularization).map_err(said)?;
+    if !(1..=u32::MAX as usize).contains(&problem.rows()) {
+        return Err(format!("it has {} rows", problem.rows()));
+    }
+    let (scale, clip) = (training.data.scale_features, training.data.clip_features);
+    if scale.is_none() && clip.is_none() {
+        return Ok(problem);
+    }
+    // Public bounds of treated rows are those of any row of the domain that is treated.
+    let row =
+        row_of(name, domain).and_then(|row| treat_features(row, scale, clip)?.for_loss(Some(loss))).map_err(said)?;
+    let treated = Problem::new(Arc::new(row.0), loss, true, training.optimizer.regularization).map_err(said)?;
+    Ok(treated.public().clone().with_rows(rows))
+}
+
+/// One row of the domain.
+fn row_of(name: &str, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
+    let columns = domain.features();
+    let features = match domain.storage {
+        Storage::Bytes => Features::bytes(&vec![0; columns], columns, 1.0 / 255.0),
+        Storage::Dense => Features::f32(vec![0.0; columns], columns),
+        Storage::Sparse => Features::Sparse(SparseMatrix { offsets: vec![0, 0], ..SparseMatrix::new(columns) }),
+    };
+    let labels = match domain.classes() {
+        Some(classes) => Labels::Classes { values: vec![0], classes, names: None },
+        None => Labels::Values(vec![0.0]),
+    };
+    Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))
+}
+
+/// Refuses a release whose statement does not follow from its settings, domain and number of rows: the program scaled, clipped or encoded
+/// its rows in another way.
+fn check_problem(training: &Training, problem: &Problem) -> Result<(), FitError> {
+    let Some(domain) = problem.domain().filter(|_| training.privacy.secure) else { return Ok(()) };
+    let (loss, rows) = (problem.model().loss, problem.public().rows());
+    let followed = public_problem(training, problem.name(), domain, rows, loss);
+    if followed.is_ok_and(|followed| followed == *problem.public()) {
+        return Ok(());
+    }
+    let problem = "its rows are scaled, clipped or encoded in another way than the domain and the settings say, so that no statement would \
+                   follow from these; give rows as the domain encodes them, and `scale-features` or `clip-features`";
+    Err(FitError::argument("data", problem))
 }
 
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.

@@ -10,6 +10,7 @@ use rounds_algorithms::oracle::{self, Ledger};
 use rounds_algorithms::problem::{Column, ColumnKind, Columns, Domain, Problem, Relation};
 use rounds_kernels::linear::Evaluation;
 use rounds_kernels::loss::TargetKind;
+use serde_json::Map;
 
 use super::error::FitError;
 use super::load::{Loaded, placed};
@@ -62,8 +63,10 @@ pub(super) fn keep(
     // Algorithm, data and domain have keys of their own.
     let own = ["algorithm", "data", "schema"];
     let parameters = loaded.setup.parameters.iter().filter(|(name, _)| !own.contains(&name.as_str()));
-    let parameters = parameters.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    let mut parameters: Map<_, _> = parameters.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     let (loss, trained_on) = (loaded.problem.model().loss, loaded.trained_on.clone());
+    // Without a domain the default follows from the labels.
+    parameters.insert("loss".to_owned(), loss.to_string().into());
     let domain = loaded.problem.domain().cloned();
     let header = Header {
         version: 0,
@@ -90,7 +93,7 @@ pub(super) fn keep(
             let written = model.keep(place, execution.build)?;
             if written != *place {
                 let [taken, own] = [&*place, &written].map(|path| path.display());
-                observer.warn(&format!("{taken} holds a release since this run began: this model is {own}"));
+                observer.warn(&format!("{taken} is taken since this run began: this model is {own}"));
             }
             *place = written;
         }

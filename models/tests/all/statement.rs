@@ -222,7 +222,7 @@ fn passing(folder: &Path, mutations: &[(String, Value)], key: Option<&PublicKey>
 const TRUSTED: [(&str, &[&str]); 3] = [
     ("names, weights", &["/data/dataset", "/model_sha256"]),
     ("objective", &["/parameters/regularization"]),
-    ("was the default", &["/parameters/loss lost", "/parameters/sampling lost", "/parameters/set precision lost"]),
+    ("was the default", &["/parameters/sampling lost", "/parameters/set precision lost"]),
 ];
 
 /// The reason for which a change at this place may pass.

@@ -105,7 +105,7 @@ impl Pair {
             Self::Gaussian { .. } => (density(y), -(threshold - self.loss(y)).exp_m1()),
             Self::Remove { rate, noise } => {
                 let t = (y - 0.5 / noise) / noise;
-                // Beyond 37 the density of the larger normal underflows before the smaller part of the mixture does.
+                // Beyond 37 the density of N(0, 1) underflows, and the shifted part of the mixture may not.
                 if direct && t.abs() < 300.0 && y.abs() < 37.0 {
                     let ratio = 1.0 - rate + rate * t.exp();
                     (density(y) * ratio, 1.0 - exp_threshold / ratio)
