@@ -79,7 +79,6 @@ fn stated(
     let Loaded { setup, problem, .. } = loaded;
     let algorithm = setup.algorithm;
     check_relation(training, problem, &prepared.privacy)?;
-    check_problem(training, problem)?;
     let domain = problem.domain().map(|domain| &**domain);
     let mut privacy = of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
     check_release(training, problem, &privacy)?;
@@ -188,20 +187,6 @@ fn row_of(name: &str, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
         None => Labels::Values(vec![0.0]),
     };
     Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))
-}
-
-/// Refuses a release whose statement does not follow from its settings, domain and number of rows: the program scaled, clipped or encoded
-/// its rows in another way.
-fn check_problem(training: &Training, problem: &Problem) -> Result<(), FitError> {
-    let Some(domain) = problem.domain().filter(|_| training.privacy.secure) else { return Ok(()) };
-    let (loss, rows) = (problem.model().loss, problem.public().rows());
-    let followed = public_problem(training, problem.name(), domain, rows, loss);
-    if followed.is_ok_and(|followed| followed == *problem.public()) {
-        return Ok(());
-    }
-    let problem = "its rows are scaled, clipped or encoded in another way than the domain and the settings say, so that no statement would \
-                   follow from these; give rows as the domain encodes them, and `scale-features` or `clip-features`";
-    Err(FitError::argument("data", problem))
 }
 
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.
