@@ -36,7 +36,7 @@ pub struct Build {
     /// Instruction-set extensions built for.
     pub features: Vec<String>,
     /// SHA-256 of the running executable, and of the shared library that holds this code if one does: two builds with the same one
-    /// are the same program. Where neither can be read, "unknown" and a number that no other process has. No face sets it.
+    /// are the same program. Where neither can be read, "unknown" and a random number. No face sets it.
     executable_sha256: String,
 }
 
@@ -63,7 +63,7 @@ impl Build {
     }
 
     /// The name of this build in keys, checkpoints and results: the digest of its code, which other code of the library or of the program
-    /// changes. Where code cannot be read, no other process has the same name.
+    /// changes. Where code cannot be read, it is random.
     pub fn identity(&self) -> String {
         if self.executable_sha256.starts_with("unknown") {
             let Self { executable_sha256: unknown, revision, dirty, rustc, rustflags, profile, .. } = self;

@@ -83,7 +83,7 @@ pub struct Verified {
 /// The verifier of statements. What it plans it remembers.
 #[derive(Clone)]
 pub struct Verifier {
-    /// The signer who is asked for.
+    /// The public key whose signature the document must have, if any.
     pub signer: Option<PublicKey>,
     /// The file of the factorisation of the run's noise, where the run was given one.
     pub factorization: Option<PathBuf>,
