@@ -383,26 +383,29 @@ fn exposure(owner: u32, mode: u32, own: u32) -> Option<String> {
     })
 }
 
-/// Refuses a folder in which others can put a file in the place of the checkpoint.
+/// Refuses folders in which others can put a file in the place of the checkpoint, or a folder in the place of its.
 fn check_folder(path: &Path) -> Result<(), CheckpointError> {
-    let folder = files::folder_of(path);
-    let metadata = fs::metadata(folder).map_err(failed("look at its folder", path))?;
-    let mode = metadata.mode();
-    if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
-        let reason = format!(
-            "its folder {} belongs to another user, who could put another file in its place; name a file in a folder of yours",
-            folder.display()
-        );
-        return Err(refused(path, reason));
-    }
-    if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-        let reason = format!(
-            "others may write to {} (mode {:o}), and could put a file of theirs in the place of this one, which holds the key \
-             of a release; chmod go-w that folder, or name a file in one that is yours alone",
-            folder.display(),
-            mode & 0o7777
-        );
-        return Err(refused(path, reason));
+    let look = "look at its folder";
+    let folder = fs::canonicalize(files::folder_of(path)).map_err(failed(look, path))?;
+    // Whoever may rename a folder puts another one in its place.
+    for folder in folder.ancestors() {
+        let metadata = fs::metadata(folder).map_err(failed(look, path))?;
+        let (mode, folder) = (metadata.mode(), folder.display());
+        if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
+            let reason = format!(
+                "the folder {folder} belongs to another user, who could put another file in its place; name a file in folders of \
+                 yours"
+            );
+            return Err(refused(path, reason));
+        }
+        if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            let reason = format!(
+                "others may write to {folder} (mode {:o}), and could put a file of theirs in the place of this one, which holds \
+                 the key of a release; chmod go-w that folder, or name a file in one that is yours alone",
+                mode & 0o7777
+            );
+            return Err(refused(path, reason));
+        }
     }
     Ok(())
 }
@@ -651,6 +654,14 @@ mod tests {
             }
             taken(&StreamKey::Simulation(1)).write(&path).unwrap();
         }
+        // Whoever may write above puts another folder there.
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        set_mode(folder.path(), 0o777);
+        let error = check_place(&inner.join("run.checkpoint")).unwrap_err().to_string();
+        assert!(error.contains(&format!("others may write to {} ", folder.path().display())), "{error}");
+        set_mode(folder.path(), 0o755);
+        check_place(&inner.join("run.checkpoint")).unwrap();
     }
 
     #[test]

@@ -21,6 +21,34 @@ pub fn source() -> FactorizationSource {
     FactorizationSource::new(move |request| Ok(factorize(request, folder.as_deref())?.0))
 }
 
+/// Factorisations from the user's cache, computed where they are not there and not kept.
+pub(crate) fn reader() -> FactorizationSource {
+    let folder = default_folder();
+    FactorizationSource::new(move |request| {
+        looked_up(request, folder.as_deref()).map(|(factorization, _)| factorization)
+    })
+}
+
+/// The factorisation of `request`, from `folder` if an intact one lies there, and whether it did.
+fn looked_up(
+    request: FactorizationRequest,
+    folder: Option<&Path>,
+) -> Result<(Factorization, bool), FactorizationError> {
+    match folder.and_then(|folder| kept(&request, folder)) {
+        Some(factorization) => Ok((factorization, true)),
+        None => {
+            check_memory(request.workload.rounds(), request.matrices())?;
+            Ok((request.factorize()?, false))
+        }
+    }
+}
+
+/// The intact factorisation of `request` in `folder`.
+fn kept(request: &FactorizationRequest, folder: &Path) -> Option<Factorization> {
+    let bytes = fs::read(folder.join(request.key().hexadecimal())).ok()?;
+    request.decode(&bytes).ok()
+}
+
 /// The factorisation of `request`, from `folder` if an intact one lies there, and whether it did. A cache that cannot be
 /// written is no error: the next run computes again.
 ///
@@ -31,19 +59,12 @@ pub fn factorize(
     folder: Option<&Path>,
 ) -> Result<(Factorization, bool), FactorizationError> {
     let key = request.key();
-    let path = folder.map(|folder| folder.join(key.hexadecimal()));
-    if let Some(path) = &path
-        && let Ok(bytes) = fs::read(path)
-        && let Ok(factorization) = request.decode(&bytes)
-    {
-        return Ok((factorization, true));
+    let (factorization, found) = looked_up(request, folder)?;
+    if let Some(folder) = folder.filter(|_| !found) {
+        let path = folder.join(key.hexadecimal());
+        let _ = fs::create_dir_all(folder).and_then(|()| files::replace(&path, &factorization.encode(key)));
     }
-    check_memory(request.workload.rounds(), request.matrices())?;
-    let factorization = request.factorize()?;
-    if let (Some(folder), Some(path)) = (folder, &path) {
-        let _ = fs::create_dir_all(folder).and_then(|()| files::replace(path, &factorization.encode(key)));
-    }
-    Ok((factorization, false))
+    Ok((factorization, found))
 }
 
 /// Checks that so many matrices of T × T f64 fit into the memory that is free.
@@ -76,8 +97,10 @@ mod tests {
     #[test]
     fn a_kept_factorisation_is_found_and_a_damaged_one_is_computed_anew() {
         let folder = tempfile::tempdir().unwrap();
+        // Who only looks keeps nothing.
+        assert!(!looked_up(request(), Some(folder.path())).unwrap().1);
         let (first, found) = factorize(request(), Some(folder.path())).unwrap();
-        assert!(!found);
+        assert!(!found && looked_up(request(), Some(folder.path())).unwrap().1);
         let (again, found) = factorize(request(), Some(folder.path())).unwrap();
         assert!(found);
         assert_eq!(first.frobenius(), again.frobenius());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use rounds_algorithms::privacy::{Claim, PrivacyStatement};
-use rounds_algorithms::problem::{Dataset, DatasetError, Domain, DomainSource, Label, Labels};
+use rounds_algorithms::problem::{BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Labels, Treatment};
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
@@ -129,6 +129,20 @@ pub struct TrainedOn {
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
     pub clip_features: Option<NormBound>,
+    /// What a program had done to rows in memory before it gave them to the run, or a generator to its rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
+}
+
+/// Public facts of rows that are not as they were encoded into their domain.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Given {
+    /// The factor of encoded features.
+    pub unit: f64,
+    /// The value of a byte of 1, of bytes.
+    pub byte_scale: Option<f32>,
+    /// The norm bound of a row.
+    pub bound: Option<NormBound>,
 }
 
 /// A bound of a norm.
@@ -302,7 +316,18 @@ impl TrainedOn {
             test_split: None,
             scale_features,
             clip_features: clip_features.map(|(norm, bound)| NormBound { norm, bound }),
+            given: dataset.treatment().and_then(Given::of),
         }
+    }
+}
+
+impl Given {
+    /// The treatment of rows, if they are not as they were encoded.
+    fn of(treatment: Treatment) -> Option<Self> {
+        let Treatment { unit, byte_scale, bound } = treatment;
+        let is_encoded = unit == 1.0 && byte_scale.is_none_or(|scale| scale == BYTE_SCALE) && bound.is_none();
+        let bound = bound.map(|(norm, bound)| NormBound { norm, bound });
+        (!is_encoded).then_some(Self { unit, byte_scale, bound })
     }
 }
 

@@ -17,11 +17,12 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use crate::data::check_private_bounds;
 use crate::factorization_cache;
 use crate::fit::Training;
 use crate::fit::load::with_factorization;
 use crate::fit::plan::{check_relation, of_run, public_problem};
-use crate::fit::release::check_release;
+use crate::fit::release::{check_domain, check_release};
 use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text};
 use crate::signature::PublicKey;
 
@@ -93,7 +94,7 @@ pub struct Verifier {
 
 impl Default for Verifier {
     fn default() -> Self {
-        let strategies = StrategyMemory::filled_from(factorization_cache::source());
+        let strategies = StrategyMemory::filled_from(factorization_cache::reader());
         Self { signer: None, factorization: None, strategies, calibrations: CalibrationMemory::default() }
     }
 }
@@ -186,18 +187,26 @@ impl Verifier {
         training.data.clip_features = header.data.clip_features.map(|of| (of.norm, of.bound));
         training.privacy.factorization.clone_from(&self.factorization);
         training.seed = header.data.test_split.map_or(training.seed, |split| split.seed);
-        let domain = header.domain(&path.display().to_string()).map_err(said)?.ok_or("it declares no domain")?;
+        let mut domain = header.domain(&path.display().to_string()).map_err(said)?.ok_or("it declares no domain")?;
         let private_bounds = training.data.declaration.private_bounds();
         if private_bounds.is_some() != matches!(domain.source, DomainSource::PrivateBounds(_)) {
             return Err("the origin of its domain and the ε of private bounds do not agree".to_owned());
+        }
+        private_bounds.map_or(Ok(()), |epsilon| check_private_bounds(&domain, epsilon))?;
+        // Test rows of a split are of the private file, whatever the schema says of test rows.
+        domain.test_is_public &= training.split().is_none();
+        check_domain(&training, &domain).map_err(said)?;
+        let rows = header.n.unwrap_or_default();
+        if training.split().is_some_and(|split| !split.leaves(rows)) {
+            return Err(format!("no such split leaves {rows} rows"));
         }
         let domain = Arc::new(domain);
         let parameters = domain.features().saturating_mul(domain.classes().unwrap_or(1));
         if weights.is_none() && parameters > MOST_PARAMETERS {
             return Err(format!("a model of some {parameters} parameters is verified with its weights alone"));
         }
-        let loss = training.optimizer.loss.ok_or("it names no loss")?;
-        let problem = public_problem(&training, &header.data.dataset, &domain, header.n.unwrap_or_default(), loss)?;
+        training.optimizer.loss.ok_or("it names no loss")?;
+        let problem = public_problem(&training, &header.data, &domain, rows)?;
         let (mut settings, used) = with_factorization(&training, algorithm).map_err(said)?;
         settings.key = StreamKey::Release([0; 32]);
         settings.calibrations = self.calibrations.clone();

@@ -78,6 +78,17 @@ struct Declared {
     unit: f64,
 }
 
+/// Public facts of rows beside their domain, which decide their bounds and their grid with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Treatment {
+    /// The factor of features since they were encoded into the domain.
+    pub unit: f64,
+    /// The value of a byte of 1, of bytes.
+    pub byte_scale: Option<f32>,
+    /// The norm bound that is enforced on every row of features.
+    pub bound: Option<(Norm, f64)>,
+}
+
 /// n rows of d features with their labels: checked, owned, immutable but for explicit operations on the features.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
@@ -148,8 +159,13 @@ impl Dataset {
         self.in_domain_times(domain, unit)
     }
 
-    /// The same rows, which are `unit` times features that were encoded into `domain`.
-    pub(crate) fn in_domain_times(mut self, domain: Arc<Domain>, unit: f64) -> Result<Self, DatasetError> {
+    /// The same rows, which are `unit` times features that were encoded into `domain`: they are rounded to its grid and cut to ±unit.
+    ///
+    /// # Errors
+    /// A unit that is not positive and finite; columns, storage or classes that are not those of the domain; real targets other than ±1
+    /// where it declares two classes.
+    pub fn in_domain_times(mut self, domain: Arc<Domain>, unit: f64) -> Result<Self, DatasetError> {
+        check_positive("unit", unit).map_err(|error| error.of(&self.name))?;
         let refuse = |found: String, declared: String| {
             let problem = format!("it has {found}, but its domain declares {declared}; mend the schema");
             refused(&self.name, problem)
@@ -211,6 +227,15 @@ impl Dataset {
     /// The declared domain, if the rows were encoded into one.
     pub fn domain(&self) -> Option<&Arc<Domain>> {
         self.declared.as_ref().map(|declared| &declared.domain)
+    }
+
+    /// What was done to the rows since they were encoded into their domain; nothing without one.
+    pub fn treatment(&self) -> Option<Treatment> {
+        let byte_scale = match self.features {
+            Features::U8 { scale, .. } => Some(scale),
+            _ => None,
+        };
+        self.declared.as_ref().map(|declared| Treatment { unit: declared.unit, byte_scale, bound: self.feature_bound })
     }
 
     /// The public grid on which the features lie: that of bytes, or multiples of 2⁻¹⁴ times the public bound of a feature, rounded

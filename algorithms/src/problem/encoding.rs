@@ -213,7 +213,7 @@ impl<'a> Encoder<'a> {
 }
 
 /// The factor of bytes with the bounds [0, 255].
-pub(super) const BYTE_SCALE: f32 = 1.0 / 255.0;
+pub const BYTE_SCALE: f32 = 1.0 / 255.0;
 
 /// Encoded values as dense or sparse rows.
 fn stored_as(storage: Storage, values: Buffer<f32>, columns: usize) -> Features {

@@ -18,11 +18,11 @@ pub mod synthetic;
 mod withheld;
 pub mod worst_case;
 
-pub use dataset::{Dataset, DatasetError};
+pub use dataset::{Dataset, DatasetError, Treatment};
 pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Format, Label, Other, Relation, Storage,
 };
-pub use encoding::Encoder;
+pub use encoding::{BYTE_SCALE, Encoder};
 pub use features::{Buffer, ByteRows, Features, Labels, SparseMatrix};
 pub use objective::{Problem, ProblemError};
 pub use private_bounds::{BinCounts, noise_scale, private_bounds};

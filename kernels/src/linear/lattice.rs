@@ -566,7 +566,7 @@ mod tests {
 
     #[test]
     #[ignore = "10⁹ roundings a case: minutes"]
-    fn millions_of_rows_that_share_a_residual_are_rounded_right_in_the_mean() {
+    fn exact_noise_in_full_rows_that_share_a_residual_are_rounded_right_in_the_mean() {
         assert_the_first_round_is_right_in_the_mean(1 << 30);
     }
 

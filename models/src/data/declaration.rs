@@ -164,6 +164,20 @@ impl Declaration {
     }
 }
 
+const FOR_TABLES: &str = "`bounds private:EPSILON` is for tables with a header; declare other data by `bounds LO,HI`";
+
+/// Refuses private bounds of a domain without named columns of numbers, and noise beyond 2⁵⁰ rows.
+pub(crate) fn check_private_bounds(domain: &Domain, epsilon: f64) -> Result<(), &'static str> {
+    match &domain.columns {
+        Columns::Matrix { .. } => Err(FOR_TABLES),
+        Columns::Named(_) if domain.numbers() == 0 => Err("`bounds private:EPSILON`: no column of numbers is declared"),
+        Columns::Named(_) if !(noise_scale(domain.numbers(), domain.relation, epsilon) <= 2_f64.powi(50)) => {
+            Err("`bounds private:EPSILON`: the noise would exceed 2^50 rows; give a larger EPSILON")
+        }
+        Columns::Named(_) => Ok(()),
+    }
+}
+
 /// `domain` with private bounds of all its columns of numbers, the label among them, in the rows of a table with a header; missing
 /// values are the middle of the bounds. With it the SHA-256 of the counts, which is of the rows and must not be shown; `key` gives the
 /// key of their noise from it.
@@ -181,9 +195,9 @@ pub(crate) fn bound_privately(
     domain.source = DomainSource::PrivateBounds(Box::new(domain.source));
     let table = formats::table(Path::new(name_or_path), Some(Declared::of(&domain)))
         .filter(|_| names::find(name_or_path).is_none());
+    check_private_bounds(declared, epsilon).or_else(|problem| refuse(name_or_path, problem))?;
     let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
-        let problem = "`bounds private:EPSILON` is for tables with a header; declare other data by `bounds LO,HI`";
-        return refuse(name_or_path, problem);
+        return refuse(name_or_path, FOR_TABLES);
     };
     let mut found: Vec<(&String, &mut Bounds, Option<&mut f64>)> = Vec::new();
     for Column { name, kind } in columns {
@@ -193,15 +207,6 @@ pub(crate) fn bound_privately(
     }
     if let (Label::Number(bounds), Some(name)) = (&mut domain.label, &domain.label_column) {
         found.push((name, bounds, None));
-    }
-    if found.is_empty() {
-        return refuse(name_or_path, "`bounds private:EPSILON`: no column of numbers is declared");
-    }
-    if noise_scale(found.len(), domain.relation, epsilon) > 2_f64.powi(50) {
-        return refuse(
-            name_or_path,
-            "`bounds private:EPSILON`: the noise would exceed 2^50 rows; give a larger EPSILON",
-        );
     }
     let header = FirstLine::read(&file)?;
     let names: Vec<String> = found.iter().map(|(name, ..)| (*name).clone()).collect();

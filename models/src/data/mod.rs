@@ -24,8 +24,8 @@ pub mod schema;
 mod source;
 mod table;
 
-pub(crate) use declaration::bound_privately;
 pub use declaration::{Declaration, declare, drafted, schema_beside};
+pub(crate) use declaration::{bound_privately, check_private_bounds};
 pub use doubts::doubts;
 #[cfg(test)]
 pub(crate) use error::tests::{PLANTED, planted};

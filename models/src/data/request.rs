@@ -64,13 +64,30 @@ pub struct Split {
 }
 
 impl Split {
+    /// The number of rows for testing; `None` if that leaves none for testing or for training.
+    fn kept(self, rows: usize) -> Option<usize> {
+        let kept = (self.fraction * rows as f64).round() as usize;
+        (1..rows).contains(&kept).then_some(kept)
+    }
+
+    /// True if some number of rows leaves so many for training.
+    pub(crate) fn leaves(self, training: usize) -> bool {
+        // Of a row more, as many are left or one more.
+        let (mut low, mut high) = (training, 1 << 50);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.kept(middle) {
+                Some(kept) if middle - kept >= training => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        self.kept(low).is_some_and(|kept| low - kept == training)
+    }
+
     /// The rows for training and for testing, both in their order; `None` if that leaves no rows for one of them.
     pub fn apart(self, whole: &Dataset) -> Option<(Dataset, Dataset)> {
         let rows = whole.len();
-        let kept = (self.fraction * rows as f64).round() as usize;
-        if kept == 0 || kept >= rows {
-            return None;
-        }
+        let kept = self.kept(rows)?;
         let mut places: Vec<usize> = (0..rows).collect();
         let mut choices = Choices::new(self.seed);
         for place in 0..kept {

@@ -32,6 +32,9 @@ pub enum SchemaError {
 /// Words in the comments of a draft, by which a draft without its mark is known.
 const NOTE: &str = "read from the data";
 
+/// The policy of a category without one: a field that is none of its values makes its row the null row.
+const NULL_ROW: &str = "null-row";
+
 pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
     Err(SchemaError::Declaration { place: place.into(), problem: problem.into() })
 }
@@ -232,7 +235,7 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
                     None => Other::NullRow,
                     Some(other) => match values.iter().position(|value| *value == other) {
                         Some(index) => Other::Value(index),
-                        None if other == "null-row" => Other::NullRow,
+                        None if other == NULL_ROW => Other::NullRow,
                         None => {
                             let words = listing(values);
                             let problem = format!("{key}: other = {other:?}; choose \"null-row\" or one of {words}");
@@ -322,11 +325,13 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
                     }
                     ColumnKind::Category { values, other } => {
                         let other = match other {
-                            Other::NullRow => "null-row",
-                            Other::Value(index) => &values[*index],
+                            // A value may have that name; it is the default, too.
+                            Other::NullRow if values.iter().any(|value| value == NULL_ROW) => None,
+                            Other::NullRow => Some(NULL_ROW),
+                            Other::Value(index) => Some(values[*index].as_str()),
                         };
-                        let (values, other) = (list(values), quoted(other));
-                        lines.push(format!("kind = \"category\"\nvalues = [{values}]\nother = {other}"));
+                        lines.push(format!("kind = \"category\"\nvalues = [{}]", list(values)));
+                        lines.extend(other.map(|other| format!("other = {}", quoted(other))));
                     }
                 }
             }
@@ -344,5 +349,11 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
 
 /// A number without an exponent or a point where it needs none.
 fn number(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:?}") }
+    // An integer −0 is 0.
+    let is_negative_zero = value == 0.0 && value.is_sign_negative();
+    if value.fract() == 0.0 && value.abs() < 1e15 && !is_negative_zero {
+        format!("{value:.0}")
+    } else {
+        format!("{value:?}")
+    }
 }

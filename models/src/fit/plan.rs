@@ -9,10 +9,10 @@ use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{
-    self, Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem, SparseMatrix, Storage,
+    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem,
+    SparseMatrix, Storage,
 };
 use rounds_kernels::instructions;
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
@@ -147,46 +147,47 @@ fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
 }
 
-/// The public problem of a run with these settings on so many rows of the domain, as a verifier knows it.
+/// The public problem of a run with these settings on so many rows like `data` of the domain, as a verifier knows it: that of one row,
+/// which is treated as all are.
 pub(crate) fn public_problem(
     training: &Training,
-    name: &str,
+    data: &TrainedOn,
     domain: &Arc<Domain>,
     rows: usize,
-    loss: Loss,
 ) -> Result<PublicProblem, String> {
     fn said(error: impl Display) -> String {
         error.to_string()
     }
-    let problem =
-        PublicProblem::of_domain(name, domain, rows, loss, training.optimizer.regularization).map_err(said)?;
-    if !(1..=u32::MAX as usize).contains(&problem.rows()) {
-        return Err(format!("it has {} rows", problem.rows()));
+    let treated = |row| treat_features(row, training.data.scale_features, training.data.clip_features);
+    let row = row_of(data, domain).and_then(|row| treated(row)?.for_loss(training.optimizer.loss));
+    let (row, loss) = row.map_err(said)?;
+    let problem = Problem::new(Arc::new(row), loss, true, training.optimizer.regularization).map_err(said)?;
+    let problem = problem.public().clone().with_rows(rows);
+    if (1..=u32::MAX as usize).contains(&problem.rows()) {
+        Ok(problem)
+    } else {
+        Err(format!("it has {} rows", problem.rows()))
     }
-    let (scale, clip) = (training.data.scale_features, training.data.clip_features);
-    if scale.is_none() && clip.is_none() {
-        return Ok(problem);
-    }
-    // Public bounds of treated rows are those of any row of the domain that is treated.
-    let row =
-        row_of(name, domain).and_then(|row| treat_features(row, scale, clip)?.for_loss(Some(loss))).map_err(said)?;
-    let treated = Problem::new(Arc::new(row.0), loss, true, training.optimizer.regularization).map_err(said)?;
-    Ok(treated.public().clone().with_rows(rows))
 }
 
-/// One row of the domain.
-fn row_of(name: &str, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
+/// One row of the domain, as it was given to the run.
+fn row_of(data: &TrainedOn, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
     let columns = domain.features();
+    let scale = data.given.and_then(|given| given.byte_scale).unwrap_or(BYTE_SCALE);
     let features = match domain.storage {
-        Storage::Bytes => Features::bytes(&vec![0; columns], columns, 1.0 / 255.0),
+        Storage::Bytes => Features::bytes(&vec![0; columns], columns, scale),
         Storage::Dense => Features::f32(vec![0.0; columns], columns),
         Storage::Sparse => Features::Sparse(SparseMatrix { offsets: vec![0, 0], ..SparseMatrix::new(columns) }),
     };
     let labels = match domain.classes() {
         Some(classes) => Labels::Classes { values: vec![0], classes, names: None },
-        None => Labels::Values(vec![0.0]),
+        // A target of every loss.
+        None => Labels::Values(vec![1.0]),
     };
-    Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))
+    let row = Dataset::new(data.dataset.clone(), features, labels)?.in_domain(Arc::clone(domain))?;
+    let Some(given) = data.given else { return Ok(row) };
+    let row = row.in_domain_times(Arc::clone(domain), given.unit)?;
+    given.bound.map_or(Ok(row.clone()), |NormBound { norm, bound }| row.clip_features(norm, bound))
 }
 
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.

@@ -56,6 +56,23 @@ fn check_test_rows(training: &Training) -> Result<(), FitError> {
     }
 }
 
+/// Refuses a domain that no run, or no release, with these settings has.
+pub(crate) fn check_domain(training: &Training, domain: &Domain) -> Result<(), FitError> {
+    if training.privacy.secure && domain.is_draft() {
+        let problem =
+            "the schema is a draft that was read from the rows. Check every line of it, then set drafted = false";
+        return Err(FitError::argument("secure", problem));
+    }
+    match (training.data.test_split, domain.relation) {
+        (Some(_), Relation::AddRemove { .. }) => Err(FitError::argument(
+            "test-split",
+            "under add-remove the number of rows is private, and with it the positions of the split; put the test rows in a \
+             file of their own (`test FILE`)",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The declared domain of the data, from a schema or declarations; a release needs one that a person has confirmed. For a run that is
 /// no release the domain of a table that nothing declares is drafted from its rows; then there are warnings.
 pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), FitError> {
@@ -63,6 +80,9 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
     let (mut domain, mut warnings) = (domain(training)?, Vec::new());
     let declaration = training.declaration();
     let draft = training.draft_command();
+    if let Some(domain) = &domain {
+        check_domain(training, domain)?;
+    }
     match domain.as_ref().map(|domain| domain.is_draft()) {
         Some(_) if !secure => {}
         Some(false)
@@ -76,12 +96,7 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
             );
             return Err(FitError::argument("secure", problem));
         }
-        Some(false) => {}
-        Some(true) => {
-            let problem =
-                "the schema is a draft that was read from the rows. Check every line of it, then set drafted = false";
-            return Err(FitError::argument("secure", problem));
-        }
+        Some(_) => {}
         None if secure => {
             let problem = format!(
                 "a release needs the declared domain of its data: columns, bounds and classes that are known without \
@@ -98,13 +113,6 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
         }
     }
     if let Some(domain) = domain.as_mut().filter(|_| training.data.test_split.is_some()) {
-        if let Relation::AddRemove { .. } = domain.relation {
-            return Err(FitError::argument(
-                "test-split",
-                "under add-remove the number of rows is private, and with it the positions of the split; put the test rows in a \
-                 file of their own (`test FILE`)",
-            ));
-        }
         // They are rows of the private file, whatever the schema says of test rows.
         Arc::make_mut(domain).test_is_public = false;
     }

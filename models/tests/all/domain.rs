@@ -230,6 +230,9 @@ fn a_schema_that_is_written_is_read_again() {
         TABLE.to_owned(),
         TABLE.replace("[rows]", "drafted = true\n[rows]\nrelation = \"add-remove\"\npublic-rows = 7"),
         TABLE.replace("classes = [\"no\", \"yes\"]", "bounds = [-0.5, 1e300]\n[test]\npublic = true"),
+        // Negative zeros, and a category with a value of the policy's name.
+        TABLE.replace("bounds = [0, 100]", "bounds = [-0.0, 100]\nmissing = -0.0"),
+        "[columns.job]\nkind = \"category\"\nvalues = [\"a\", \"null-row\"]\n[label]\ncolumn = \"y\"\nclasses = [0, 1]\n".into(),
         "[rows]\nrelation = \"replace-one\"\nstorage = \"sparse\"\n[columns]\ncount = 9\nbounds = [-1, 1]\n[label]\nclasses = [\"a \\\"b\", 'c\\d']".into(),
     ];
     for text in texts {

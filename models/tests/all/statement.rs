@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{NoiseKind, SamplingKind};
 use rounds_algorithms::privacy::{Accountant, Adjacency};
+use rounds_algorithms::problem::{
+    BYTE_SCALE, Bounds, Columns, Dataset, DatasetError, Domain, DomainSource, Features, Label, Labels, Storage,
+};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
+use rounds_models::data::TrainTest;
 use rounds_models::fit::{Execution, Fitted, Training, fit};
 use rounds_models::signature::{self, PublicKey};
 use rounds_models::statement::{self, StatementError, Verified, Verifier};
@@ -48,6 +52,36 @@ fn release(folder: &Folder, algorithm: &str) -> Training {
 fn run(training: &Training) -> Fitted {
     let run = fit(training, &Execution::default(), &mut ());
     run.unwrap_or_else(|error| panic!("{}: {error}", training.algorithm))
+}
+
+/// 400 rows of a matrix that a program scaled and clipped itself.
+fn in_memory() -> TrainTest {
+    let domain = Domain::new(
+        Columns::Matrix { count: 3, bounds: Bounds::new(-1.0, 1.0).unwrap() },
+        Storage::Dense,
+        Label::Classes(["no", "yes"].map(str::to_owned).to_vec()),
+        DomainSource::Arguments,
+    );
+    let values: Vec<f32> = (0..1200).map(|place| (place % 7) as f32 / 6.0).collect();
+    of_rows(Features::f32(values, 3), domain, |rows| rows.scale_features(0.7)?.clip_features(Norm::L2, 0.6))
+}
+
+/// 400 rows of bytes that a program scaled itself.
+fn bytes_in_memory() -> TrainTest {
+    let domain = Domain::new(
+        Columns::Matrix { count: 3, bounds: Bounds::new(0.0, 255.0).unwrap() },
+        Storage::Bytes,
+        Label::Classes(["no", "yes"].map(str::to_owned).to_vec()),
+        DomainSource::Arguments,
+    );
+    let values: Vec<u8> = (0..1200).map(|place| (place % 251) as u8).collect();
+    of_rows(Features::bytes(&values, 3, BYTE_SCALE), domain, |rows| rows.scale_features(0.7))
+}
+
+fn of_rows(features: Features, domain: Domain, treat: impl Fn(Dataset) -> Result<Dataset, DatasetError>) -> TrainTest {
+    let labels = Labels::Classes { values: (0..400).map(|row| row / 2 % 2).collect(), classes: 2, names: None };
+    let rows = Dataset::new("own", features, labels).and_then(|rows| rows.in_domain(Arc::new(domain)));
+    TrainTest { train: rows.and_then(treat).unwrap(), test: None }
 }
 
 /// Every kind of statement that the library writes: every algorithm that makes releases, and every relation, sampler, accountant
@@ -103,6 +137,13 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
         training.parameters = set.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         (training.optimizer.epochs, training.optimizer.batch_size) = (None, None);
     });
+    for (name, rows) in [("rows in memory", in_memory()), ("rows in memory, bytes", bytes_in_memory())] {
+        add(name, "dp-sgd", &|training| {
+            training.data = Training::on_rows(rows.clone()).data;
+            training.data.scale_features = Some(0.5);
+        });
+    }
+    add("synthetic", "dp-sgd", &|training| training.data = Training::on("synthetic-logistic").data);
     add("noise multiplier", "dp-mf", &|training| {
         (training.privacy.epsilon, training.privacy.noise_multiplier) = (None, Some(9.0));
         training.optimizer.clip_norm = Some(0.7);
@@ -219,8 +260,19 @@ fn passing(folder: &Path, mutations: &[(String, Value)], key: Option<&PublicKey>
 
 /// Leaves of a document without weights and without a signature whose change describes another run with the same statement, behind the
 /// reason.
-const TRUSTED: [(&str, &[&str]); 3] = [
+const TRUSTED: [(&str, &[&str]); 4] = [
     ("names, weights", &["/data/dataset", "/model_sha256"]),
+    // Where no default follows from them.
+    (
+        "rows as given",
+        &[
+            "/data/given lost",
+            "/data/given/unit",
+            "/data/given/byte_scale",
+            "/data/given/bound/norm",
+            "/data/given/bound/bound",
+        ],
+    ),
     ("objective", &["/parameters/regularization"]),
     ("was the default", &["/parameters/sampling lost", "/parameters/set precision lost"]),
 ];
@@ -327,7 +379,7 @@ fn no_change_of_a_statement_is_verified() {
         count(mechanism, &document, changes.len(), reasons);
     }
     assert_eq!(passed, [""; 0]);
-    let reasons = ["names, weights", "objective", "was the default", "no part"];
+    let reasons = ["names, weights", "rows as given", "objective", "was the default", "no part"];
     println!("| mechanism | kinds | leaves | changes | refused | {} |", reasons.join(" | "));
     for (mechanism, Counts { kinds, leaves, changes, trusted }) in &counts {
         let refused = changes - trusted.values().sum::<usize>();
@@ -460,6 +512,15 @@ fn forgeries_are_named_by_their_fields() {
         let is_named = found.differences.iter().any(|difference| difference.starts_with(named));
         assert!(!found.holds && is_named, "{place}: {:#?}", found.differences);
     }
+    // The default step follows from the bounds of the rows that a program scaled.
+    let given = with(&|training| training.data = Training::on_rows(bytes_in_memory()).data);
+    assert!(verified(folder.path(), &given, None).unwrap().holds);
+    for (place, forged) in [("/data/given/byte_scale", json!(0.1)), ("/data/given", Value::Null)] {
+        let mut document = given.clone();
+        *document.pointer_mut(place).unwrap() = forged;
+        let found = verified(folder.path(), &document, None).unwrap().differences;
+        assert!(found.iter().any(|difference| difference.starts_with("plan.learning-rate: ")), "{place}: {found:#?}");
+    }
     // A clip norm is one number in all places, and Laplace noise has its sensitivity.
     let clipped = with(&|training| training.optimizer.clip_norm = Some(0.5));
     let mut pure = release(&folder, "dp-gd");
@@ -510,6 +571,53 @@ fn forgeries_are_named_by_their_fields() {
     for named in ["privacy.noise_source", "privacy.arithmetic", "parameters.secure"] {
         assert!(found.contains(named), "{found}");
     }
+}
+
+#[test]
+fn settings_that_every_run_refuses_are_refused() {
+    let folder = folder();
+    let split = changed(&folder, &|training| training.data.test_split = Some(0.2));
+    let bounded = changed(&folder, &|training| training.data.declaration.bounds = Some("private:0.5".into()));
+    let logistic = changed(&folder, &|training| training.optimizer.loss = Some(Loss::Logistic));
+    let schema = |document: &Value, of: &str, by: &str| {
+        let text = document.pointer("/data/schema").unwrap().as_str().unwrap();
+        assert!(text.contains(of), "{text}");
+        ("/data/schema", json!(text.replace(of, by)))
+    };
+    let fraction = |fraction: f64| {
+        vec![("/data/test_split/fraction", json!(fraction)), ("/parameters/test-split", json!(fraction.to_string()))]
+    };
+    let matrix = "[rows]\nrelation = \"zero-out\"\n[columns]\ncount = 3\nbounds = [0, 10]\n[label]\nclasses = [\"no\", \"yes\"]\n";
+    for (document, changes, named) in [
+        (
+            &split,
+            vec![schema(&split, "relation = \"zero-out\"", "relation = \"add-remove\"\npublic-rows = 400")],
+            "test-split",
+        ),
+        (&split, fraction(0.0), "no such split leaves 320 rows"),
+        (&split, fraction(1.0), "no such split leaves 320 rows"),
+        (&split, fraction(-0.2), "no such split leaves 320 rows"),
+        (&split, vec![("/n", json!(0))], "no such split leaves 0 rows"),
+        (&logistic, vec![schema(&logistic, "\"yes\"]", "\"yes\", \"perhaps\"]")], "3 classes"),
+        (&bounded, vec![("/data/schema", json!(matrix))], "is for tables with a header"),
+    ] {
+        assert!(verified(folder.path(), document, None).unwrap().holds, "{named}");
+        let mut document = document.clone();
+        for (place, forged) in changes {
+            *document.pointer_mut(place).unwrap() = forged;
+        }
+        let error = verified(folder.path(), &document, None).map(|found| found.differences).unwrap_err();
+        assert!(
+            matches!(&error, StatementError::Impossible { reason, .. } if reason.contains(named)),
+            "{named}: {error}"
+        );
+    }
+    // Test rows of a split are of the private file.
+    let mut public = split.clone();
+    let (place, forged) = schema(&split, "public = false", "public = true");
+    *public.pointer_mut(place).unwrap() = forged;
+    let found = verified(folder.path(), &public, None).unwrap().differences;
+    assert!(found.iter().any(|difference| difference.starts_with("data.schema: ")), "{found:#?}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, search};
 pub const MOST_CELLS: usize = 1 << 22;
 /// Most steps that are composed: 2^40, with 12 bits left of a double.
 const MOST_STEPS: f64 = 1e12;
+/// Widest range of a step's losses: quadrature takes panels of 0.25.
+const WIDEST_STEP: f64 = 1e7;
 /// Error of ε by discretisation, relative, that the automatic interval aims at.
 pub const RELATIVE_ACCURACY: f64 = 1e-5;
 /// Truncated mass, relative to δ.
@@ -220,13 +222,17 @@ impl PrivacyLoss {
         bound: Bound,
     ) -> Result<f64, PrivacyError> {
         let tails = Target::tails(direction, target.delta);
-        let needed = |interval: f64| {
+        let widest = |interval: f64| {
             let steps = direction.iter().map(|&(pair, _)| {
                 let (first, last) = GridLoss::cells(pair, interval, tails);
                 last - first
             });
-            steps.fold((window.1 - window.0) / interval, f64::max) + 8.0
+            steps.fold(0.0, f64::max)
         };
+        if widest(1.0) > WIDEST_STEP {
+            return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution: 1.0 });
+        }
+        let needed = |interval: f64| widest(interval).max((window.1 - window.0) / interval) + 8.0;
         let (interval, strict) = match self.interval {
             Interval::Fixed(interval) => (interval, true),
             Interval::Accuracy(accuracy) => (target.interval(direction, accuracy), true),
