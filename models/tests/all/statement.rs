@@ -143,7 +143,6 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
             training.data.scale_features = Some(0.5);
         });
     }
-    add("synthetic", "dp-sgd", &|training| training.data = Training::on("synthetic-logistic").data);
     add("noise multiplier", "dp-mf", &|training| {
         (training.privacy.epsilon, training.privacy.noise_multiplier) = (None, Some(9.0));
         training.optimizer.clip_norm = Some(0.7);
@@ -472,7 +471,8 @@ fn forgeries_are_named_by_their_fields() {
     let with = |change: &dyn Fn(&mut Training)| changed(&folder, change);
     let bounded = with(&|training| training.data.declaration.bounds = Some("private:0.5".into()));
     let diagnosed = with(&|training| training.privacy.diagnostics = true);
-    for document in [&bounded, &diagnosed] {
+    let synthetic = with(&|training| training.data = Training::on("synthetic-logistic").data);
+    for document in [&bounded, &diagnosed, &synthetic] {
         let found = verified(folder.path(), document, None).unwrap();
         assert!(found.holds, "{:#?}", found.differences);
     }
