@@ -97,10 +97,11 @@ peers: deps
 report: deps
 	$(CARGO) run --release --quiet --package rounds -- report $(ARGS)
 
-# The tables and pictures of README.md and results/README.md, and the experiment sheets, from the committed results; --check
-# fails where they differ.
-readme:
+# The verdicts, tables, numbers and pictures of README.md and results/README.md, and the experiment sheets, from the committed results;
+# ARGS=--check fails where they differ. `make lint` checks what needs no build, `make test` the rest.
+readme: deps
 	python3 bench/readme.py $(ARGS)
+	$(CARGO) run --release --quiet --package rounds -- verdicts $(or $(ARGS),--write)
 
 # A few runs of every committed study again, compared bit for bit: some minutes. ARGS, for example: --studies bounds --runs 50.
 reproduce: deps

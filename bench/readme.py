@@ -8,9 +8,7 @@ sheet (sheet.md) beside each environment.json of a run.
 A place is what lies between `<!-- rounds:NAME -->` and `<!-- /rounds:NAME -->`; NAME is one of those in PLACES. Tables come
 from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json,
 those of ranks from the newest with the tables of bench/ranks/tables.py, ranks/scaling.md and latency/latency.md.
-`<!-- rounds:grid NAME -->` is a table of bench/claims.toml, `<!-- rounds:verdicts -->` what `rounds verdicts` says of
-bench/published.toml. Between `<!-- checked -->` and `<!-- /checked -->` every number in prose
-needs a source in bench/claims.toml (claims.py).
+Places of verdicts, of numbers and of tables of studies are filled by `rounds verdicts --write`.
 """
 
 import argparse
@@ -19,12 +17,9 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 from fractions import Fraction
 
-import claims
-import studies
 from studies import ROOT, Mistake
 
 FILES = ["README.md", os.path.join("results", "README.md"), os.path.join("results", "history.md")]
@@ -270,32 +265,22 @@ def of_ranks(below):
     return lambda readme: read(os.path.join(newest(below), below)).rstrip().split("\n")
 
 
-def verdicts(_):
-    """Published numbers and claims, as the command judges them."""
-    command = [*os.environ.get("CARGO", "cargo").split(), "run", "--release", "--quiet", "--package", "rounds", "--", "verdicts", "--markdown"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise Mistake(done.stderr.strip())
-    return done.stdout.rstrip("\n").split("\n")
-
-
 PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
           "peers-summary": peers_summary, "accounting": accounting,
-          "verdicts": verdicts,
           "ranks": of_ranks(os.path.join("ranks", "scaling.md")), "latency": of_ranks(os.path.join("latency", "latency.md"))}
-STUDIES = {"grid": claims.grid, "looseness": studies.looseness}
 
 
 def spliced(readme, text):
     """`text` with every place filled."""
-    place = r"<!-- {}rounds:([\w-]+(?: [\w/-]+)?) -->"
+    place = r"<!-- {}rounds:([\w-]+) -->"
 
     def fill(match):
-        name, _, study = match.group(1).partition(" ")
-        if not (study and name in STUDIES) and name not in PLACES:
-            raise Mistake(f"{readme}: there is no table '{match.group(1)}'; there are {', '.join([*PLACES, *(f'{name} ID' for name in STUDIES)])}")
-        lines = STUDIES[name](study) if study else PLACES[name](readme)
-        return f"<!-- rounds:{match.group(1)} -->\n" + "\n".join(lines) + f"\n<!-- /rounds:{match.group(1)} -->"
+        name = match.group(1)
+        if name == "verdicts":
+            return match.group()
+        if name not in PLACES:
+            raise Mistake(f"{readme}: there is no table '{name}'; there are {', '.join(PLACES)}")
+        return f"<!-- rounds:{name} -->\n" + "\n".join(PLACES[name](readme)) + f"\n<!-- /rounds:{name} -->"
 
     opened = re.findall(place.format(""), text)
     closed = re.findall(place.format("/"), text)
@@ -383,9 +368,8 @@ def main():
         sys.exit(f"readme: {', '.join(different)}: not what the results say; run `make readme` and commit it")
     for path in different:
         print(path)
-    faults = list(claims.check(text for path, text in wanted.items() if path.endswith("README.md")))
     pages = [*FILES, "CONTRIBUTING.md", "CHANGELOG.md", *glob.glob("docs/*.md", root_dir=ROOT)]
-    faults += (fault for page in pages for fault in broken_links(os.path.join(ROOT, page), read(os.path.join(ROOT, page))))
+    faults = [fault for page in pages for fault in broken_links(os.path.join(ROOT, page), read(os.path.join(ROOT, page)))]
     if faults:
         sys.exit("\n".join(f"readme: {fault}" for fault in faults))
 

@@ -1,4 +1,4 @@
-//! Parallel ReSQue on a problem [002 Theorems 1 and 2]: [`crate::resque::parallel`] with projected queries.
+//! Parallel ReSQue on a problem, in the schemes of [002 Theorems 1 and 2]: [`crate::resque::parallel`] with projected queries.
 //!
 //! One `advance` is one oracle call of ball acceleration: all its queries are fixed by the centre, so it is one adaptive
 //! round, however many solves read the pool. The rounds are planned in advance; a run that reaches its accuracy earlier
@@ -29,12 +29,13 @@ parameters! {
     }
 }
 
-/// Theorem 1.
+/// The scheme of Theorem 1.
 pub(super) static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     id: "resque-epoch-sgd",
     name: "parallel ReSQue with EpochSGD",
-    source: "[002 Theorem 1, Algorithm 1]",
-    promise: "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries (projected oracle)",
+    source: "[002 Algorithm 1], in the scheme of [002 Theorem 1]",
+    promise: "no privacy, and no bound: constants are practical; with outer=line-search and constants that it does not name Theorem 1 has \
+              query depth d^{1/3}κ^{2/3} and κ² queries",
     private: false,
     release: false,
     common: &[&[Common::rounds()]],
@@ -42,12 +43,13 @@ pub(super) static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     constructor: &Reads(|run, own| prepare(run, own, Solver::EpochSgd)),
 };
 
-/// Theorem 2.
+/// The scheme of Theorem 2.
 pub(super) static RESQUE_AC_SA: Algorithm = Algorithm {
     id: "resque-ac-sa",
     name: "parallel ReSQue with AC-SA",
-    source: "[002 Theorem 2, Algorithm 2]",
-    promise: "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries, computational depth d^{1/4}κ (projected oracle)",
+    source: "[002 Algorithm 2], in the scheme of [002 Theorem 2]",
+    promise: "no privacy, and no bound: constants are practical; with outer=line-search and constants that it does not name Theorem 2 has \
+              query depth d^{1/3}κ^{2/3}, κ² queries and computational depth d^{1/4}κ",
     private: false,
     release: false,
     common: &[&[Common::rounds()]],

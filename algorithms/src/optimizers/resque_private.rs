@@ -99,12 +99,13 @@ const POISSON: Scene = Scene {
     ..ALL_ROWS
 };
 
-/// Theorem 3.
+/// The problem of Theorem 3.
 pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     id: "resque-private-erm",
     name: "private ReSQue, empirical risk",
-    source: "[002 Theorem 3, Algorithms 3–7]",
-    promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds",
+    source: "ball acceleration of [002] with accounted steps; with mode=scaled [002 Algorithms 3–7]",
+    promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds, which Theorem 3's bound on the risk does not \
+              cover; with mode=scaled none",
     private: true,
     release: true,
     common: COMMON,
@@ -112,12 +113,13 @@ pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     constructor: &Reads(|run, own| prepare(run, own, false)),
 };
 
-/// Theorem 4.
+/// The problem of Theorem 4.
 pub(super) static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     id: "resque-private-sco",
     name: "private ReSQue, population risk",
-    source: "[002 Theorem 4, Proposition 11]",
-    promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks",
+    source: "ball acceleration of [002] with accounted steps, localised as in [002 Proposition 11]; with mode=scaled [002 Algorithms 3–7]",
+    promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks, which Theorem 4's bound on the risk does not cover; \
+              with mode=scaled none",
     private: true,
     release: true,
     common: COMMON,

@@ -2,6 +2,7 @@
 //! queries that a private method needs.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
 use rounds_algorithms::theory::parallel::PRIVATE_QUERIES;
@@ -9,99 +10,145 @@ use rounds_algorithms::theory::parallel::PRIVATE_QUERIES;
 use super::estimates::{Estimated, exponent};
 use super::records::{Fields, Records, Run};
 use crate::exponents::crossing;
-use crate::statistics::{mean, median};
+use crate::statistics::{deviation, mean, median};
 
-/// An exponent, the number of its points, and the formula's exponent in the same cells where one is given.
-pub(crate) struct Exponent {
+/// An exponent, the number of its points, and the formula's exponent in the same cells where one is given; or a number of rounds, and
+/// true where no fewer were measured.
+pub(crate) struct Derived {
     pub(crate) found: Estimated,
     pub(crate) points: usize,
     pub(crate) theory: Option<f64>,
+    pub(crate) is_end: bool,
 }
 
-fn some(rows: &[(Vec<f64>, f64)], at: usize, seeds: &[f64], is_jackknife: bool) -> anyhow::Result<Exponent> {
-    let found = exponent(rows, at, seeds, is_jackknife).context("too few points for an exponent")?;
-    Ok(Exponent { found, points: rows.len(), theory: None })
+fn some(rows: &[(Vec<f64>, f64)], at: usize, seeds: &[f64], is_jackknife: bool) -> Option<Derived> {
+    let found = exponent(rows, at, seeds, is_jackknife)?;
+    Some(Derived { found, points: rows.len(), theory: None, is_end: false })
 }
 
-fn fitted(rows: &[(Vec<f64>, f64)], at: usize) -> anyhow::Result<f64> {
-    Ok(exponent(rows, at, &[], false).context("too few points for an exponent")?.value)
+fn fitted(rows: &[(Vec<f64>, f64)], at: usize) -> Option<f64> {
+    Some(exponent(rows, at, &[], false)?.value)
 }
 
-/// The exponent of the fewest rounds (`is_rounds`) or the least risk in `axis`, over the places of the rate study; its draws by
-/// the jackknife. Values at an end of a grid enter none.
+/// The field of a query that names none: rounds are asked for at one place.
+const ONE_PLACE: &str = "value";
+
+/// A cell of the rate study.
+struct Cell {
+    is_own: bool,
+    rounds: f64,
+    at_edge: bool,
+    /// The risk by draw.
+    excess: Vec<f64>,
+}
+
+impl Cell {
+    fn risk(&self, left_out: Option<usize>) -> f64 {
+        let kept = self.excess.iter().enumerate().filter(|(draw, _)| Some(*draw) != left_out);
+        mean(&kept.map(|(_, risk)| *risk).collect::<Vec<_>>())
+    }
+}
+
+/// The exponent of the fewest rounds (`is_rounds`) or the least risk in `axis`, over the places of the rate study, or the fewest
+/// rounds at [`ONE_PLACE`]; their draws by the jackknife. Values at an end of a grid enter no exponent.
 pub(crate) fn of_rates(
     records: &mut Records,
     fields: &Fields,
     axis: &str,
     is_rounds: bool,
-) -> anyhow::Result<Exponent> {
+) -> anyhow::Result<Option<Derived>> {
     let mut all = fields.clone();
     let method = all.remove("algorithm").context("an algorithm is missing")?;
-    let mut places: BTreeMap<u64, Vec<Run>> = BTreeMap::new();
+    let mut places: BTreeMap<u64, Vec<Cell>> = BTreeMap::new();
     for run in records.select("rate-study", &all)? {
-        places.entry(run.number(axis)?.to_bits()).or_default().push(run);
+        let place = if axis == ONE_PLACE { 0.0 } else { run.number(axis)? };
+        places.entry(place.to_bits()).or_default().push(Cell {
+            is_own: run.is("algorithm", &method),
+            rounds: run.number("adaptive_rounds")?,
+            at_edge: run.is("at_edge", &true.into()),
+            excess: run.sample("excess")?.into_values().collect(),
+        });
     }
-    let fits = |run: &&Run| run.is("algorithm", &method);
-    let points = |left_out: Option<u64>| -> anyhow::Result<Vec<(Vec<f64>, f64)>> {
-        let risk = |run: &Run| -> anyhow::Result<f64> {
-            let kept = run.sample("excess")?.into_iter().filter(|((draw, _), _)| Some(*draw) != left_out);
-            Ok(mean(&kept.map(|(_, value)| value).collect::<Vec<_>>()))
-        };
-        let mut points = Vec::new();
-        for (place, runs) in &places {
-            let x = vec![f64::from_bits(*place)];
-            let mut curve = Vec::new();
-            for run in runs.iter().filter(fits) {
-                curve.push((run.number("adaptive_rounds")?, risk(run)?, run.is("at_edge", &true.into())));
-            }
-            curve.sort_by(|a, b| a.0.total_cmp(&b.0));
-            if !is_rounds {
-                let least = curve.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-                points.extend(least.filter(|least| !least.2).map(|least| (x, least.1)));
-                continue;
-            }
-            let risks: Vec<f64> = runs.iter().map(risk).collect::<Result<_, _>>()?;
-            let level = 1.5 * risks.iter().copied().fold(f64::INFINITY, f64::min);
-            let curve: Vec<(f64, f64)> = curve.iter().map(|point| (point.0, point.1)).collect();
-            points.extend(crossing(&curve, level).filter(|(_, is_first)| !is_first).map(|(rounds, _)| (x, rounds)));
+    places.values_mut().for_each(|cells| cells.sort_by(|a, b| a.rounds.total_cmp(&b.rounds)));
+    let draws = places.values().flatten().map(|cell| cell.excess.len()).min().unwrap_or(0);
+    // The number of a place, and true at an end of a grid.
+    let number = |cells: &[Cell], left_out: Option<usize>| {
+        let curve: Vec<(f64, f64, bool)> = cells
+            .iter()
+            .filter(|cell| cell.is_own)
+            .map(|cell| (cell.rounds, cell.risk(left_out), cell.at_edge))
+            .collect();
+        if !is_rounds {
+            let least = curve.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            return least.map(|least| (least.1, least.2));
         }
-        Ok(points)
+        let least = cells.iter().map(|cell| cell.risk(left_out)).fold(f64::INFINITY, f64::min);
+        crossing(&curve.iter().map(|point| (point.0, point.1)).collect::<Vec<_>>(), 1.5 * least)
     };
-    let draws: Vec<f64> = (0..20).map(|draw| fitted(&points(Some(draw))?, 0)).collect::<Result<_, _>>()?;
-    some(&points(None)?, 0, &draws, true)
+    if axis == ONE_PLACE {
+        let Some((cells, (value, is_end))) = places.values().find_map(|cells| Some((cells, number(cells, None)?)))
+        else {
+            return Ok(None);
+        };
+        let without: Vec<f64> = (0..draws).filter_map(|draw| Some(number(cells, Some(draw))?.0)).collect();
+        let count = without.len();
+        let error = if is_end { 0.0 } else { (count as f64 - 1.0) * deviation(&without) / (count as f64).sqrt() };
+        let found = Estimated { value, error, freedom: count as f64 - 1.0, count };
+        return Ok(Some(Derived { found, points: usize::MAX, theory: None, is_end }));
+    }
+    let points = |left_out: Option<usize>| -> Vec<(Vec<f64>, f64)> {
+        let inside = |(place, cells): (&u64, &Vec<Cell>)| {
+            let (value, _) = number(cells, left_out).filter(|(_, is_end)| !is_end)?;
+            Some((vec![f64::from_bits(*place)], value))
+        };
+        places.iter().filter_map(inside).collect()
+    };
+    let without: Option<Vec<f64>> = (0..draws).map(|draw| fitted(&points(Some(draw)), 0)).collect();
+    Ok(without.and_then(|without| some(&points(None), 0, &without, true)))
 }
 
 /// The exponent of a count of query depth in 1/ε (`accuracy`) or d (`dimension`). A cell that a seed missed, or that starts within
 /// twice its target, is left out.
-pub(crate) fn of_depth(records: &mut Records, fields: &Fields, count: &str, axis: &str) -> anyhow::Result<Exponent> {
-    let mut cells: BTreeMap<[u64; 2], Vec<Run>> = BTreeMap::new();
+pub(crate) fn of_depth(
+    records: &mut Records,
+    fields: &Fields,
+    count: &str,
+    axis: &str,
+) -> anyhow::Result<Option<Derived>> {
+    let mut cells: BTreeMap<[u64; 2], Vec<Rc<Run>>> = BTreeMap::new();
     for run in records.select("depth-against-work", fields)? {
         let place = [1.0 / run.number("accuracy")?, run.number("dimension")?].map(f64::to_bits);
         cells.entry(place).or_default().push(run);
     }
-    let typical = |place: &[u64; 2], runs: &[Run]| {
+    let typical = |place: &[u64; 2], runs: &[Rc<Run>]| {
         let starts: Vec<f64> = runs.iter().filter_map(|run| run.number("start_gap").ok()).collect();
         runs.iter().all(|run| run.is("reached", &true.into())) && median(&starts) * f64::from_bits(place[0]) > 2.0
     };
     cells.retain(|place, runs| typical(place, runs));
-    let rows = |value: &dyn Fn(&[Run]) -> anyhow::Result<f64>| -> anyhow::Result<Vec<(Vec<f64>, f64)>> {
-        cells.iter().map(|(place, runs)| Ok((place.map(f64::from_bits).to_vec(), value(runs)?))).collect()
+    // A d that does not vary has no exponent.
+    let varying = if cells.keys().any(|place| cells.keys().any(|other| place[1] != other[1])) { 2 } else { 1 };
+    let rows = |value: &dyn Fn(&[Rc<Run>]) -> anyhow::Result<f64>| -> anyhow::Result<Vec<(Vec<f64>, f64)>> {
+        cells
+            .iter()
+            .map(|(place, runs)| Ok((place[..varying].iter().map(|x| f64::from_bits(*x)).collect(), value(runs)?)))
+            .collect()
     };
     let at = match axis {
         "accuracy" => 0,
         "dimension" => 1,
         _ => bail!("depth has no axis '{axis}'"),
     };
-    let counts = |runs: &[Run]| runs.iter().map(|run| run.number(count)).collect::<Result<Vec<_>, _>>();
+    let counts = |runs: &[Rc<Run>]| runs.iter().map(|run| run.number(count)).collect::<Result<Vec<_>, _>>();
     let seeds = cells.values().map(Vec::len).min().unwrap_or(0);
-    let of_seed = |seed: usize| fitted(&rows(&|runs| Ok(counts(runs)?[seed]))?, at);
-    let of_seeds: Vec<f64> = (0..seeds).map(of_seed).collect::<Result<_, _>>()?;
-    some(&rows(&|runs| Ok(median(&counts(runs)?)))?, at, &of_seeds, false)
+    let of_seed = |seed: usize| anyhow::Ok(fitted(&rows(&|runs| Ok(counts(runs)?[seed]))?, at));
+    let of_seeds: Option<Vec<f64>> = (0..seeds).map(of_seed).collect::<Result<_, _>>()?;
+    let middle = rows(&|runs| Ok(median(&counts(runs)?)))?;
+    Ok(of_seeds.and_then(|of_seeds| some(&middle, at, &of_seeds, false)))
 }
 
 /// The exponent in n (`rows`), d (`dimension`) or 1/ε (`epsilon`) of the queries at which the risk comes down to the optimal
 /// error, beside that of Theorem 4 of paper 002 in the same cells.
-pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> anyhow::Result<Exponent> {
+pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> anyhow::Result<Option<Derived>> {
     let mut cells: BTreeMap<[u64; 3], BTreeMap<u64, Vec<(f64, f64)>>> = BTreeMap::new();
     for run in records.select("private-queries", fields)? {
         let place = [run.number("rows")?, run.number("dimension")?, 1.0 / run.number("epsilon")?].map(f64::to_bits);
@@ -128,12 +175,14 @@ pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> an
         Ok(theorem(x[0], x[1], 1.0 / x[2]))
     })?;
     let seeds: Vec<u64> = cells.values().next().context("no cell")?.keys().copied().collect();
-    let of_seed = |seed: &u64| fitted(&rows(&|_, seeds| need(seeds.get(seed).context("a seed is missing")?))?, at);
-    let of_seeds: Vec<f64> = seeds.iter().map(of_seed).collect::<Result<_, _>>()?;
+    let of_seed =
+        |seed: &u64| anyhow::Ok(fitted(&rows(&|_, seeds| need(seeds.get(seed).context("a seed is missing")?))?, at));
+    let of_seeds: Option<Vec<f64>> = seeds.iter().map(of_seed).collect::<Result<_, _>>()?;
     let middle = rows(&|_, seeds| {
         let logarithms: Vec<f64> =
             seeds.values().map(|points| Ok(need(points)?.ln())).collect::<anyhow::Result<_>>()?;
         Ok(mean(&logarithms).exp())
     })?;
-    Ok(Exponent { theory: Some(fitted(&theorem, at)?), ..some(&middle, at, &of_seeds, false)? })
+    let found = of_seeds.and_then(|of_seeds| some(&middle, at, &of_seeds, false));
+    Ok(found.map(|found| Derived { theory: fitted(&theorem, at), ..found }))
 }

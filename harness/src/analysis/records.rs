@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
@@ -10,14 +11,15 @@ use serde_json::{Map, Value};
 use crate::experiment;
 use crate::experiment::store::{self, Stored};
 
-/// Fields that select runs: a value, a list of values, a text with one `*`, or a bound such as `<= 0.15` or `> 0.15`.
+/// Fields that select runs: a value, a list of values, a text with one `*`, alone for any value or none, or a bound such as `<= 0.15` or
+/// `> 0.15`.
 pub(crate) type Fields = BTreeMap<String, Value>;
 
 /// A number of each run, by what it shares with others: the draw of the data and the seed.
 pub(crate) type Sample = BTreeMap<(u64, u64), f64>;
 
 /// One run: its fields with those of its parameters.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Run {
     fields: Map<String, Value>,
     parameters: Map<String, Value>,
@@ -26,7 +28,7 @@ pub(crate) struct Run {
 /// The raw runs of a results folder, read once a study.
 pub(crate) struct Records {
     root: PathBuf,
-    studies: BTreeMap<String, Vec<Run>>,
+    studies: BTreeMap<String, Vec<Rc<Run>>>,
 }
 
 impl Records {
@@ -35,12 +37,12 @@ impl Records {
     }
 
     /// The runs of the newest `<day>/<machine>/STUDY` that fit `fields`.
-    pub(crate) fn select(&mut self, study: &str, fields: &Fields) -> anyhow::Result<Vec<Run>> {
+    pub(crate) fn select(&mut self, study: &str, fields: &Fields) -> anyhow::Result<Vec<Rc<Run>>> {
         if !self.studies.contains_key(study) {
             let runs = read(&newest(&self.root, study)?)?;
             self.studies.insert(study.to_owned(), runs);
         }
-        let found: Vec<Run> = self.studies[study].iter().filter(|run| run.fits(fields)).cloned().collect();
+        let found: Vec<Rc<Run>> = self.studies[study].iter().filter(|run| run.fits(fields)).cloned().collect();
         if found.is_empty() {
             bail!("{study} has no run with {}", serde_json::to_string(fields)?);
         }
@@ -61,18 +63,21 @@ fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
     found.pop().with_context(|| format!("no {}/<day>/<machine>/{study} holds results", root.display()))
 }
 
-fn read(folder: &Path) -> anyhow::Result<Vec<Run>> {
+fn read(folder: &Path) -> anyhow::Result<Vec<Rc<Run>>> {
     let stored: Stored<Value> = store::read(folder)?;
     let run = |sample: &experiment::Sample<Value>| {
         let fields: Map<String, Value> = serde_json::from_value(serde_json::to_value(sample)?)?;
         let parameters = fields.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
-        Ok(Run { fields, parameters })
+        Ok(Rc::new(Run { fields, parameters }))
     };
     stored.results.samples.iter().map(run).collect()
 }
 
 impl Run {
     fn field(&self, name: &str) -> Option<&Value> {
+        if let Some((name, inner)) = name.split_once('.') {
+            return self.field(name)?.get(inner);
+        }
         self.fields.get(name).or_else(|| self.parameters.get(name))
     }
 
@@ -91,7 +96,7 @@ impl Run {
         is_one(self.field(name), value)
     }
 
-    /// A number of the run: `NAME`, the last of a list (`NAME.last`), or one over another (`A/B`).
+    /// A number of the run: `NAME`, one inside another (`A.B`), the last of a list (`NAME.last`), or one over another (`A/B`).
     pub(crate) fn number(&self, name: &str) -> anyhow::Result<f64> {
         if let Some((one, other)) = name.split_once('/') {
             return Ok(self.number(one)? / self.number(other)?);
@@ -112,6 +117,16 @@ impl Run {
         Ok(Sample::from([(self.place(), self.number(name)?)]))
     }
 
+    /// The numbers of a range: of a curve its values, or that at `curve@X`.
+    pub(crate) fn numbers(&self, name: &str) -> anyhow::Result<Vec<f64>> {
+        let Some(at) = name.strip_prefix("curve") else { return Ok(vec![self.number(name)?]) };
+        let at: Option<f64> = at.strip_prefix('@').map(str::parse).transpose()?;
+        let curve =
+            self.fields.get("curves").and_then(|curves| curves[0][1].as_array()).context("a run has no curve")?;
+        let point = |point: &Value| Some((point[0].as_f64()?, point[1].as_f64()?));
+        Ok(curve.iter().filter_map(point).filter(|(x, _)| at.is_none_or(|at| *x == at)).map(|(_, y)| y).collect())
+    }
+
     /// The draw and the seed.
     pub(crate) fn place(&self) -> (u64, u64) {
         let part = |name: &str| self.fields.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -127,6 +142,7 @@ impl Run {
 
 fn is_one(value: Option<&Value>, wanted: &Value) -> bool {
     match (value, wanted) {
+        (_, Value::String(any)) if any == "*" => true,
         (Some(Value::Number(value)), Value::Number(wanted)) => value.as_f64() == wanted.as_f64(),
         (Some(Value::Number(value)), Value::String(bound)) => {
             let limit = |sign: &str| bound.strip_prefix(sign).and_then(|limit| limit.trim().parse::<f64>().ok());
@@ -144,8 +160,8 @@ fn is_one(value: Option<&Value>, wanted: &Value) -> bool {
 }
 
 /// Runs by their settings.
-pub(crate) fn settings(runs: &[Run]) -> Vec<Vec<Run>> {
-    let mut groups: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+pub(crate) fn settings(runs: &[Rc<Run>]) -> Vec<Vec<Rc<Run>>> {
+    let mut groups: BTreeMap<String, Vec<Rc<Run>>> = BTreeMap::new();
     for run in runs {
         groups.entry(run.setting()).or_default().push(run.clone());
     }
@@ -153,7 +169,7 @@ pub(crate) fn settings(runs: &[Run]) -> Vec<Vec<Run>> {
 }
 
 /// A number of each run; the same number twice is one.
-pub(crate) fn sample(runs: &[Run], field: &str) -> anyhow::Result<Sample> {
+pub(crate) fn sample(runs: &[Rc<Run>], field: &str) -> anyhow::Result<Sample> {
     let mut sample = Sample::new();
     for run in runs {
         for (place, value) in run.sample(field)? {
@@ -166,10 +182,11 @@ pub(crate) fn sample(runs: &[Run], field: &str) -> anyhow::Result<Sample> {
 }
 
 /// The best setting's sample with the choice inside the analysis: the value of a draw and seed is that of the setting with the
-/// best mean over all others. True if the best of all lies at an end of a grid that was given.
-pub(crate) fn best(runs: &[Run], field: &str, is_least: bool) -> anyhow::Result<(Sample, bool)> {
+/// best mean of `by` over all others. True if the best of all lies at an end of a grid that was given.
+pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> anyhow::Result<(Sample, bool)> {
     let groups = settings(runs);
-    let samples: Vec<Sample> = groups.iter().map(|group| sample(group, field)).collect::<Result<_, _>>()?;
+    let samples: Vec<Sample> = groups.iter().map(|group| sample(group, by)).collect::<Result<_, _>>()?;
+    let shown: Vec<Sample> = groups.iter().map(|group| sample(group, field)).collect::<Result<_, _>>()?;
     let score = |sample: &Sample, left_out: Option<&(u64, u64)>| {
         let kept: Vec<f64> =
             sample.iter().filter(|(place, _)| Some(*place) != left_out).map(|(_, value)| *value).collect();
@@ -186,11 +203,11 @@ pub(crate) fn best(runs: &[Run], field: &str, is_least: bool) -> anyhow::Result<
     };
     let chosen = winner(None);
     let places: Vec<(u64, u64)> = samples[chosen].keys().copied().collect();
-    let nested = places.iter().filter_map(|place| Some((*place, *samples[winner(Some(place))].get(place)?))).collect();
+    let nested = places.iter().filter_map(|place| Some((*place, *shown[winner(Some(place))].get(place)?))).collect();
     // Only settings of the winner's method are its grid.
-    let own = |group: &&Vec<Run>| group[0].field("algorithm") == groups[chosen][0].field("algorithm");
+    let own = |group: &&Vec<Rc<Run>>| group[0].field("algorithm") == groups[chosen][0].field("algorithm");
     let at_end = groups[chosen][0].parameters.iter().any(|(name, value)| {
-        let of = |group: &Vec<Run>| group[0].parameters.get(name).and_then(Value::as_f64);
+        let of = |group: &Vec<Rc<Run>>| group[0].parameters.get(name).and_then(Value::as_f64);
         let grid: Vec<f64> = groups.iter().filter(own).filter_map(of).collect();
         let (least, most) = grid.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
         least < most && value.as_f64().is_some_and(|value| value == least || value == most)

@@ -1,4 +1,4 @@
-//! `rounds verdicts`: what the papers print beside what the committed runs have, each with a verdict.
+//! `rounds verdicts`: what the papers print beside what the committed runs have, each with a verdict; and the pages that say so.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,55 +6,53 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 
 use super::Output;
-use crate::analysis::{judge, markdown};
+use crate::analysis::Pages;
 use crate::report::{Entry, Table};
 
 /// Arguments of `rounds verdicts`.
 #[derive(clap::Args)]
 pub struct VerdictsArguments {
+    /// Pages for --write and --check.
+    #[arg(value_name = "PAGE", default_values = ["README.md", "results/README.md"])]
+    pages: Vec<PathBuf>,
     /// Folder of the committed results.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Numbers and claims of the papers, as declared queries of raw runs.
-    #[arg(long, value_name = "FILE", default_value = "bench/published.toml")]
-    published: PathBuf,
-    /// Print Markdown.
+    /// Claims of the papers, tables and numbers of the pages, as declared queries of raw runs.
+    #[arg(long, value_name = "FILE", default_value = "bench/verdicts.toml")]
+    declarations: PathBuf,
+    /// Put the verdicts, tables and numbers between the markers of the pages.
     #[arg(long, conflicts_with = "check")]
-    markdown: bool,
-    /// Fail where the page of the results says something else.
+    write: bool,
+    /// Fail where a page says something else than the raw runs.
     #[arg(long)]
     check: bool,
 }
 
-/// Judges every row and prints it.
+/// Judges every row and prints it, or fills or checks the pages.
 ///
 /// # Errors
 /// A declaration that no run fits, or with `--check` a page that differs.
 pub fn run(arguments: &VerdictsArguments, output: Output) -> anyhow::Result<()> {
-    let rows = judge(&arguments.published, &arguments.results)?;
-    let text = markdown(&rows);
-    if arguments.check {
-        let path = arguments.results.join("README.md");
-        let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let place = page
-            .split_once("<!-- rounds:verdicts -->\n")
-            .and_then(|(_, rest)| rest.split_once("\n<!-- /rounds:verdicts -->"));
-        let (there, _) = place.with_context(|| format!("{}: no place for the verdicts", path.display()))?;
-        if let Some((line, _)) = there.lines().zip(text.lines()).find(|(there, here)| there != here) {
-            bail!("{}: the raw runs say otherwise than: {line}; run `make readme`", path.display());
+    let mut pages = Pages::new(&arguments.declarations, &arguments.results)?;
+    if !arguments.write && !arguments.check {
+        let mut table = Table::new("Verdicts", "paper|says|said|ours|verdict");
+        for row in &pages.rows {
+            table.row(row.entries().map(Entry::text));
         }
-        if there.lines().count() != text.lines().count() {
-            bail!("{}: the table has lines more or less than the raw runs; run `make readme`", path.display());
+        return output.print(&pages.rows, table.terminal());
+    }
+    for path in &arguments.pages {
+        let name = || path.display().to_string();
+        let there = fs::read_to_string(path).with_context(name)?;
+        let here = pages.filled(&there).with_context(name)?;
+        if arguments.write && here != there {
+            fs::write(path, here).with_context(name)?;
+        } else if here != there {
+            let mut lines = there.lines().zip(here.lines()).enumerate();
+            let (place, (there, here)) = lines.find(|(_, (there, here))| there != here).unwrap_or_default();
+            bail!("{}:{}: {there}\nThe raw runs say: {here}\n`make readme` writes it", name(), place + 1);
         }
-        return Ok(());
     }
-    if arguments.markdown {
-        println!("{text}");
-        return Ok(());
-    }
-    let mut table = Table::new("Verdicts", "paper|says|said|ours|verdict");
-    for row in &rows {
-        table.row(row.entries().map(Entry::text));
-    }
-    output.print(&rows, table.terminal())
+    pages.all_placed()
 }

@@ -23,4 +23,5 @@ mod results;
 mod support;
 mod synthetic;
 mod tables;
+mod verdicts;
 mod without_mpi;
