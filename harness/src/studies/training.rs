@@ -19,6 +19,7 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::logistic::objective;
 use crate::experiment::cache::{Loaded, Memo, check};
 use crate::experiment::cell::PLANTED_LOGISTIC;
 use crate::experiment::{
@@ -208,7 +209,9 @@ impl Judge<'_> {
     fn value(&self, parameters: &[f32]) -> anyhow::Result<f64> {
         Ok(match (self.metric, &self.loaded.planted) {
             (Metric::ExcessRisk, Some(planted)) => planted.excess_risk(parameters),
-            (Metric::ExcessObjective, _) => objective(&self.loaded.train, parameters)? - self.minimum,
+            (Metric::ExcessObjective, _) => {
+                objective(&self.loaded.train, &Engine::Sequential, parameters)? - self.minimum
+            }
             _ => 100.0 * self.accuracy(parameters)?.context("the data set has no test rows")?,
         })
     }
@@ -250,13 +253,7 @@ fn minimum(problem: &Objective) -> anyhow::Result<f64> {
     let prepared = catalog::find("dp-nag")?.prepare(problem, &settings)?;
     let mut executor = Executor::new(problem, Engine::Sequential, prepared);
     executor.run()?;
-    objective(problem, executor.solution())
-}
-
-fn objective(problem: &Objective, point: &[f32]) -> anyhow::Result<f64> {
-    let squares: f64 = point.iter().map(|&x| f64::from(x).powi(2)).sum();
-    let loss = evaluate(problem, &Engine::Sequential, point)?.loss / problem.rows() as f64;
-    Ok(loss + 0.5 * problem.regularization() * squares)
+    objective(problem, &Engine::Sequential, executor.solution())
 }
 
 #[cfg(test)]
