@@ -4,7 +4,7 @@
 //! reweighted mini-batches, and the rest.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::parallel::Engine;
@@ -210,51 +210,6 @@ pub(super) fn measure(
 pub(super) fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
     let coordinates = ((0.25 / accuracy).powi(2).ceil() as usize).clamp(1, dimension.max(1));
     MaxOfLinear::new(dimension, coordinates, 1.0, 1.0)
-}
-
-/// Seconds of a round of `threads` threads beside its work: starting the others and waiting for the last.
-///
-/// The median of rounds in which every thread works for some time, after as long a pause, as between rounds. A round in which a
-/// thread did the work of a late one counts as longer than all others. Where most rounds are such, all work longer: from 20 µs
-/// up to 1.28 ms, which is the result where threads hardly ever work at the same time.
-///
-/// # Errors
-/// Threads that cannot be started.
-pub(super) fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
-    const ROUNDS: usize = 1_001;
-    let engine = Engine::with_threads(threads)?;
-    let typical = |work: Duration| {
-        let spin = || {
-            let started = Instant::now();
-            while started.elapsed() < work {
-                std::hint::spin_loop();
-            }
-        };
-        engine.install(|| {
-            let mut workers = vec![0; threads];
-            let mut seconds = [(); ROUNDS].map(|()| {
-                spin();
-                let started = Instant::now();
-                engine.for_each(&mut workers, &|own, worker| {
-                    *own = worker;
-                    spin();
-                });
-                let seconds = started.elapsed().saturating_sub(work).as_secs_f64();
-                workers.sort_unstable();
-                let each_worked = workers.windows(2).all(|pair| pair[0] < pair[1]);
-                if each_worked { seconds } else { f64::INFINITY }
-            });
-            seconds.sort_unstable_by(f64::total_cmp);
-            seconds[ROUNDS / 2]
-        })
-    };
-    let mut work = Duration::from_micros(20);
-    let mut exchange = typical(work);
-    while exchange.is_infinite() && work < Duration::from_millis(1) {
-        work *= 2;
-        exchange = typical(work);
-    }
-    Ok(if exchange.is_infinite() { work.as_secs_f64() } else { exchange })
 }
 
 #[cfg(test)]
