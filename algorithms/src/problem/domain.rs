@@ -8,8 +8,8 @@ use std::fmt::{self, Display};
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
 
+use super::adjacency::Adjacency;
 use crate::choices::choices;
-use crate::privacy::Adjacency;
 
 /// The neighbouring relation of a claim, with what it makes public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
