@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use rounds_algorithms::catalog;
+use rounds_algorithms::choices::choices;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::evaluate;
@@ -35,27 +36,21 @@ pub(crate) struct Options {
     metric: Option<Metric>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Metric {
-    /// Share of test examples classified rightly, in percent: more is better.
-    #[default]
-    TestAccuracy,
-    /// Population risk above its minimum, of generated rows: less is better.
-    ExcessRisk,
-    /// The objective `F(x) = (1/n)Σφ + (λ/2)‖x‖²` above its minimum: less is better.
-    ExcessObjective,
+choices! {
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub(super) enum Metric {
+        /// Share of test examples classified rightly, in percent: more is better.
+        #[default]
+        TestAccuracy = "test-accuracy",
+        /// Population risk above its minimum, of generated rows: less is better.
+        ExcessRisk = "excess-risk",
+        /// The objective `F(x) = (1/n)Σφ + (λ/2)‖x‖²` above its minimum: less is better.
+        ExcessObjective = "excess-objective",
+    }
 }
 
 impl Metric {
-    fn name(self) -> &'static str {
-        match self {
-            Self::TestAccuracy => "test-accuracy",
-            Self::ExcessRisk => "excess-risk",
-            Self::ExcessObjective => "excess-objective",
-        }
-    }
-
     /// Greater is better.
     fn compare(self, one: f64, other: f64) -> Ordering {
         match self {
