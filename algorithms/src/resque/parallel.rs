@@ -132,16 +132,6 @@ impl ParallelResque {
         self.rounds
     }
 
-    /// Steps of the outer loop done; the other rounds are trials of the line search.
-    pub fn iterations(&self) -> u64 {
-        self.progress().iterations
-    }
-
-    /// Computational depth so far: dependent vector operations, a mini-batch counting one (specification 0.1).
-    pub fn computational_depth(&self) -> u64 {
-        self.sampler.depth
-    }
-
     /// Most rounds a run may take: every iteration with at most nine trials on average.
     pub fn most_rounds(&self) -> u64 {
         10 * self.sampler.acceleration.most_iterations()
@@ -161,6 +151,11 @@ impl PoolMethod for ParallelResque {
 
     fn iterate(&self) -> &[f64] {
         &self.progress().iterate
+    }
+
+    /// The other rounds are trials of the line search; depth counts a mini-batch as one operation (specification 0.1).
+    fn steps(&self) -> Option<(u64, u64)> {
+        Some((self.progress().iterations, self.sampler.depth))
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
