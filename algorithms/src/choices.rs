@@ -11,6 +11,7 @@ pub struct UnknownChoice {
 }
 
 /// Declares an enumeration by its variants and their names.
+#[macro_export]
 macro_rules! choices {
     (
         $(#[$attribute:meta])*
@@ -68,4 +69,4 @@ impl Choice for bool {
     const NAMES: &'static str = "false, true";
 }
 
-pub(crate) use choices;
+pub use choices;

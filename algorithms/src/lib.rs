@@ -10,6 +10,7 @@ pub mod executor;
 pub mod factorization;
 mod hexadecimal;
 pub mod noise;
+mod normal;
 pub mod optimizers;
 pub mod oracle;
 pub mod parallel;

@@ -9,7 +9,6 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterio
 use rounds_kernels::features::{Norm, Rows, Selection, SparseRows, Targets};
 use rounds_kernels::instructions::InstructionSet;
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
-use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
     Batch, Clip, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
     accumulate_gradients, evaluate, row_norms,
@@ -214,29 +213,6 @@ fn sparse(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Many runs on the same rows at once.
-fn replicas(criterion: &mut Criterion) {
-    let (rows, columns, runs) = (20_000, 20, 96);
-    let data = Data::new(rows, columns);
-    let model = LinearModel { bias: false, ..model(columns, 1) };
-    let padded = ReplicaWorkspace::padded_runs(runs);
-    let parameters = vec![0.01; columns * padded];
-    let mut sums = vec![0.0; columns * padded];
-    let mut losses = vec![0.0; padded];
-    let mut workspace = ReplicaWorkspace::new(&model, runs);
-    let norms = row_norms(data.rows(false), false, Norm::L2).expect("finite rows");
-    let batch = data.batch(false, 1, &norms);
-    let mut group = criterion.benchmark_group("replicas/96 runs, 20,000 rows of 20 features");
-    group.throughput(Throughput::Elements((rows * runs) as u64));
-    group.bench_function("gradients, queries", |bencher| {
-        bencher.iter(|| accumulate_replica_gradients(&model, &batch, &parameters, &mut sums, &mut workspace));
-    });
-    group.bench_function("losses, queries", |bencher| {
-        bencher.iter(|| accumulate_replica_losses(&model, &batch, &parameters, &mut losses, &mut workspace));
-    });
-    group.finish();
-}
-
 /// Margins that are kept, and sums of rows by coefficients.
 fn recorded(criterion: &mut Criterion) {
     let rows = 2_000;
@@ -330,6 +306,6 @@ criterion_group! {
         .sample_size(12)
         .warm_up_time(Duration::from_millis(150))
         .measurement_time(Duration::from_millis(600));
-    targets = peak, gradients, differences, few_features, scattered, integers, sparse, replicas, recorded, losses, other
+    targets = peak, gradients, differences, few_features, scattered, integers, sparse, recorded, losses, other
 }
 criterion_main!(benches);

@@ -22,7 +22,6 @@ mod measure;
 pub mod output;
 pub mod report;
 pub mod results;
-mod settings;
 pub mod statistics;
 pub mod studies;
 mod thread_scaling;

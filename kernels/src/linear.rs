@@ -14,7 +14,7 @@
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `narrow.rs`, `stripes.rs`, `few_features.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
-//! | [`recorded`], [`replicas`] | queries whose answers are kept; many parameter vectors at the same rows |
+//! | [`recorded`] | queries whose answers are kept |
 //! | [`reference`] | the scalar reference of all of them |
 
 mod clipping;
@@ -30,7 +30,6 @@ mod peak;
 mod query;
 pub mod recorded;
 pub mod reference;
-pub mod replicas;
 mod residuals;
 mod selection;
 mod source;

@@ -132,8 +132,8 @@ impl Group {
         data_dir: Option<&std::path::Path>,
         request: Request<'_>,
     ) -> Result<Part, DataError> {
-        let (rank, ranks) = self.place();
-        part::rows(name_or_path, data_dir, request, rank, ranks)
+        let part = part::rows(name_or_path, data_dir, request, self.place());
+        part.map_err(|error| error.about(std::path::Path::new(name_or_path)))
     }
 
     /// The number of this rank, and that of all ranks.

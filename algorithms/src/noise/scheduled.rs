@@ -130,11 +130,6 @@ impl NoiseSchedule {
         &self.levels
     }
 
-    /// The clipping of the terms of the sums.
-    pub fn clip(&self) -> Clip {
-        self.clip
-    }
-
     /// The released mechanism.
     pub fn mechanism(&self) -> &Mechanism {
         &self.mechanism

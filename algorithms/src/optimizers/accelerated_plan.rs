@@ -7,7 +7,6 @@
 //! case. With `smoothness=estimate` L is estimated from the data, and nothing is claimed.
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 
 use super::algorithm::{PrepareError, Prepared, Run};
@@ -17,7 +16,7 @@ use super::parameters::{ParameterValue, Parameters as _, Range, parameters};
 use super::plan;
 use super::settings::{SamplingKind, Settings, SettingsError};
 use crate::choices::{Choice, choices};
-use crate::noise::{Calibration, NoiseKind, NoiseSchedule, PrivateNoise};
+use crate::noise::{Calibration, NoiseKind, NoiseSchedule};
 use crate::privacy::{
     self, Accountant, Adjacency, Budget, Mechanism, PrivacyError, PrivacyStatement, Sampling, gaussian, zcdp,
 };
@@ -211,8 +210,6 @@ pub struct AcceleratedPlan {
     pub batch: usize,
     /// The sampler of the batches.
     pub sampling: Sampling,
-    /// Clipping of the gradients.
-    pub clip: Clip,
     /// The noise on the sum of every round, and what it guarantees.
     pub noise: Option<NoiseSchedule>,
     /// Every coordinate of x_0.
@@ -277,13 +274,12 @@ impl AcceleratedPlan {
                 Some(budget.calibration.schedule(mechanism, accountant, delta, norm)?)
             }
         };
-        let clip = noise.as_ref().map_or(Clip::Unbounded, NoiseSchedule::clip);
         let acceleration = match method {
             Method::GradientDescent | Method::HeavyBall => Acceleration::HeavyBall,
             Method::Nesterov { .. } | Method::Multistage { .. } => Acceleration::Nesterov,
         };
         let curvature = constants.curvature;
-        Ok(Self { acceleration, steps, curvature, batch, sampling, clip, noise, start: own.start as f32 })
+        Ok(Self { acceleration, steps, curvature, batch, sampling, noise, start: own.start as f32 })
     }
 
     /// The plan with noise `factor` times as large; see [`NoiseSchedule::scaled`].
@@ -307,30 +303,16 @@ impl AcceleratedPlan {
         privacy::laplace::pure_epsilon(noise.mechanism(), Adjacency::ReplaceOne)
     }
 
-    /// The iteration on `problem`.
-    pub fn iteration(&self, problem: &PublicProblem) -> NoisyMomentum {
-        NoisyMomentum::new(
-            self.acceleration,
-            self.steps.clone(),
-            vec![self.start; problem.parameters()],
-            self.batch as f64,
-            problem.regularization(),
-        )
-    }
-
-    /// The noise of a run, drawn from `key`.
-    pub fn noise(&self, key: &StreamKey) -> Option<PrivateNoise> {
-        self.noise.as_ref().map(|noise| noise.with_key(key))
-    }
-
     /// The run on `problem`, with noise and batches from `key`; it claims nothing if the plan was made for a key of the other kind.
     ///
     /// # Errors
     /// Batches that the data cannot give.
     pub fn prepared(&self, problem: &PublicProblem, key: &StreamKey) -> Result<Prepared, PrepareError> {
         let sampler = Sampler::new(self.sampling, problem.rows(), self.batch, key.clone())?;
-        let sums = NoisySums::of(sampler, self.noise(key), problem.parameters());
-        let optimizer = Descent::new(sums, self.iteration(problem));
+        let noise = self.noise.as_ref().map(|noise| noise.with_key(key));
+        let start = vec![self.start; problem.parameters()];
+        let iteration = NoisyMomentum::new(self.acceleration, self.steps.clone(), start);
+        let optimizer = Descent::new(NoisySums::of(sampler, noise, problem.parameters()), iteration);
         let prepared = Prepared::new(optimizer, self.steps.len() as u64).with("batch-size", self.batch);
         Ok(match self.steps.first() {
             Some(first) => prepared.with("learning-rate", first.step_size).with("momentum", first.momentum),

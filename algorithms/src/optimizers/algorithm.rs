@@ -202,12 +202,15 @@ pub(crate) trait Constructor: Sync {
     /// The groups of its own parameters.
     fn parameters(&self) -> Vec<&'static [Parameter]>;
 
-    /// Refuses own parameters out of their range.
-    fn check(&self, settings: &Settings) -> Result<(), SettingsError>;
-
-    /// The optimiser of a run.
-    fn prepare(&self, run: &Run<'_>) -> Result<Prepared, PrepareError>;
+    /// The constructor with the values of its own parameters.
+    ///
+    /// # Errors
+    /// A value out of its range.
+    fn read(&self, settings: &Settings) -> Result<Box<Construct<'_>>, SettingsError>;
 }
+
+/// A constructor that has its parameters.
+type Construct<'a> = dyn FnOnce(&Run<'_>) -> Result<Prepared, PrepareError> + 'a;
 
 /// A constructor with the type of the parameters that it reads.
 pub(super) struct Reads<P>(pub(super) fn(&Run<'_>, P) -> Result<Prepared, PrepareError>);
@@ -217,12 +220,9 @@ impl<P: Parameters> Constructor for Reads<P> {
         P::groups()
     }
 
-    fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
-        P::read(settings).map(drop)
-    }
-
-    fn prepare(&self, run: &Run<'_>) -> Result<Prepared, PrepareError> {
-        (self.0)(run, P::read(run.settings)?)
+    fn read(&self, settings: &Settings) -> Result<Box<Construct<'_>>, SettingsError> {
+        let own = P::read(settings)?;
+        Ok(Box::new(move |run| (self.0)(run, own)))
     }
 }
 
@@ -261,13 +261,12 @@ impl Algorithm {
         self.parameters().any(|own| own.name == parameter)
     }
 
-    /// Checks the parameters of `settings`.
+    /// The algorithm with the parameters of `settings` as values: their texts end here.
     ///
     /// # Errors
     /// A parameter that the algorithm does not read, or whose value is not allowed.
-    pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
-        self.common(settings)?;
-        self.constructor.check(settings)
+    pub fn check<'a>(&'a self, settings: &'a Settings) -> Result<Checked<'a>, SettingsError> {
+        Ok(Checked { common: self.common(settings)?, own: self.constructor.read(settings)?, algorithm: self, settings })
     }
 
     /// The parameters of [`Common`], once all names are known.
@@ -296,20 +295,39 @@ impl Algorithm {
     /// # Errors
     /// Parameters out of range or not read by the algorithm, guarantees that no theorem covers.
     pub fn prepare(&self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-        let run = Run { problem, id: self.id, common: self.common(settings)?, settings };
-        let mut prepared = self.constructor.prepare(&run)?;
-        for parameter in self.parameters() {
+        self.check(settings)?.prepare(problem)
+    }
+}
+
+/// An algorithm with the values of all its parameters.
+pub struct Checked<'a> {
+    algorithm: &'a Algorithm,
+    common: Common,
+    own: Box<Construct<'a>>,
+    settings: &'a Settings,
+}
+
+impl Checked<'_> {
+    /// The optimiser for `problem`, calibrated to the budget of the settings.
+    ///
+    /// # Errors
+    /// Values that the problem does not allow, guarantees that no theorem covers.
+    pub fn prepare(self, problem: &PublicProblem) -> Result<Prepared, PrepareError> {
+        let Self { algorithm, common, own, settings } = self;
+        let run = Run { problem, id: algorithm.id, common, settings };
+        let mut prepared = own(&run)?;
+        for parameter in algorithm.parameters() {
             let given = settings.parameters.get(parameter.name).cloned();
             if let Some(value) = given.or_else(parameter.default) {
                 prepared.parameters.entry(parameter.name).or_insert(value);
             }
         }
-        if !self.release
+        if !algorithm.release
             && let Some(arithmetic) = &mut prepared.privacy.arithmetic
         {
             *arithmetic = Arithmetic::Idealised;
         }
-        if self.reads("precision") {
+        if algorithm.reads("precision") {
             let precision = match run.common.precision {
                 Some(bits) => bits,
                 None if suits_short_integers(problem, &prepared) => Bits::Sixteen,
@@ -324,7 +342,7 @@ impl Algorithm {
         }
         let is_exact = prepared.privacy.arithmetic.is_some_and(Arithmetic::is_exact);
         if prepared.privacy.claim == Claim::Release && !is_exact {
-            let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", self.id);
+            let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", algorithm.id);
             prepared.privacy = prepared.privacy.revoked(reason);
         }
         Ok(prepared)

@@ -57,7 +57,7 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &accelerated_methods::DP_MASG_OPT,
 ];
 
-pub use algorithm::{Algorithm, PrepareError, Prepared};
+pub use algorithm::{Algorithm, Checked, PrepareError, Prepared};
 pub use optimizer::{AssumptionWarning, Optimizer, RoundError, StepError};
 pub use parameters::Parameter;
 pub use scene::Scene;

@@ -42,34 +42,23 @@ pub struct Step {
 pub struct NoisyMomentum {
     acceleration: Acceleration,
     steps: Vec<Step>,
-    divisor: f64,
-    regularization: f64,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     point: Vec<f32>,
 }
 
 impl NoisyMomentum {
-    /// The iteration from `start` with these steps; sums are divided by `divisor` = m, and λ·x is added.
-    pub fn new(
-        acceleration: Acceleration,
-        steps: Vec<Step>,
-        start: Vec<f32>,
-        divisor: f64,
-        regularization: f64,
-    ) -> Self {
+    /// The iteration from `start` with these steps.
+    pub fn new(acceleration: Acceleration, steps: Vec<Step>, start: Vec<f32>) -> Self {
         let (previous, point) = (start.clone(), start.clone());
-        Self { acceleration, steps, divisor, regularization, iterate: start, previous, point }
+        Self { acceleration, steps, iterate: start, previous, point }
     }
+}
 
-    /// x_t.
-    pub fn iterate(&self) -> &[f32] {
-        &self.iterate
-    }
-
-    /// The point at which `round` (0-based) takes its gradient; `None` after the last one.
-    pub fn point(&mut self, round: u64) -> Option<&[f32]> {
-        let step = self.steps.get(round as usize)?;
+impl Iteration for NoisyMomentum {
+    /// The point at which a round takes its gradient.
+    fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
+        let step = self.steps[round as usize];
         if step.restart {
             self.previous.copy_from_slice(&self.iterate);
         }
@@ -82,39 +71,24 @@ impl NoisyMomentum {
                 }
             }
         }
-        Some(&self.point)
+        (Point::at(&self.point), None)
     }
 
-    /// x_{t+1} from the noisy `sum` at [`point`](Self::point).
-    ///
-    /// # Panics
-    /// After the last round.
-    pub fn descend(&mut self, round: u64, sum: &[f64]) {
-        let Step { step_size, momentum, .. } = self.steps[round as usize];
-        let (per_row, decay, carried) = (
-            1.0 / self.divisor,
-            self.regularization,
-            match self.acceleration {
-                Acceleration::HeavyBall => momentum,
-                Acceleration::Nesterov => 0.0,
-            },
-        );
-        for (((x, before), &z), &sum) in self.iterate.iter_mut().zip(&mut self.previous).zip(&self.point).zip(sum) {
+    /// x_{t+1} from the noisy sum at that point.
+    fn update(&mut self, release: &Release<'_>) {
+        let Step { step_size, momentum, .. } = self.steps[release.round as usize];
+        let (per_row, decay) = (1.0 / release.batch_size, release.regularization);
+        let carried = match self.acceleration {
+            Acceleration::HeavyBall => momentum,
+            Acceleration::Nesterov => 0.0,
+        };
+        let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&self.point);
+        for (((x, before), &z), &sum) in state.zip(release.sum) {
             let (now, z) = (*x, f64::from(z));
             let carry = carried * (f64::from(now) - f64::from(*before));
             *x = (z - step_size * (sum * per_row + decay * z) + carry) as f32;
             *before = now;
         }
-    }
-}
-
-impl Iteration for NoisyMomentum {
-    fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
-        (Point::at(self.point(round).expect("an executor stops after the last step")), None)
-    }
-
-    fn update(&mut self, release: &Release<'_>) {
-        self.descend(release.round, release.sum);
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -135,17 +109,17 @@ mod tests {
 
     /// Runs an iteration on F(x) = Σ λ_i·x_i²/2 and returns its iterates.
     fn run(acceleration: Acceleration, steps: Vec<Step>) -> Vec<[f64; 4]> {
-        let mut iteration = NoisyMomentum::new(acceleration, steps, vec![1.0, -2.0, 0.5, 3.0], 10.0, 0.0);
-        let mut iterates = Vec::new();
-        let mut round = 0;
-        while let Some(point) = iteration.point(round) {
-            let sum: Vec<f64> =
-                point.iter().zip(EIGENVALUES).map(|(&z, eigenvalue)| 10.0 * eigenvalue * f64::from(z)).collect();
-            iteration.descend(round, &sum);
-            round += 1;
-            iterates.push(std::array::from_fn(|i| f64::from(iteration.iterate()[i])));
-        }
-        iterates
+        let rounds = steps.len() as u64;
+        let mut iteration = NoisyMomentum::new(acceleration, steps, vec![1.0, -2.0, 0.5, 3.0]);
+        (0..rounds).map(|round| advanced(&mut iteration, round)).collect()
+    }
+
+    /// The iterate after `round`.
+    fn advanced(iteration: &mut NoisyMomentum, round: u64) -> [f64; 4] {
+        let point = iteration.query(round).0.parameters;
+        let sum: [f64; 4] = std::array::from_fn(|i| 10.0 * EIGENVALUES[i] * f64::from(point[i]));
+        iteration.update(&Release { round, sum: &sum, noise_alone: &[], batch_size: 10.0, regularization: 0.0 });
+        std::array::from_fn(|i| f64::from(iteration.solution()[i]))
     }
 
     fn constant(step_size: f64, momentum: f64, rounds: usize) -> Vec<Step> {
@@ -187,10 +161,8 @@ mod tests {
             let first = run(acceleration, constant(0.8, 0.7, 10));
             assert_eq!(whole[..10], first[..]);
             let resumed: Vec<f32> = first[9].iter().map(|&value| value as f32).collect();
-            let mut second = NoisyMomentum::new(acceleration, constant(0.8, 0.7, 1), resumed, 10.0, 0.0);
-            let point = second.point(0).unwrap().to_vec();
-            second.descend(0, &std::array::from_fn::<_, 4, _>(|i| 10.0 * EIGENVALUES[i] * f64::from(point[i])));
-            assert!((0..4).all(|i| f64::from(second.iterate()[i]) == whole[10][i]));
+            let mut second = NoisyMomentum::new(acceleration, constant(0.8, 0.7, 1), resumed);
+            assert_eq!(advanced(&mut second, 0), whole[10]);
         }
     }
 }

@@ -162,8 +162,6 @@ mod tests {
             ResqueError::NotReweightable => [ResqueError::NotReweightable],
             ResqueError::TooManyQueries { needed: _, limit: _ } =>
                 [ResqueError::TooManyQueries { needed: 2.0, limit: 1.0 }],
-            ResqueError::StepsBeyondData { steps: _, limit: _ } =>
-                [ResqueError::StepsBeyondData { steps: 2.0, limit: 1.0 }],
             ResqueError::Gradient(_) => queries().into_iter().map(ResqueError::Gradient).chain([row().into()]),
             ResqueError::Noise(_) => noises().into_iter().map(ResqueError::Noise),
         };

@@ -1,9 +1,7 @@
-//! Private ReSQue on a problem: empirical risk [002 Theorem 3] and population risk by localisation [002 Theorem 4], in
-//! two modes (specification 7.4).
-//!
-//! * `scaled`: [`crate::resque::private_erm`] with the user's constants; no privacy claim. Those of the proof are feasible from
-//!   the n of [`crate::theory::ball_acceleration`] on, 2.8·10²³ for MNIST at ε = 0.9.
-//! * `dp-practical`: ball acceleration whose ball solver takes S clipped, noised mini-batch steps:
+//! Private ReSQue on a problem: empirical risk [002 Theorem 3] and population risk by localisation [002 Theorem 4] (specification
+//! 7.4). The private ball solvers of the theorems [002 Algorithms 3–6] can claim something from the n of
+//! [`crate::theory::ball_acceleration`] on, 2.8·10²³ for MNIST at ε = 0.9. Here ball acceleration has a ball solver of S clipped, noised
+//! mini-batch steps instead:
 //!
 //! ```text
 //! round: Poisson batches B_1 … B_S and shifts are drawn, gradients queried at x̄ + ξ (one adaptive round)
@@ -11,7 +9,7 @@
 //! the solution is the average of the v weighted by s; it also serves as the proximal estimate
 //! ```
 //!
-//! **Privacy of dp-practical.** A round releases g_1 … g_S, nothing else: centres, line search and momentum are functions
+//! **Privacy.** A round releases g_1 … g_S, nothing else: centres, line search and momentum are functions
 //! of earlier releases. Given those, each summand of Σ is a function of one example and fresh randomness, of norm at
 //! most C since the truncated weight enters before the clip. So each of the T·S releases is a Poisson-subsampled Gaussian
 //! mechanism of noise multiplier σ, and the run their adaptive composition; the accountant needs no property of the
@@ -32,15 +30,12 @@ use super::scene::{RAW_GRADIENT, Scene};
 use super::settings::SettingsError;
 use crate::noise::{NoiseMechanism as _, PlannedNoise, PrivateNoise};
 use crate::oracle::{Oracle, Phase, QueryError, in_real_numbers};
-use crate::privacy::{Adjacency, Budget, DISJOINT_CHUNKS, Sampling};
+use crate::privacy::{Adjacency, DISJOINT_CHUNKS, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::Result;
 use crate::resque::acceleration::{BallAcceleration, ProximalOracle};
 use crate::resque::geometry::{add, narrow, norm};
 use crate::resque::localization::{self, Phase as Chunk};
-use crate::resque::pool::PoolMethod as _;
-use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, combine};
-use crate::resque::projected::{self, ProjectedPool, Weights};
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 use crate::theory::ball_acceleration::{AccelerationParameters, Setting};
@@ -49,32 +44,20 @@ use crate::theory::ball_acceleration::{AccelerationParameters, Setting};
 const SHIFTS: Purpose = Purpose(0x5250_5348);
 
 parameters! {
-    /// Parameters of every mode.
+    /// Parameters of both variants.
     struct PrivateSettings {
-        /// Guarantee: accounted steps, or the theorem's algorithm with own constants and no claim (those of its proof need more than 10²³ rows)
-        mode: Mode = Mode::DpPractical,
         /// Radius R of the domain around 0
         radius: f64 [Range::POSITIVE] = 10.0,
         /// Target gap ε, which sets ball radius and λ (default: CR/20)
         accuracy: Option<f64> [Range::POSITIVE],
-        /// Releases S of a round in dp-practical mode
+        /// Releases S of a round
         inner: usize [Range::COUNT] = 8,
-        /// Largest weight w_max in dp-practical mode
+        /// Largest weight w_max
         weight_cap: f64 [Range::POSITIVE] = std::f64::consts::E,
-        /// C of ε_opt in scaled mode
-        accuracy_constant: f64 [Range::POSITIVE] = 0.05,
-        /// ρ/r in scaled mode
-        radius_ratio: f64 [Range::new("a ratio of at least 1", |ratio| ratio >= 1.0)] = 1.0,
-        /// β/ε in scaled mode
-        noise_constant: f64 [Range::POSITIVE] = 1.0,
-        /// √C of the sample sizes in scaled mode
-        steps_constant: f64 [Range::POSITIVE] = 0.1,
     }
 }
 
-/// `rounds` is the number of adaptive rounds of the scaled mode (100 by default); `epochs` sets those of dp-practical.
-const COMMON: &[&[Parameter]] =
-    &[&[Common::epochs(), Common::rounds(), Common::batch_size()], PRIVACY, INDEPENDENT_NOISE];
+const COMMON: &[&[Parameter]] = &[&[Common::epochs(), Common::batch_size()], PRIVACY, INDEPENDENT_NOISE];
 
 /// One release a round and a ball as large as the domain: every other round is a step, whose release is the iterate's move.
 const ALL_ROWS: Scene = Scene {
@@ -127,52 +110,9 @@ pub(super) static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     constructor: &Reads(|run, own| prepare(run, own, true)),
 };
 
-/// Chunks of a localised practical run, where Proposition 11 takes log n: rows halve, and below an eighth too few are left for a
+/// Chunks of a localised run, where Proposition 11 takes log n: rows halve, and below an eighth too few are left for a
 /// useful phase. An eighth of the rows is never read.
 const MOST_CHUNKS: usize = 3;
-
-fn prepare(run: &Run<'_>, own: PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
-    plan::independent_noise_only(run)?;
-    match own.mode {
-        Mode::DpPractical => practical(run, &own, localized),
-        Mode::Scaled => by_theorem(run, &own, localized),
-    }
-}
-
-/// The theorem's algorithms with the user's constants.
-fn by_theorem(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
-    let (problem, id) = (run.problem, run.id);
-    let Budget::Target { epsilon, delta } = run.budget() else {
-        let reason = "needs a target ε in this mode: its noise follows from the theorem, not from a multiplier";
-        return Err(SettingsError::unsupported("epsilon", "none", id, reason).into());
-    };
-    let lipschitz = projected::lipschitz(problem)?;
-    let setting = setting(problem, lipschitz, own.radius, (epsilon, delta));
-    let rounds = run.common.rounds.unwrap_or(100) as u64;
-    let constants = ScaledConstants {
-        accuracy: own.accuracy_constant,
-        radius_ratio: own.radius_ratio,
-        noise: own.noise_constant,
-        steps: own.steps_constant,
-    };
-    let chunks = chunks(&setting, localized, usize::MAX);
-    let mut plans = Vec::new();
-    for chunk in &chunks {
-        let setting = Setting { examples: chunk.rows.len() as f64, ..setting };
-        plans.push(Plan::scaled(&setting, &constants)?);
-    }
-    for (plan, chunk) in plans.iter().zip(&chunks) {
-        plan.check_steps(chunk.rows.len() as f64)?;
-    }
-    let reason = "scaled constants: the preconditions of the privacy proof do not hold";
-    let pool = ProjectedPool::new(problem, Weights::Full, lipschitz, run.key().clone())?;
-    let per_chunk = rounds.div_ceil(chunks.len() as u64);
-    let rounds = per_chunk * chunks.len() as u64;
-    let mut first = TheoremChunks { per_chunk, chunks, plans, pool, key: run.key().clone(), localized };
-    let solution = vec![0.0; problem.parameters()];
-    let optimizer = TheoremResque { run: first.start(0, &solution)?, chunk: 0, chunks: first, solution };
-    Ok(Prepared::new(optimizer, rounds).revoked(reason))
-}
 
 fn setting(problem: &PublicProblem, lipschitz: f64, domain_radius: f64, (epsilon, delta): (f64, f64)) -> Setting {
     Setting {
@@ -186,7 +126,7 @@ fn setting(problem: &PublicProblem, lipschitz: f64, domain_radius: f64, (epsilon
 }
 
 /// The phases of localisation, or one chunk of all rows without a regulariser.
-fn chunks(setting: &Setting, localized: bool, most: usize) -> Vec<Chunk> {
+fn chunks(setting: &Setting, localized: bool) -> Vec<Chunk> {
     let rows = setting.examples as usize;
     if !localized {
         return vec![Chunk { rows: 0..rows, regularization: 0.0 }];
@@ -194,83 +134,12 @@ fn chunks(setting: &Setting, localized: bool, most: usize) -> Vec<Chunk> {
     let privacy = (setting.dimension * (1.0 / setting.delta).ln()).sqrt() / (rows as f64 * setting.epsilon);
     let first = localization::first_regularization(setting.lipschitz, setting.domain_radius, rows, privacy);
     let mut chunks = localization::phases(rows, first);
-    chunks.truncate(most);
+    chunks.truncate(MOST_CHUNKS);
     chunks
 }
 
-/// The chunk that begins after `round`, if one does.
-fn next_chunk(round: u64, per_chunk: u64, chunks: usize) -> Option<usize> {
-    let index = ((round + 1) / per_chunk) as usize;
-    ((round + 1).is_multiple_of(per_chunk) && index < chunks).then_some(index)
-}
-
-/// A run of [`PrivateErm`] on every chunk.
-struct TheoremResque {
-    chunks: TheoremChunks,
-    chunk: u64,
-    run: PrivateErm,
-    solution: Vec<f32>,
-}
-
-/// The values that the runs on all chunks share.
-struct TheoremChunks {
-    per_chunk: u64,
-    chunks: Vec<Chunk>,
-    plans: Vec<Plan>,
-    pool: ProjectedPool,
-    key: StreamKey,
-    localized: bool,
-}
-
-impl TheoremChunks {
-    /// The run on the chunk `index`, from `solution`.
-    fn start(&mut self, index: usize, solution: &[f32]) -> Result<PrivateErm> {
-        let chunk = &self.chunks[index];
-        self.pool.restrict(chunk.rows.clone());
-        let mut run = PrivateErm::new(
-            self.plans[index],
-            chunk.rows.len(),
-            solution.iter().map(|&x| f64::from(x)).collect(),
-            self.localized.then_some(chunk.regularization),
-            self.key.clone(),
-        )?;
-        // Streams of a chunk follow those of the one before: no noise is drawn twice.
-        run.skip_streams(index as u64);
-        Ok(run)
-    }
-}
-
-impl Optimizer for TheoremResque {
-    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        oracle.enter(Phase::Gradient);
-        self.run.advance(&mut self.chunks.pool.on(oracle))?;
-        narrow(&mut self.solution, self.run.iterate());
-        oracle.enter(Phase::Update);
-        if let Some(index) = next_chunk(round, self.chunks.per_chunk, self.chunks.chunks.len()) {
-            self.run = self.chunks.start(index, &self.solution)?;
-            self.chunk = index as u64;
-        }
-        Ok(())
-    }
-
-    fn solution(&mut self) -> &[f32] {
-        &self.solution
-    }
-
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        let chunk = self.chunk;
-        visitor.u64("chunk", &mut self.chunk);
-        if self.chunk != chunk {
-            let restored = self.chunks.start(self.chunk as usize, &self.solution);
-            self.run = restored.expect("the plans of all chunks were checked");
-        }
-        visitor.u64("pool_round", &mut self.chunks.pool.round);
-        visitor.f32s("solution", &mut self.solution);
-        self.run.visit_state(visitor);
-    }
-}
-
-fn practical(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
+fn prepare(run: &Run<'_>, own: PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
+    plan::independent_noise_only(run)?;
     let (problem, key) = (run.problem, run.key());
     let clip_norm = plan::clip_norm(run, 1.0)?;
     let lipschitz = f64::from(clip_norm);
@@ -280,7 +149,7 @@ fn practical(run: &Run<'_>, own: &PrivateSettings, localized: bool) -> Result<Pr
     let inner = own.inner;
     let chunks_of = |budget| {
         let setting = setting(problem, lipschitz, domain_radius, budget);
-        chunks(&setting, localized, MOST_CHUNKS)
+        chunks(&setting, localized)
     };
     let adjacency = plan::adjacency(run)?;
     if adjacency != Adjacency::ZeroOut {
@@ -470,6 +339,18 @@ fn clipped_factor(log_weight: f64, weight_cap: f64, gradient_norm: f64, clip_nor
     factor as f32
 }
 
+/// A regulariser at the centre and an anchor's (λ_i/2)‖x − x_{i−1}‖², in offsets: their λ and their minimiser.
+fn combine(regularizer: Option<&(f64, Vec<f64>)>, centre: &[f64], regularization: f64) -> (f64, Vec<f32>) {
+    match regularizer {
+        None => (regularization, vec![0.0; centre.len()]),
+        Some((extra, anchor)) => {
+            let share = extra / (extra + regularization);
+            let offset = anchor.iter().zip(centre).map(|(to, from)| (share * (to - from)) as f32);
+            (regularization + extra, offset.collect())
+        }
+    }
+}
+
 impl NoisyOracle<'_, '_, '_> {
     /// One round: S batches at one centre, then S noised steps.
     fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<()> {
@@ -540,7 +421,7 @@ impl Optimizer for PracticalResque {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let balls = &mut self.balls;
         self.run.advance(&mut NoisyOracle { balls, oracle })?;
-        if next_chunk(round, self.per_chunk, self.balls.chunks.len()).is_some() {
+        if (round + 1).is_multiple_of(self.per_chunk) && self.balls.chunk + 1 < self.balls.chunks.len() {
             self.balls.anchor.copy_from_slice(self.run.iterate());
             self.balls.chunk += 1;
             self.run = BallAcceleration::new(self.run.parameters(), self.balls.anchor.clone())?;
@@ -573,10 +454,9 @@ mod tests {
     use super::*;
     use crate::optimizers::settings::Settings;
     use crate::optimizers::tests::{mean_loss, run};
-    use crate::privacy::{Claim, Mechanism};
+    use crate::privacy::{Budget, Claim, Mechanism};
     use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
-    use crate::resque::ResqueError;
     use rounds_kernels::loss::Loss;
     use std::sync::Arc;
 
@@ -598,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn practical_runs_learn_and_claim_what_they_account_for() {
+    fn runs_learn_and_claim_what_they_account_for() {
         let problem = problem(4_000);
         let start = std::f64::consts::LN_2;
         for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
@@ -634,27 +514,6 @@ mod tests {
         }
         let refused = RESQUE_PRIVATE_SCO.prepare(&problem, &given(1e12)).err();
         assert!(refused.as_ref().is_some_and(|error| error.to_string().contains("whose ε is above 0")), "{refused:?}");
-    }
-
-    #[test]
-    fn scaled_runs_claim_nothing() {
-        let problem = problem(2_000);
-        let parameters = [("mode", "scaled"), ("rounds", "30"), ("accuracy-constant", "0.02")];
-        for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
-            let (loss, prepared, rounds) = loss_after(algorithm, &problem, &settings(0.9, &parameters));
-            assert!(loss.is_finite() && rounds >= 30);
-            assert_eq!(prepared.privacy.claim, Claim::None);
-            assert!(prepared.privacy.reason.unwrap().contains("scaled"));
-        }
-    }
-
-    #[test]
-    fn more_steps_than_examples_are_refused_before_the_first_round() {
-        for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
-            let parameters = [("mode", "scaled"), ("steps-constant", "1e4")];
-            let refused = algorithm.prepare(&problem(2_000), &settings(0.9, &parameters)).err();
-            assert!(matches!(refused, Some(PrepareError::Resque(ResqueError::StepsBeyondData { .. }))), "{refused:?}");
-        }
     }
 
     #[test]

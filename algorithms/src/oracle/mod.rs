@@ -8,7 +8,6 @@
 mod drawn;
 mod ledger;
 mod recorded;
-mod replicas;
 mod shared;
 pub mod tree;
 
@@ -16,7 +15,6 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 pub use ledger::Ledger;
-pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{
     self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, Precision, SumLattice, Tally, Workspace,

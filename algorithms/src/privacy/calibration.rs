@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::accountant::{Accountant, calibrate};
-use super::adjacency::Adjacency;
+use super::accountant::Accountant;
+use super::accounting::calibrate;
 use super::error::PrivacyError;
 use super::mechanism::Mechanism;
 use crate::hexadecimal;
+use crate::problem::adjacency::Adjacency;
 
 /// The privacy budget of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]

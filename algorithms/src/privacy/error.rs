@@ -1,6 +1,7 @@
 //! Errors of accounting, each with the way out.
 
-use super::{Accountant, Adjacency, Mechanism, Sampling};
+use super::accountant::Accountant;
+use crate::problem::adjacency::Adjacency;
 
 /// A privacy question without an answer. The messages name the value, what was expected, and the way out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -12,10 +13,10 @@ pub enum PrivacyError {
     OutOfRange { quantity: &'static str, found: f64, expected: &'static str, remedy: &'static str },
     /// The sampler and the adjacency do not go together: no theorem covers the pair.
     #[error("{sampling} sampling cannot be accounted under {adjacency} adjacency: {reason}")]
-    RefusedSampling { sampling: Sampling, adjacency: Adjacency, reason: &'static str },
+    RefusedSampling { sampling: &'static str, adjacency: Adjacency, reason: &'static str },
     /// The mechanism is described with a sampler that its analysis does not know.
     #[error("a {mechanism} mechanism cannot be described with {sampling} sampling: {reason}")]
-    RefusedMechanism { mechanism: &'static str, sampling: Sampling, reason: &'static str },
+    RefusedMechanism { mechanism: &'static str, sampling: &'static str, reason: &'static str },
     /// The accountant has no theorem for the mechanism.
     #[error("the {accountant} accountant does not cover a {mechanism} mechanism: {reason}")]
     RefusedAccountant { accountant: Accountant, mechanism: &'static str, reason: &'static str },
@@ -52,9 +53,9 @@ pub(super) fn checked(
     if valid { Ok(value) } else { Err(PrivacyError::OutOfRange { quantity, found: value, expected, remedy }) }
 }
 
-/// The refusal of a step that `accountant` has no theorem for.
-pub(super) fn refused(accountant: Accountant, step: &Mechanism, reason: &'static str) -> PrivacyError {
-    PrivacyError::RefusedAccountant { accountant, mechanism: step.name(), reason }
+/// The refusal of a step, by its name, that `accountant` has no theorem for.
+pub(super) fn refused(accountant: Accountant, step: &'static str, reason: &'static str) -> PrivacyError {
+    PrivacyError::RefusedAccountant { accountant, mechanism: step, reason }
 }
 
 /// A positive finite value, or an error that names `quantity`.

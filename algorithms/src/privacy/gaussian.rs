@@ -5,8 +5,9 @@
 //! logarithm is taken. All three directions (δ, ε, μ) hold 1e-12 relative wherever the answer is
 //! well conditioned; tests compare with 60-digit values from μ = 1e-6 to 1e4 and δ from 1e-300 to 1 − 1e-9.
 
-use super::normal::{LN_SQRT_2_PI, density, mills_ratio, mills_ratio_drop, survival};
-use super::{PrivacyError, error, search};
+use super::error::{self, PrivacyError};
+use super::search;
+use crate::normal::{LN_SQRT_2_PI, density, mills_ratio, mills_ratio_drop, survival};
 
 /// (ln δ, ln(1 − δ)) at ε = μ(a + μ/2) ≥ 0.
 fn log_delta_and_complement(a: f64, mu: f64) -> (f64, f64) {

@@ -3,7 +3,10 @@
 //! Adaptive composition adds squares, μ = √(Σ μ_i²), and loses nothing: every run without subsampling, trees and
 //! factorisations included, is one Gaussian mechanism. Conversion to (ε, δ) is [`super::gaussian`].
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, error};
+use super::accountant::Accountant;
+use super::error::{self, PrivacyError};
+use super::mechanism::Mechanism;
+use crate::problem::adjacency::Adjacency;
 
 /// μ of a mechanism whose every step is Gaussian.
 ///
@@ -17,7 +20,7 @@ pub fn mu(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, PrivacyErr
         let mu = step.gaussian_mu(adjacency).ok_or_else(|| {
             let reason = "its privacy is not that of one Gaussian mechanism, and a central-limit value is no upper bound; \
                           use pld or rdp";
-            error::refused(Accountant::Gdp, step, reason)
+            error::refused(Accountant::Gdp, step.name(), reason)
         })?;
         squares += mu * mu;
     }

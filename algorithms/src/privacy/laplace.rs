@@ -5,7 +5,11 @@
 //! mechanism with shift S: moving one coordinate after the other composes trade-off functions, and for log-concave noise
 //! shifts add up exactly (Dong–Roth–Su 2022, Lemma A.5 and Proposition A.3). The RDP and PLD accountants use that pair.
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error};
+use super::accountant::Accountant;
+use super::error::{self, PrivacyError};
+use super::mechanism::Mechanism;
+use super::sampling::Sampling;
+use crate::problem::adjacency::Adjacency;
 
 /// ln(1 + q(e^ε − 1)), the amplified ε of a sampler that reads a given example with probability q: without replacement
 /// under replace-one with q = m/n [003 (3.3), Thm A.3], and Poisson under add/remove or zero-out
@@ -49,7 +53,7 @@ pub fn pure_epsilon(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, 
     for step in mechanism.steps() {
         let (epsilon, count) = step_epsilon(step).ok_or_else(|| {
             let reason = "Gaussian noise gives no pure differential privacy; use gdp, rdp or pld";
-            error::refused(Accountant::Pure, step, reason)
+            error::refused(Accountant::Pure, step.name(), reason)
         })?;
         total += epsilon * count as f64;
     }

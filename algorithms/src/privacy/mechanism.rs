@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adjacency, PrivacyError, Sampling, error};
+use super::error::{self, PrivacyError};
+use super::sampling::Sampling;
+use crate::problem::adjacency::Adjacency;
 
 /// Everything that a run releases about its data.
 ///
@@ -211,7 +213,10 @@ impl Mechanism {
         sampling.check(adjacency)?;
         match self.refusal(sampling) {
             None => Ok(()),
-            Some(reason) => Err(PrivacyError::RefusedMechanism { mechanism: self.name(), sampling, reason }),
+            Some(reason) => {
+                let (mechanism, sampling) = (self.name(), sampling.name());
+                Err(PrivacyError::RefusedMechanism { mechanism, sampling, reason })
+            }
         }
     }
 

@@ -11,14 +11,13 @@
 //! Only upper bounds are called ε.
 
 mod accountant;
-mod adjacency;
+mod accounting;
 mod calibration;
 mod error;
 pub mod gaussian;
 pub mod gdp;
 pub mod laplace;
 mod mechanism;
-mod normal;
 pub mod pld;
 mod quantiles;
 pub mod rdp;
@@ -27,18 +26,19 @@ mod search;
 mod statement;
 pub mod zcdp;
 
-pub use accountant::{Accountant, calibrate};
-pub use adjacency::Adjacency;
+pub use accountant::Accountant;
+pub use accounting::calibrate;
 pub use calibration::{Budget, CalibrationMemory};
 pub use error::PrivacyError;
 pub use mechanism::Mechanism;
 #[cfg(test)]
 pub(crate) use mechanism::tree_squared_sensitivity;
-pub(crate) use normal::gauss_legendre;
-pub use normal::normal_quantile;
 pub use quantiles::{beta_quantile, student_cdf, student_quantile};
 pub use sampling::Sampling;
 pub use statement::{Arithmetic, Claim, DISJOINT_CHUNKS, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
+
+pub use crate::normal::normal_quantile;
+pub use crate::problem::Adjacency;
 
 /// Mechanisms and a comparison for tests.
 #[cfg(test)]

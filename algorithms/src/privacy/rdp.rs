@@ -9,9 +9,14 @@
 
 use std::f64::consts::PI;
 
-use super::normal::LN_SQRT_2_PI;
+use super::accountant::Accountant;
+use super::error::{self, PrivacyError};
+use super::laplace;
+use super::mechanism::Mechanism;
+use super::sampling::Sampling;
 use super::zcdp::Orders;
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, laplace};
+use crate::normal::LN_SQRT_2_PI;
+use crate::problem::adjacency::Adjacency;
 
 /// Orders α are searched over ln(α − 1) in this range, to this tolerance.
 pub(super) const ORDERS: Orders = Orders(-12.0, 28.0, 1e-8);
@@ -350,7 +355,7 @@ impl RenyiCurve {
                     | Sampling::FixedOrder
                     | Sampling::ShuffledOnce
                     | Sampling::ReshuffledEachEpoch => {
-                        return Err(error::refused(Accountant::Rdp, step, "its sampler does not amplify"));
+                        return Err(error::refused(Accountant::Rdp, step.name(), "its sampler does not amplify"));
                     }
                 });
             }

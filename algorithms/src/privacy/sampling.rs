@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adjacency, PrivacyError, error};
+use super::error::{self, PrivacyError};
+use crate::problem::adjacency::Adjacency;
 
 /// The law by which a run chooses the examples of each round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -82,7 +83,7 @@ impl Sampling {
     /// [`PrivacyError::RefusedSampling`] with the reason where no theorem covers the pair, and
     /// [`PrivacyError::OutOfRange`] for a rate outside (0, 1] or a batch outside 1..=n.
     pub fn check(self, adjacency: Adjacency) -> Result<(), PrivacyError> {
-        let refuse = |reason| Err(PrivacyError::RefusedSampling { sampling: self, adjacency, reason });
+        let refuse = |reason| Err(PrivacyError::RefusedSampling { sampling: self.name(), adjacency, reason });
         match self {
             Self::FullBatch => Ok(()),
             Self::FixedOrder | Self::ShuffledOnce | Self::ReshuffledEachEpoch => match adjacency {

@@ -4,7 +4,12 @@
 use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, gdp};
+use super::accountant::Accountant;
+use super::error::{self, PrivacyError};
+use super::gdp;
+use super::mechanism::Mechanism;
+use super::sampling::Sampling;
+use crate::problem::adjacency::Adjacency;
 use crate::problem::{PublicProblem, Relation};
 
 /// The claim of a run.

@@ -3,7 +3,11 @@
 //! A Gaussian mechanism has ρ = μ²/2, an ε-DP one ρ = ε²/2; composition adds. The conversion to (ε, δ) is the tight one of
 //! Canonne–Kamath–Steinke 2020, with the simple one of paper 000 beside it.
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, laplace, search};
+use super::accountant::Accountant;
+use super::error::{self, PrivacyError};
+use super::mechanism::Mechanism;
+use super::{laplace, search};
+use crate::problem::adjacency::Adjacency;
 
 /// Orders α are searched over ln(α − 1) in this range, to this tolerance.
 pub(super) const ORDERS: Orders = Orders(-20.0, 60.0, 1e-9);
@@ -117,7 +121,7 @@ pub fn rho_of(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, Privac
             rho += 0.5 * epsilon * epsilon * count as f64;
         } else {
             let reason = "subsampling does not amplify zCDP; use pld or rdp";
-            return Err(error::refused(Accountant::Zcdp, step, reason));
+            return Err(error::refused(Accountant::Zcdp, step.name(), reason));
         }
     }
     Ok(rho)

@@ -15,57 +15,11 @@ use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
 use super::domain::{Column, ColumnKind, Columns, Domain, Label, Storage};
-use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix, argument, check_positive, fault};
-use super::withheld::{NoClaim, Withheld};
+use super::features::{
+    Buffer, ByteRows, DatasetError, Features, Labels, SparseMatrix, argument, check_positive, fault,
+};
 use crate::parallel::ranks::{Ranks, gather_messages};
 use crate::parallel::{Engine, partition};
-
-/// The reason for which data is refused. No message holds anything of a row; what was found in one stands in a [`Withheld`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum DatasetError {
-    /// A fault of arguments or declared facts, shown in full.
-    #[error("data set {name}: {problem}")]
-    Argument {
-        /// The data set.
-        name: String,
-        /// The problem and the way out.
-        problem: String,
-    },
-    /// A fault of rows, whose text is withheld.
-    #[error(
-        "data set {name}: its rows make no data set, or none for this domain and loss; a run that claims nothing shows more"
-    )]
-    Rows {
-        /// The data set.
-        name: String,
-        /// The row, if it is the fault of one, the problem and the way out.
-        found: Withheld,
-    },
-}
-
-impl DatasetError {
-    fn of(mut self, of: &str) -> Self {
-        let (Self::Argument { name, .. } | Self::Rows { name, .. }) = &mut self;
-        of.clone_into(name);
-        self
-    }
-
-    /// The message with what was found, where nothing is claimed.
-    pub fn explained(&self, witness: &NoClaim) -> String {
-        match self {
-            Self::Argument { .. } => self.to_string(),
-            Self::Rows { name, found } => format!("data set {name}{}", found.shown(witness)),
-        }
-    }
-
-    /// The message with what was found, withheld.
-    pub fn withheld(&self) -> Withheld {
-        match self {
-            Self::Argument { .. } => Withheld::new(self),
-            Self::Rows { name, found } => found.behind(format_args!("data set {name}")),
-        }
-    }
-}
 
 /// Shares of the rows that are hashed side by side, and rows of one after each other.
 const SHARES: usize = 16;
@@ -745,7 +699,7 @@ fn hash_numbers<T: Copy>(hasher: &mut Sha256, numbers: &[T], bytes: impl Fn(T) -
 mod tests {
     use super::super::domain::{Bounds, DomainSource, Other};
     use super::*;
-    use crate::problem::Claims;
+    use crate::problem::{Claims, NoClaim};
     use proptest::prelude::*;
 
     fn data(features: Features, labels: Labels) -> Dataset {

@@ -6,10 +6,11 @@
 use std::fmt::{self, Display};
 
 use rounds_kernels::features::Norm;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use super::adjacency::Adjacency;
 use crate::choices::choices;
-use crate::privacy::Adjacency;
 
 /// The neighbouring relation of a claim, with what it makes public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +166,8 @@ pub enum Columns {
 
 choices! {
     /// The format of the files of a data set.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
     pub enum Format {
         /// Text: a label and `index:value` for each value that is not 0.
         Libsvm = "libsvm",
@@ -183,26 +186,18 @@ choices! {
     }
 }
 
-/// The format in which rows are kept. It follows from the declaration, never from the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Storage {
-    /// f32, every value.
-    #[default]
-    Dense,
-    /// Bytes of a matrix with bounds [0, 255].
-    Bytes,
-    /// The values of a matrix that are not 0.
-    Sparse,
-}
-
-impl Storage {
-    /// The name in a schema.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::Bytes => "bytes",
-            Self::Sparse => "sparse",
-        }
+choices! {
+    /// The format in which rows are kept. It follows from the declaration, never from the rows.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Storage {
+        /// f32, every value.
+        #[default]
+        Dense = "dense",
+        /// Bytes of a matrix with bounds [0, 255].
+        Bytes = "bytes",
+        /// The values of a matrix that are not 0.
+        Sparse = "sparse",
     }
 }
 

@@ -6,9 +6,55 @@ use std::ops::Range;
 use rounds_kernels::features::{NULL_CLASS, Rows, SparseRows, Targets};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 
-use super::DatasetError;
 use super::domain::Storage;
-use super::withheld::Withheld;
+use super::withheld::{NoClaim, Withheld};
+
+/// The reason for which data is refused. No message holds anything of a row; what was found in one stands in a [`Withheld`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DatasetError {
+    /// A fault of arguments or declared facts, shown in full.
+    #[error("data set {name}: {problem}")]
+    Argument {
+        /// The data set.
+        name: String,
+        /// The problem and the way out.
+        problem: String,
+    },
+    /// A fault of rows, whose text is withheld.
+    #[error(
+        "data set {name}: its rows make no data set, or none for this domain and loss; a run that claims nothing shows more"
+    )]
+    Rows {
+        /// The data set.
+        name: String,
+        /// The row, if it is the fault of one, the problem and the way out.
+        found: Withheld,
+    },
+}
+
+impl DatasetError {
+    pub(super) fn of(mut self, of: &str) -> Self {
+        let (Self::Argument { name, .. } | Self::Rows { name, .. }) = &mut self;
+        of.clone_into(name);
+        self
+    }
+
+    /// The message with what was found, where nothing is claimed.
+    pub fn explained(&self, witness: &NoClaim) -> String {
+        match self {
+            Self::Argument { .. } => self.to_string(),
+            Self::Rows { name, found } => format!("data set {name}{}", found.shown(witness)),
+        }
+    }
+
+    /// The message with what was found, withheld.
+    pub fn withheld(&self) -> Withheld {
+        match self {
+            Self::Argument { .. } => Withheld::new(self),
+            Self::Rows { name, found } => found.behind(format_args!("data set {name}")),
+        }
+    }
+}
 
 /// Compressed sparse rows: row i stores `values[offsets[i]..offsets[i + 1]]` in the columns `indices[..]`, which ascend
 /// strictly. Stored zeros are allowed.

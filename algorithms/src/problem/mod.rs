@@ -3,6 +3,7 @@
 //!
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
 
+pub mod adjacency;
 pub mod dataset;
 pub mod domain;
 pub mod encoding;
@@ -18,14 +19,15 @@ pub mod synthetic;
 mod withheld;
 pub mod worst_case;
 
-pub use dataset::{Dataset, DatasetError, Treatment};
+pub use adjacency::Adjacency;
+pub use dataset::{Dataset, Treatment};
 pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Format, Label, Other, Relation, Storage,
 };
 pub use encoding::{BYTE_SCALE, Encoder};
-pub use features::{Buffer, ByteRows, Features, Labels, SparseMatrix};
-pub use objective::{Problem, ProblemError};
+pub use features::{Buffer, ByteRows, DatasetError, Features, Labels, SparseMatrix};
+pub use objective::Problem;
 pub use private_bounds::{BinCounts, noise_scale, private_bounds};
-pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, PublicProblem};
+pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, ProblemError, PublicProblem};
 pub use second_moment::largest_second_moment;
 pub use withheld::{Claims, NoClaim, Withheld};

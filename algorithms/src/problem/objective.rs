@@ -4,13 +4,16 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
-use rounds_kernels::linear::{self, Batch, FeatureGrid, NonFiniteGradient, Planes, RowNorms, Stripes};
+use rounds_kernels::linear::{self, Batch, FeatureGrid, Planes, RowNorms, Stripes};
 use rounds_kernels::loss::Loss;
 
+use super::dataset::Dataset;
+use super::domain::Relation;
+use super::features::Features;
 use super::law::Law;
-use super::public::{PublicProblem, flops_per_row};
+use super::public::{ProblemError, PublicProblem, flops_per_row};
+use super::second_moment::largest_second_moment;
 use super::shard::Shard;
-use super::{Dataset, Features, Relation, largest_second_moment};
 use crate::parallel::ranks::Ranks;
 use crate::parallel::{Engine, partition};
 
@@ -42,33 +45,6 @@ impl Deref for Problem {
     fn deref(&self) -> &PublicProblem {
         &self.public
     }
-}
-
-/// A data set and a loss that do not fit together.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each message describes its fields")]
-pub enum ProblemError {
-    /// Softmax needs classes, the other losses real targets.
-    #[error(
-        "{loss} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set"
-    )]
-    Targets { loss: Loss, dataset: String, needed: &'static str, found: &'static str },
-    /// A single class, which leaves nothing to tell apart.
-    #[error(
-        "all rows of data set '{dataset}' have one class, and {loss} loss tells at least two apart: give rows of another class, \
-         or declare all classes (--classes A,B)"
-    )]
-    OneClass { loss: Loss, dataset: String },
-    /// A regularisation that is negative or not finite.
-    #[error("a regularisation of {0} is not a finite number of at least 0")]
-    Regularization(f64),
-    /// Rows that are scaled so far that their norms could overflow.
-    #[error("rows may be {0:e} long (L1), which f32 arithmetic cannot take: scale the features less")]
-    RowBound(f64),
-    /// A row that is not finite.
-    #[error(transparent)]
-    Row(#[from] NonFiniteGradient),
 }
 
 impl Problem {
@@ -144,7 +120,8 @@ impl Problem {
     /// Rows that are shared out over ranks.
     #[must_use]
     pub fn with_second_moment(mut self) -> Self {
-        let moment = largest_second_moment(&self, 1e-6);
+        assert!(!self.is_sharded(), "no rank holds all rows");
+        let moment = largest_second_moment(&self.dataset, self.model().bias, 1e-6);
         self.public.measured.second_moment = Some(moment);
         self
     }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use rounds_kernels::random::exact::fill_rounded_laplace;
 use rounds_kernels::random::{Purpose, StreamKey};
 
-use super::{Bounds, Relation};
+use super::domain::{Bounds, Relation};
 
 /// Address of the noise, which no other mechanism draws from.
 const NOISE_OF_COUNTS: Purpose = Purpose(0x424f_554e);

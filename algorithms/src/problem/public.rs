@@ -3,13 +3,40 @@
 use std::sync::Arc;
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::{self, FeatureGrid, LinearModel, Precision};
+use rounds_kernels::linear::{self, FeatureGrid, LinearModel, NonFiniteGradient, Precision};
 use rounds_kernels::loss::{Loss, TargetKind};
 
-use super::dataset::{byte_bound, round_up};
+use super::dataset::{Dataset, byte_bound, round_up};
+use super::domain::{Domain, Relation, Storage};
 use super::encoding::BYTE_SCALE;
-use super::{Dataset, Domain, ProblemError, Relation, Storage};
 use crate::parallel::partition;
+
+/// A data set and a loss that do not fit together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
+pub enum ProblemError {
+    /// Softmax needs classes, the other losses real targets.
+    #[error(
+        "{loss} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set"
+    )]
+    Targets { loss: Loss, dataset: String, needed: &'static str, found: &'static str },
+    /// A single class, which leaves nothing to tell apart.
+    #[error(
+        "all rows of data set '{dataset}' have one class, and {loss} loss tells at least two apart: give rows of another class, \
+         or declare all classes (--classes A,B)"
+    )]
+    OneClass { loss: Loss, dataset: String },
+    /// A regularisation that is negative or not finite.
+    #[error("a regularisation of {0} is not a finite number of at least 0")]
+    Regularization(f64),
+    /// Rows that are scaled so far that their norms could overflow.
+    #[error("rows may be {0:e} long (L1), which f32 arithmetic cannot take: scale the features less")]
+    RowBound(f64),
+    /// A row that is not finite.
+    #[error(transparent)]
+    Row(#[from] NonFiniteGradient),
+}
 
 /// Stored values that a sparse row is taken to have where batches are partitioned: the true number is private.
 const SPARSE_ROW_VALUES: usize = 64;

@@ -4,21 +4,17 @@ use rounds_kernels::features::{Selection, Targets};
 use rounds_kernels::linear::{Batch, Clip, LinearModel, Workspace, accumulate_gradients};
 use rounds_kernels::loss::Loss;
 
-use super::Problem;
+use super::dataset::Dataset;
 
-/// `λ_max(AᵀA/n)`, A the rows with their bias: by power iteration from the vector of ones until two iterates agree to
+/// `λ_max(AᵀA/n)`, A the rows, with a column of ones if there is a bias: by power iteration from the vector of ones until two iterates agree to
 /// `tolerance` (relative), at most 1,000 passes. From below, so L set from it may be too small by that much.
 ///
 /// A statistic of the data: a private run must not use it. The mean loss has L ≤ sup φ″ times it, plus λ.
-///
-/// # Panics
-/// Rows that are shared out over ranks. Else never: the rows of a [`Problem`] are finite.
-pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
-    assert!(!problem.is_sharded(), "no rank holds all rows");
-    let of = problem.model();
+pub fn largest_second_moment(dataset: &Dataset, bias: bool, tolerance: f64) -> f64 {
+    let rows = dataset.len();
     // The gradient of the squared loss with targets 0 is Σ a(a·v): one product with AᵀA a pass.
-    let model = LinearModel { features: of.features, outputs: 1, bias: of.bias, loss: Loss::Squared };
-    let zeros = vec![0.0; problem.rows()];
+    let model = LinearModel { features: dataset.columns(), outputs: 1, bias, loss: Loss::Squared };
+    let zeros = vec![0.0; rows];
     let mut workspace = Workspace::new(&model);
     let mut vector = vec![1.0_f32; model.parameters()];
     let mut product = vec![0.0_f64; model.parameters()];
@@ -30,19 +26,19 @@ pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
         }
         product.fill(0.0);
         let batch = Batch {
-            rows: problem.dataset().rows(),
+            rows: dataset.rows(),
             targets: Targets::Values(&zeros),
             norms: None,
-            selection: Selection::Range(0..problem.rows()),
+            selection: Selection::Range(0..rows),
         };
         let outcome = accumulate_gradients(&model, &batch, &vector, Clip::Unbounded, &mut product, &mut workspace);
-        outcome.expect("the rows of a problem are finite, and so are products with a unit vector");
-        let next = product.iter().map(|v| v * v).sum::<f64>().sqrt() / problem.rows().max(1) as f64;
+        outcome.expect("the rows of a data set are finite, and so are products with a unit vector");
+        let next = product.iter().map(|v| v * v).sum::<f64>().sqrt() / rows.max(1) as f64;
         if next == 0.0 {
             return 0.0;
         }
         for (v, &p) in vector.iter_mut().zip(&product) {
-            *v = (p / problem.rows() as f64) as f32;
+            *v = (p / rows as f64) as f32;
         }
         if (next - eigenvalue).abs() <= tolerance * next {
             return next;
@@ -54,10 +50,8 @@ pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use super::super::{Dataset, Features, Labels};
     use super::*;
+    use crate::problem::features::{Features, Labels};
 
     #[test]
     fn a_diagonal_second_moment_has_its_largest_entry_and_the_bias_is_a_feature() {
@@ -67,8 +61,7 @@ mod tests {
         for (features, bias, expected, tolerance) in [(diagonal, false, 3.0, 1e-5), (zeros, true, 1.0, 1e-6)] {
             let labels = Labels::Values(vec![1.0; features.len()]);
             let data = Dataset::new("d", features, labels).unwrap();
-            let problem = Problem::new(Arc::new(data), Loss::Logistic, bias, 0.0).unwrap();
-            let found = largest_second_moment(&problem, 1e-9);
+            let found = largest_second_moment(&data, bias, 1e-9);
             assert!((found - expected).abs() < tolerance, "bias {bias}: {found}");
         }
     }

@@ -12,7 +12,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Planes, RowNorms};
 
-use super::{Dataset, Features, Labels, SparseMatrix};
+use super::dataset::Dataset;
+use super::features::{Features, Labels, SparseMatrix};
 use crate::parallel::partition::{leaf_range, rank_positions};
 use crate::parallel::ranks::{Ranks, gather_messages};
 

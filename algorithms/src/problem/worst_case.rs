@@ -17,8 +17,10 @@ use rounds_kernels::features::{Norm, Rows, Targets};
 use rounds_kernels::loss::{Loss, Target};
 use rounds_kernels::random::StreamKey;
 
+use super::dataset::Dataset;
+use super::features::{Features, Labels, SparseMatrix};
 use super::law::Law;
-use super::{Dataset, Features, Labels, Problem, SparseMatrix};
+use super::objective::Problem;
 
 /// Scales of the curvature of valleys.
 const SCALES: usize = 12;

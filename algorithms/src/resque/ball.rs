@@ -18,16 +18,11 @@ impl Subproblem {
     /// The subproblem with λ, r and φ.
     pub(super) fn new(regularization: f64, radius: f64, accuracy: f64) -> Result<Self> {
         Ok(Self {
-            regularization: check_regularization(regularization)?,
+            regularization: positive("regularisation λ (the solvers of a ball divide by it)", regularization)?,
             radius: positive("ball radius r", radius)?,
             accuracy: positive("subproblem accuracy φ", accuracy)?,
         })
     }
-}
-
-/// Refuses a λ that step sizes and sample sizes cannot be divided by.
-pub(super) fn check_regularization(regularization: f64) -> Result<f64> {
-    positive("regularisation λ (the solvers of a ball divide by it)", regularization)
 }
 
 /// The queries and the depth of a solve.

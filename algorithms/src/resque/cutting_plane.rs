@@ -38,7 +38,6 @@ pub struct CuttingPlane {
     domain_radius: f64,
     batch: usize,
     rounds: u64,
-    completed: u64,
     centre: Vec<f64>,
     /// d × d, row-major: the ellipsoid's P.
     shape: Vec<f64>,
@@ -84,7 +83,6 @@ impl CuttingPlane {
             domain_radius,
             batch: batch.max(1),
             rounds: rounds.ceil() as u64,
-            completed: 0,
             centre: vec![0.0; dimension],
             shape,
             cuts: Vec::new(),
@@ -158,19 +156,9 @@ impl CuttingPlane {
         }
     }
 
-    /// True if the planned rounds are done.
-    pub fn finished(&self) -> bool {
-        self.completed >= self.rounds
-    }
-
     /// Planned rounds.
     pub fn rounds(&self) -> u64 {
         self.rounds
-    }
-
-    /// The centre of the last query.
-    pub fn queried(&self) -> &[f64] {
-        &self.queried
     }
 }
 
@@ -180,7 +168,6 @@ impl PoolMethod for CuttingPlane {
         pool.fetch(&self.centre, 0.0, self.batch)?;
         pool.reweighted_mean(0..self.batch, &offset, &mut self.gradient)?;
         self.queried.copy_from_slice(&self.centre);
-        self.completed += 1;
         let normal: Vec<f64> = self.gradient.iter().map(|&g| f64::from(g)).collect();
         let length = norm(&normal);
         if length == 0.0 {
@@ -209,8 +196,11 @@ impl PoolMethod for CuttingPlane {
         &self.centre
     }
 
+    fn judged(&self) -> &[f64] {
+        &self.queried
+    }
+
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("cutting_plane_rounds", &mut self.completed);
         visitor.f64s("cutting_plane_centre", &mut self.centre);
         visitor.f64s("cutting_plane_shape", &mut self.shape);
         visitor.f64s("cutting_plane_queried", &mut self.queried);
@@ -241,9 +231,9 @@ mod tests {
                 let accuracy = 1e-3;
                 let mut run = CuttingPlane::for_accuracy(kind, dimension, 1.0, 1.0, accuracy, 1).unwrap();
                 let mut gap = f64::INFINITY;
-                while !run.finished() {
+                for _ in 0..run.rounds() {
                     run.advance(&mut pool).unwrap();
-                    gap = gap.min(function.value(run.queried()));
+                    gap = gap.min(function.value(run.judged()));
                 }
                 assert!(gap <= accuracy, "{kind:?} d = {dimension}: {gap}");
                 assert_eq!(pool.ledger().rounds, run.rounds());

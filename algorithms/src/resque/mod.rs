@@ -12,8 +12,7 @@
 //! | bias reduction | [`multilevel`] | [002 Algorithm 6] |
 //! | ball acceleration | [`acceleration`], [`bisection_free`] | [002 Propositions 1–2] |
 //! | the whole parallel method | [`parallel`] | [002 Theorems 1–2] |
-//! | private ball solvers | [`private_ball`] | [002 Algorithms 3–6] |
-//! | private empirical risk, localisation | [`private_erm`], [`localization`] | [002 Theorems 3–4] |
+//! | localisation | [`localization`] | [002 Proposition 11] |
 //! | baselines | [`subgradient`], [`randomized_smoothing`], [`cutting_plane`] | [002 Table I] |
 //!
 //! Iterates near a centre x̄ are kept as offsets v = x − x̄ in f32: the balls are far smaller than the domain, and x̄ + v
@@ -38,8 +37,6 @@ pub(crate) mod localization;
 mod multilevel;
 pub mod parallel;
 pub mod pool;
-mod private_ball;
-pub(crate) mod private_erm;
 pub mod projected;
 pub mod randomized_smoothing;
 pub mod subgradient;
@@ -98,17 +95,6 @@ pub enum ResqueError {
         /// Queries.
         needed: f64,
         /// The limit.
-        limit: f64,
-    },
-    /// More steps of a private solve than rows.
-    #[error(
-        "T = {steps} steps of a private solve are more than the n = {limit} rows: take smaller constants of the sample \
-         sizes, a larger ε, or more data"
-    )]
-    StepsBeyondData {
-        /// T.
-        steps: f64,
-        /// n.
         limit: f64,
     },
     /// The data or an oracle refused.

@@ -12,93 +12,46 @@
 use rounds_kernels::random::UniformStream;
 
 use super::Result;
-use super::ball::{BallSolver, Plan, Subproblem};
+use super::ball::{BallSolver, Subproblem};
 use super::geometry::add;
 use super::pool::GradientPool;
 
-/// Levels of one estimate, drawn before its round.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Levels {
-    /// One J a repetition; 0 where J > j_max.
-    pub(super) drawn: Vec<u32>,
-}
-
-impl Levels {
-    /// `repetitions` independent levels at most `most`.
-    pub(super) fn draw(stream: &mut UniformStream, repetitions: usize, most: u32) -> Self {
-        let levels = (0..repetitions.max(1)).map(|_| stream.next_u64().trailing_zeros() + 1);
-        let drawn = levels.map(|j| if j <= most { j } else { 0 }).collect();
-        Self { drawn }
-    }
-
-    /// `estimate` = the mean over the repetitions of `x_0 + 2^J(x_J − x_{J−1})`; `solve(repetition, level, x)` writes x_level.
-    pub(super) fn combine(
-        &self,
-        estimate: &mut [f64],
-        mut solve: impl FnMut(usize, u32, &mut [f32]) -> Result<()>,
-    ) -> Result<()> {
-        estimate.fill(0.0);
-        let mut solution = vec![0.0; estimate.len()];
-        let share = 1.0 / self.drawn.len() as f64;
-        for (repetition, &level) in self.drawn.iter().enumerate() {
-            let factor = f64::powi(2.0, level as i32);
-            let solves = [(1.0, 0), (factor, level), (-factor, level.saturating_sub(1))];
-            for &(factor, level) in &solves[..if level > 0 { 3 } else { 1 }] {
-                solve(repetition, level, &mut solution)?;
-                add(estimate, share * factor, &solution);
-            }
-        }
-        Ok(())
-    }
+/// J of one estimate, drawn before its round from `stream`; 0 where J > `most`.
+pub(super) fn draw(stream: &mut UniformStream, most: u32) -> u32 {
+    let level = stream.next_u64().trailing_zeros() + 1;
+    if level <= most { level } else { 0 }
 }
 
 /// `subproblem` to accuracy φ/2^level.
-fn at_level(subproblem: &Subproblem, level: u32) -> Subproblem {
+pub(super) fn at_level(subproblem: &Subproblem, level: u32) -> Subproblem {
     Subproblem { accuracy: subproblem.accuracy / f64::powi(2.0, level as i32), ..*subproblem }
 }
 
-/// Samples that the levels read, and the largest depth of a solve (repetitions run side by side).
-pub(super) fn plan(
-    solver: &dyn BallSolver,
-    levels: &Levels,
-    subproblem: &Subproblem,
-    lipschitz: f64,
-    smoothing: f64,
-) -> Result<Plan> {
-    let (mut samples, mut depth) = (0, 0);
-    for &level in &levels.drawn {
-        let plan = solver.plan(&at_level(subproblem, level), lipschitz, smoothing)?;
-        samples += plan.samples;
-        depth = depth.max(plan.depth);
-    }
-    Ok(Plan { samples, depth })
-}
-
-/// The mean of the repetitions' estimates, an offset that may lie outside the ball.
+/// x̂ with J = `level`, an offset that may lie outside the ball; it reads the samples that a solve at this level reads from `first` on.
 pub(super) fn estimate(
     solver: &mut dyn BallSolver,
     pool: &mut dyn GradientPool,
     first: usize,
-    levels: &Levels,
-    subproblem: &Subproblem,
+    (subproblem, level): (&Subproblem, u32),
     smoothing: f64,
     estimate: &mut [f64],
 ) -> Result<()> {
-    let mut firsts = vec![first];
-    for &level in &levels.drawn {
-        let plan = solver.plan(&at_level(subproblem, level), pool.lipschitz(), smoothing)?;
-        firsts.push(firsts[firsts.len() - 1] + plan.samples);
+    estimate.fill(0.0);
+    let mut solution = vec![0.0; estimate.len()];
+    let factor = f64::powi(2.0, level as i32);
+    let solves = [(1.0, 0), (factor, level), (-factor, level.saturating_sub(1))];
+    for &(factor, level) in &solves[..if level > 0 { 3 } else { 1 }] {
+        solver.solve(pool, first, &at_level(subproblem, level), smoothing, &mut solution)?;
+        add(estimate, factor, &solution);
     }
-    levels.combine(estimate, |repetition, level, solution| {
-        let problem = at_level(subproblem, level);
-        solver.solve(pool, firsts[repetition], &problem, smoothing, solution)
-    })
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::parallel::Engine;
+    use crate::resque::ball::Plan;
     use crate::resque::black_box::BlackBoxOracle;
     use crate::resque::epoch_sgd::EpochSgd;
     use crate::resque::functions::MaxOfLinear;
@@ -135,10 +88,10 @@ mod tests {
         let (mut total, mut squares, mut counts) = (0.0, 0.0, [0usize; 5]);
         let mut solver = Biased(0);
         for _ in 0..runs {
-            let levels = Levels::draw(&mut stream, 1, most);
-            counts[levels.drawn[0] as usize] += 1;
+            let level = draw(&mut stream, most);
+            counts[level as usize] += 1;
             let mut value = [0.0];
-            estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 1.0, &mut value).unwrap();
+            estimate(&mut solver, &mut pool, 0, (&subproblem, level), 1.0, &mut value).unwrap();
             total += value[0];
             squares += value[0] * value[0];
         }
@@ -160,12 +113,10 @@ mod tests {
         let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
         let subproblem = Subproblem::new(1.0, 0.3, 0.1).unwrap();
         let mut solver = EpochSgd::new(48.0).unwrap();
-        let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
-        let levels = Levels::draw(&mut stream, 8, 3);
-        let plan = plan(&solver, &levels, &subproblem, 1.0, 0.3).unwrap();
+        let plan = solver.plan(&at_level(&subproblem, 2), 1.0, 0.3).unwrap();
         pool.fetch(&[0.0; 6], 0.3, plan.samples).unwrap();
         let mut value = [0.0; 6];
-        estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 0.3, &mut value).unwrap();
+        estimate(&mut solver, &mut pool, 0, (&subproblem, 2), 0.3, &mut value).unwrap();
         let ledger = pool.ledger();
         assert_eq!((ledger.rounds, ledger.gradient_queries), (1, plan.samples as u64));
         assert!(value.iter().all(|v| v.is_finite()) && value.iter().sum::<f64>() < 0.0);

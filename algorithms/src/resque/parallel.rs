@@ -18,7 +18,7 @@ use super::ball::{BallSolver, Subproblem};
 use super::bisection_free::{BallOracle, BisectionFree};
 use super::epoch_sgd::EpochSgd;
 use super::geometry::{norm, squared_norm, widen};
-use super::multilevel::{self, Levels};
+use super::multilevel;
 use super::pool::{GradientPool, PoolMethod};
 use super::{Result, positive};
 use crate::choices::choices;
@@ -132,16 +132,6 @@ impl ParallelResque {
         self.rounds
     }
 
-    /// Steps of the outer loop done; the other rounds are trials of the line search.
-    pub fn iterations(&self) -> u64 {
-        self.progress().iterations
-    }
-
-    /// Computational depth so far: dependent vector operations, a mini-batch counting one (specification 0.1).
-    pub fn computational_depth(&self) -> u64 {
-        self.sampler.depth
-    }
-
     /// Most rounds a run may take: every iteration with at most nine trials on average.
     pub fn most_rounds(&self) -> u64 {
         10 * self.sampler.acceleration.most_iterations()
@@ -161,6 +151,11 @@ impl PoolMethod for ParallelResque {
 
     fn iterate(&self) -> &[f64] {
         &self.progress().iterate
+    }
+
+    /// The other rounds are trials of the line search; depth counts a mini-batch as one operation (specification 0.1).
+    fn steps(&self) -> Option<(u64, u64)> {
+        Some((self.progress().iterations, self.sampler.depth))
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
@@ -225,14 +220,15 @@ impl ProximalOracle for SampledOracle<'_, '_> {
         let most_levels = balls.log2().ceil().max(1.0) as u32;
         let mut stream = UniformStream::new(&sampler.key, LEVELS, sampler.calls, 0);
         sampler.calls += 1;
-        let levels = Levels::draw(&mut stream, 1, most_levels);
+        let level = multilevel::draw(&mut stream, most_levels);
         let ball_plan = sampler.solver.plan(&ball, lipschitz, ball_radius)?;
-        let proximal_plan = multilevel::plan(&*sampler.solver, &levels, &proximal_problem, lipschitz, ball_radius)?;
+        let deepest = multilevel::at_level(&proximal_problem, level);
+        let proximal_plan = sampler.solver.plan(&deepest, lipschitz, ball_radius)?;
         pool.fetch(centre, ball_radius, ball_plan.samples + proximal_plan.samples)?;
         sampler.solver.solve(*pool, 0, &ball, ball_radius, &mut sampler.offset)?;
         widen(solution, &sampler.offset);
         let (solver, first) = (&mut *sampler.solver, ball_plan.samples);
-        multilevel::estimate(solver, *pool, first, &levels, &proximal_problem, ball_radius, proximal)?;
+        multilevel::estimate(solver, *pool, first, (&proximal_problem, level), ball_radius, proximal)?;
         sampler.depth += ball_plan.depth.max(proximal_plan.depth);
         Ok(())
     }

@@ -45,6 +45,16 @@ pub trait PoolMethod: Send {
     /// The point to use.
     fn iterate(&self) -> &[f64];
 
+    /// The point whose value says how far it is: of methods that are judged by the best of the points that they query, the last of those.
+    fn judged(&self) -> &[f64] {
+        self.iterate()
+    }
+
+    /// Steps of the outer loop and computational depth, of methods for which these are not the rounds.
+    fn steps(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Visits the state of a checkpoint.
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
 }

@@ -51,7 +51,6 @@ pub struct ProjectedPool {
     radius: f64,
     centre: Vec<f32>,
     rows: Vec<u32>,
-    chosen: Option<Range<u32>>,
     answers: Answers,
     rest: Vec<f32>,
     sum: Vec<f64>,
@@ -94,17 +93,11 @@ impl ProjectedPool {
             radius: 0.0,
             centre: vec![0.0; dimension],
             rows: Vec::new(),
-            chosen: None,
             answers: Answers::default(),
             rest: Vec::new(),
             sum: vec![0.0; dimension],
             draws: 0,
         })
-    }
-
-    /// Restricts queries to a range of rows (a chunk of localisation).
-    pub fn restrict(&mut self, rows: Range<usize>) {
-        self.chosen = Some(rows.start as u32..rows.end as u32);
     }
 
     /// The pool's queries on an oracle, for the duration of a round.
@@ -137,13 +130,13 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         pool.radius = radius;
         pool.draws = 0;
         narrow(&mut pool.centre, centre);
-        let chosen = pool.chosen.clone().unwrap_or(0..problem.rows() as u32);
+        let all = problem.rows() as u64;
         let (key, round, engine) = (&pool.key, pool.round, oracle.engine());
         pool.rows.resize(count, 0);
         engine.for_each_chunk(&mut pool.rows, ROWS_A_STREAM, &|first, rows| {
             let mut stream = UniformStream::new(key, ROWS, round, (first / ROWS_A_STREAM) as u64);
             for row in rows {
-                *row = chosen.start + stream.below(u64::from(chosen.end - chosen.start)) as u32;
+                *row = stream.below(all) as u32;
             }
         });
         pool.answers.residuals.resize(count * outputs, 0.0);
@@ -238,10 +231,9 @@ mod tests {
         Problem::new(Arc::new(dataset), loss, bias, 0.0).unwrap().with_longest_row()
     }
 
-    /// Queries of one row, again and again, at one point of the ball around a centre.
+    /// Queries of the only row of a problem, again and again, at one point of the ball around a centre.
     struct Queries<'a> {
         problem: &'a Problem,
-        row: usize,
         centre: &'a [f64],
         offset: &'a [f32],
         radius: f64,
@@ -256,10 +248,9 @@ mod tests {
             let mut oracle = Oracle::new(problem, Engine::default());
             let key = StreamKey::Simulation(31);
             let mut pool = ProjectedPool::new(problem, Weights::Full, 1.0, key).unwrap();
-            pool.restrict(self.row..self.row + 1);
             let mut queries = pool.on(&mut oracle);
             queries.fetch(self.centre, self.radius, self.count).unwrap();
-            let a = row_of(problem, self.row);
+            let a = row_of(problem);
             let squared_norm: f32 = a.iter().map(|a| a * a).sum();
             let along = |gradient: &[f32]| a.iter().zip(gradient).map(|(a, g)| a * g).sum::<f32>() / squared_norm;
             let (centred, mut gradient) = (vec![0.0; offset.len()], vec![0.0; offset.len()]);
@@ -277,11 +268,11 @@ mod tests {
 
         /// The same from ξ in all its dimensions.
         fn materialised(&self) -> Law {
-            let Self { problem, row, centre, offset, radius, count } = *self;
-            let a: Vec<f64> = row_of(problem, row).into_iter().map(f64::from).collect();
+            let Self { problem, centre, offset, radius, count } = *self;
+            let a: Vec<f64> = row_of(problem).into_iter().map(f64::from).collect();
             let target = match problem.targets() {
-                Targets::Values(values) => Target::Value(f64::from(values[row])),
-                Targets::Classes(classes) => Target::Class(classes[row] as usize),
+                Targets::Values(values) => Target::Value(f64::from(values[0])),
+                Targets::Classes(classes) => Target::Class(classes[0] as usize),
             };
             let (mut law, mut z) = (Law::default(), vec![0f32; centre.len()]);
             for sample in 0..count {
@@ -309,10 +300,9 @@ mod tests {
     }
 
     /// Features, and 1 for the bias if there is one.
-    fn row_of(problem: &Problem, row: usize) -> Vec<f32> {
+    fn row_of(problem: &Problem) -> Vec<f32> {
         let Rows::F32(rows) = problem.dataset().rows() else { unreachable!("the tests' rows are f32") };
-        let features = &rows.values[row * rows.columns..][..rows.columns];
-        features.iter().copied().chain(problem.model().bias.then_some(1.0)).collect()
+        rows.values.iter().copied().chain(problem.model().bias.then_some(1.0)).collect()
     }
 
     #[test]
@@ -326,17 +316,18 @@ mod tests {
             (Loss::Softmax, 3, true, 1.0),
             (Loss::Softmax, 8, false, 0.5),
         ] {
-            let problem = problem(loss, 6, columns, bias);
-            let (row, radius, dimension) = (4, 0.4, problem.parameters());
+            let row = problem(loss, 6, columns, bias).dataset().select(4..5);
+            let problem = Problem::new(Arc::new(row), loss, bias, 0.0).unwrap();
+            let (radius, dimension) = (0.4, problem.parameters());
             let centre: Vec<f64> = (0..dimension).map(|j| 0.5 * (0.9 * j as f64).sin()).collect();
             // Half of the offset lies along the row, in every output's own measure.
-            let a = row_of(&problem, row);
+            let a = row_of(&problem);
             let direction: Vec<f64> = (0..dimension)
                 .map(|j| f64::from(a[j % a.len()]) * (1.0 - 0.4 * (j / a.len()) as f64) + 0.5 * (1.7 * j as f64).cos())
                 .collect();
             let scale = share * radius / norm(&direction);
             let offset: Vec<f32> = direction.iter().map(|v| (v * scale) as f32).collect();
-            let queries = Queries { problem: &problem, row, centre: &centre, offset: &offset, radius, count };
+            let queries = Queries { problem: &problem, centre: &centre, offset: &offset, radius, count };
             let laws = queries.of_a_pool().0.into_iter().zip(queries.materialised().0);
             for (statistic, (left, right)) in laws.enumerate() {
                 let (distance, critical) = kolmogorov_smirnov(left, right);
@@ -401,10 +392,6 @@ mod tests {
         assert_eq!(lipschitz(&squared), not_positive(quantity, f64::INFINITY));
         let mut oracle = Oracle::new(&softmax, Engine::default());
         let mut pool = ProjectedPool::new(&softmax, Weights::Full, 1.0, StreamKey::Simulation(1)).unwrap();
-        pool.restrict(3..5);
-        let mut queries = pool.on(&mut oracle);
-        queries.fetch(&[0.0; 15], 0.1, 50).unwrap();
-        assert!(queries.pool.rows.iter().all(|row| (3..5).contains(row)));
-        refuses_bad_rounds(&mut queries);
+        refuses_bad_rounds(&mut pool.on(&mut oracle));
     }
 }

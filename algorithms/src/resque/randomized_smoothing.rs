@@ -77,11 +77,6 @@ impl RandomizedSmoothing {
             offset: vec![0.0; dimension],
         })
     }
-
-    /// True if all T rounds are done.
-    pub fn finished(&self) -> bool {
-        self.completed >= self.parameters.rounds
-    }
 }
 
 impl PoolMethod for RandomizedSmoothing {
@@ -144,7 +139,7 @@ mod tests {
             assert!(bound <= accuracy * 1.01, "{bound}");
             let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
             let mut run = RandomizedSmoothing::new(dimension, parameters).unwrap();
-            while !run.finished() {
+            for _ in 0..parameters.rounds {
                 run.advance(&mut pool).unwrap();
             }
             let gap = function.value(run.iterate());

@@ -4,8 +4,9 @@
 //! gap at most LR/√T. One step is one round of one query.
 
 use super::geometry::project;
-use super::pool::GradientPool;
+use super::pool::{GradientPool, PoolMethod};
 use super::{Result, positive};
+use crate::state::StateVisitor;
 
 /// The iteration from 0.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub struct Subgradient {
     completed: u64,
     iterate: Vec<f64>,
     sum: Vec<f64>,
+    average: Vec<f64>,
     gradient: Vec<f32>,
     offset: Vec<f32>,
 }
@@ -35,18 +37,25 @@ impl Subgradient {
             completed: 0,
             iterate: vec![0.0; dimension],
             sum: vec![0.0; dimension],
+            average: vec![0.0; dimension],
             gradient: vec![0.0; dimension],
             offset: vec![0.0; dimension],
         })
     }
 
-    /// One round.
-    ///
-    /// # Errors
-    /// Whatever the pool refuses.
-    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
+    /// T.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+}
+
+impl PoolMethod for Subgradient {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
         self.sum.iter_mut().zip(&self.iterate).for_each(|(sum, x)| *sum += x);
         self.completed += 1;
+        for (average, sum) in self.average.iter_mut().zip(&self.sum) {
+            *average = sum / self.completed as f64;
+        }
         pool.fetch(&self.iterate, 0.0, 1)?;
         pool.reweighted_mean(0..1, &self.offset, &mut self.gradient)?;
         self.iterate.iter_mut().zip(&self.gradient).for_each(|(x, &g)| *x -= self.step * f64::from(g));
@@ -54,14 +63,14 @@ impl Subgradient {
         Ok(())
     }
 
-    /// True if all T rounds are done.
-    pub fn finished(&self) -> bool {
-        self.completed >= self.rounds
+    fn iterate(&self) -> &[f64] {
+        &self.average
     }
 
-    /// The average iterate.
-    pub fn average(&self) -> Vec<f64> {
-        self.sum.iter().map(|sum| sum / self.completed.max(1) as f64).collect()
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("subgradient_rounds", &mut self.completed);
+        visitor.f64s("subgradient_iterate", &mut self.iterate);
+        visitor.f64s("subgradient_sum", &mut self.sum);
     }
 }
 
@@ -78,12 +87,12 @@ mod tests {
         let function = MaxOfLinear::new(50, 25, 1.0, 1.0).unwrap();
         let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
         let mut run = Subgradient::for_accuracy(50, 1.0, 1.0, 0.05).unwrap();
-        while !run.finished() {
+        for _ in 0..run.rounds() {
             run.advance(&mut pool).unwrap();
         }
         let ledger = pool.ledger();
         assert_eq!([run.rounds, ledger.rounds, ledger.gradient_queries], [400; 3]);
-        let gap = function.value(&run.average());
+        let gap = function.value(run.iterate());
         assert!(gap <= 0.05, "{gap}");
         assert!(Subgradient::for_accuracy(5, 1.0, 1.0, 0.0).is_err());
     }

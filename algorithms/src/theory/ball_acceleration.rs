@@ -102,23 +102,23 @@ pub enum Infeasible {
 /// n/T at least: subsampling amplifies in the proof where T/n ≤ 1/60 [002 Lemma 6].
 const PROVEN_SHARE: f64 = 60.0;
 
-/// ε_opt of [002 (30)].
-pub(crate) fn optimal_error(setting: &Setting, constant: f64) -> f64 {
+/// ε_opt of [002 (30)] with C = 1.
+fn optimal_error(setting: &Setting) -> f64 {
     let (n, d, delta) = (setting.examples, setting.dimension, setting.delta);
     let privacy = (d * (1.0 / delta).ln()).sqrt() * (n / delta).ln().powf(1.5) * n.ln() / (n * setting.epsilon);
-    constant * setting.lipschitz * setting.domain_radius * (1.0 / n.sqrt() + privacy)
+    setting.lipschitz * setting.domain_radius * (1.0 / n.sqrt() + privacy)
 }
 
-/// [002 (32)–(34)] with `constant` for √C, rounded up to whole numbers of at least 4: two phases of a solve.
-pub(crate) fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant: f64) -> [f64; 3] {
+/// [002 (32)–(34)] with 1 for √C, rounded up to whole numbers of at least 4: two phases of a solve.
+fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting) -> [f64; 3] {
     let log = condition.ln().max(1.0);
     let noise = condition * setting.dimension.sqrt() / (balls.sqrt() * beta);
     let statistics = condition * condition / balls;
     let ratio = (setting.examples / setting.delta).ln();
     [
-        constant * (noise / (log * log) + statistics / (log.powi(3) * ratio)),
-        constant * (noise / log.sqrt() + statistics / log),
-        constant * (noise + statistics),
+        noise / (log * log) + statistics / (log.powi(3) * ratio),
+        noise / log.sqrt() + statistics / log,
+        noise + statistics,
     ]
     .map(|steps| steps.ceil().max(4.0))
 }
@@ -151,7 +151,7 @@ impl ProvenPlan {
         if !(epsilon > 0.0 && epsilon < 1.0 && delta > 0.0 && delta < 1.0 / 6.0) {
             return Err(Infeasible::Budget { epsilon, delta });
         }
-        let accuracy = optimal_error(setting, 1.0);
+        let accuracy = optimal_error(setting);
         let condition = lipschitz * domain_radius / accuracy;
         if condition.is_nan() || condition < std::f64::consts::E {
             return Err(Infeasible::Vacuous { condition, examples: n });
@@ -171,7 +171,7 @@ impl ProvenPlan {
         let largest_beta = (1.0 / (3.0 * 6_000.0 * log_squared * growth)).sqrt();
         let most_levels = n.log2();
         let proven = |beta: f64| {
-            let [line_search, ball, proximal] = call_steps(condition, balls, beta, setting, 1.0);
+            let [line_search, ball, proximal] = call_steps(condition, balls, beta, setting);
             let squares = iterations
                 * (trials * runs * line_search.powi(2)
                     + ball.powi(2)
@@ -186,7 +186,7 @@ impl ProvenPlan {
         while proven(beta) > epsilon && beta > 1e-30 {
             beta *= 0.97;
         }
-        let steps = call_steps(condition, balls, beta, setting, 1.0);
+        let steps = call_steps(condition, balls, beta, setting);
         if proven(beta) > epsilon || 2.0 * steps[2] > (n / PROVEN_SHARE).floor() {
             return Err(Infeasible::TooFewExamples { steps: 2.0 * steps[2], limit: n / PROVEN_SHARE });
         }

@@ -21,35 +21,21 @@ pub struct Work {
     pub rest_seconds: f64,
 }
 
-/// `seconds/min(P, tasks/rounds) + rounds·ℓ`: the time of rounds that wait for each other, whose tasks P workers share.
-pub fn rounds_seconds(seconds: f64, tasks: u64, rounds: u64, workers: u64, latency: f64) -> f64 {
-    let helpful = (tasks as f64 / rounds.max(1) as f64).clamp(1.0, workers as f64);
-    seconds / helpful + rounds as f64 * latency
-}
-
 impl Work {
-    fn queries(&self, workers: u64, latency: f64) -> f64 {
-        rounds_seconds(self.query_seconds, self.queries, self.rounds, workers, latency)
-    }
-
-    /// One worker reweights alone where an exchange for every mini-batch takes longer.
-    fn reweighting(&self, workers: u64, latency: f64) -> f64 {
-        let shared = rounds_seconds(self.reweight_seconds, self.samples, self.mini_batches, workers, latency);
-        shared.min(self.reweight_seconds)
-    }
-
     /// ```text
     /// seconds(P, ℓ) = queries/min(P, queries a round) + rounds·ℓ
     ///               + min(reweighting, reweighting/min(P, samples a mini-batch) + mini-batches·ℓ) + rest
     /// ```
+    ///
+    /// One worker reweights alone where an exchange for every mini-batch takes longer.
     pub fn time_to_target(&self, workers: u64, latency: f64) -> f64 {
-        self.queries(workers, latency) + self.reweighting(workers, latency) + self.rest_seconds
-    }
-
-    /// The time on two threads of one process, whose rounds cost `exchange` seconds beside their work: a round of queries, too,
-    /// stays on one thread where sharing it takes longer.
-    pub fn time_on_two_threads(&self, exchange: f64) -> f64 {
-        self.queries(2, exchange).min(self.query_seconds) + self.reweighting(2, exchange) + self.rest_seconds
+        // Rounds that wait for each other, whose tasks the workers share.
+        let shared = |seconds: f64, tasks: u64, rounds: u64| {
+            let helpful = (tasks as f64 / rounds.max(1) as f64).clamp(1.0, workers as f64);
+            seconds / helpful + rounds as f64 * latency
+        };
+        let reweighting = shared(self.reweight_seconds, self.samples, self.mini_batches).min(self.reweight_seconds);
+        shared(self.query_seconds, self.queries, self.rounds) + reweighting + self.rest_seconds
     }
 }
 
@@ -79,14 +65,5 @@ mod tests {
         near(own.time_to_target(4, 0.01), 0.1 + 1.0 + 0.25 + 0.75 + 1.0);
         near(own.time_to_target(4, 1.0), 10.0 + 1.0 + 0.25 + 3.0);
         near(own.time_to_target(1_000, 0.0), 1.0 + 0.25 + 3.0 / 8.0);
-    }
-
-    #[test]
-    fn two_threads_share_what_is_worth_an_exchange() {
-        let work = work(10, 40, 5.0, 4.0);
-        // Rounds that cost more than sharing saves stay on one thread.
-        for (exchange, expected) in [(0.0, 3.0), (0.1, 4.0), (0.3, 5.0)] {
-            assert!((work.time_on_two_threads(exchange) - expected).abs() < 1e-12);
-        }
     }
 }

@@ -4,15 +4,6 @@ use std::path::PathBuf;
 
 use rounds_models::data::{ColumnUse, Declaration, Task};
 
-/// Meaning of a label.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum TaskName {
-    /// Each value is a class.
-    Classification,
-    /// Values are numbers.
-    Regression,
-}
-
 /// The use of a table's columns.
 #[derive(clap::Args)]
 pub(super) struct ColumnArguments {
@@ -22,18 +13,14 @@ pub(super) struct ColumnArguments {
     /// Columns to leave out, separated by commas
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     drop: Vec<String>,
-    /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
-    #[arg(long, value_enum, value_name = "TASK")]
-    task: Option<TaskName>,
+    /// Meaning of the label: classification or regression [default: classes for words and for up to 256 different integers, else numbers]
+    #[arg(long, value_name = "TASK")]
+    task: Option<Task>,
 }
 
 impl ColumnArguments {
     pub(super) fn flags(&self) -> ColumnUse {
-        let task = self.task.map(|task| match task {
-            TaskName::Classification => Task::Classification,
-            TaskName::Regression => Task::Regression,
-        });
-        ColumnUse { label: self.label.clone(), drop: self.drop.clone(), task }
+        ColumnUse { label: self.label.clone(), drop: self.drop.clone(), task: self.task }
     }
 }
 

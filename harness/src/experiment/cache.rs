@@ -20,10 +20,9 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, PROBLEM_PARAMETERS};
-use super::definition;
+use super::{definition, settings};
 use crate::cluster::Cluster;
 use crate::machine::{Environment, Pinning};
-use crate::settings;
 use rounds_models::{data, factorization_cache};
 
 /// Environment of the runs: ranks, threads, data and values that are made once.

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod cell;
 pub mod definition;
 pub mod run;
+pub(crate) mod settings;
 pub mod store;
 
 use std::path::Path;

@@ -1,21 +1,18 @@
 //! Convergence of private methods on logistic regression: F(x_t) − F* against t, over many runs (paper 003, Figures 3 and 4).
 //!
-//! A measurement is all runs of a cell: full-batch runs share their passes over the rows, runs on batches have an oracle each.
+//! A measurement is all runs of a cell.
 
 use anyhow::Context as _;
 use rounds_algorithms::executor::Executor;
-use rounds_algorithms::noise::NoiseMechanism as _;
 use rounds_algorithms::optimizers::RoundError;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
-use rounds_algorithms::oracle::{Oracle, ReplicatedOracle};
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::{Labels, Problem};
-use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::logistic::{loaded, minimum};
+use super::logistic::{loaded, minimum, objective};
 use crate::experiment::cache::Memo;
 use crate::experiment::{Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Study};
 
@@ -90,8 +87,7 @@ impl Study for Convergence {
         let (engine, loaded, key) = loaded(run, context)?;
         let optimum = self.shared.get(&key, || minimum(&loaded.train))?;
         let plan = self.plan(run, &loaded.train, &engine, context)?;
-        let (visited, gradient_queries) =
-            if plan.method.batch == loaded.train.rows() { plan.side_by_side()? } else { plan.on_batches()? };
+        let (visited, gradient_queries) = plan.runs()?;
         Ok(Outcome::Measured(plan.gaps(optimum, &visited, gradient_queries)?))
     }
 }
@@ -156,45 +152,22 @@ fn key(configuration: &Configuration, seed: u64, run: usize, draw: usize) -> any
 }
 
 impl Plan<'_> {
-    /// All runs on the whole data: a pass over the rows answers all of them.
-    fn side_by_side(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
-        let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), self.keys.len(), self.method.clip)?;
-        let start = || self.method.iteration(self.problem);
-        let run = |key| (start().iterate().to_vec(), start(), self.method.noise(key));
-        let mut runs: Vec<_> = self.keys.iter().map(run).collect();
-        let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
-        let active: Vec<usize> = (0..runs.len()).collect();
-        for done in 1..=self.method.steps.len() {
-            let round = done as u64 - 1;
-            let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run, _)| run.point(round)).collect();
-            oracle.gradient_sums(&active, &points, &mut sums)?;
-            for ((visited, run, noise), sum) in runs.iter_mut().zip(&mut sums) {
-                if let Some(noise) = noise {
-                    noise.add_increment(round, sum, None, &Engine::Sequential)?;
-                }
-                run.descend(round, sum);
-                if self.iterations.binary_search(&done).is_ok() {
-                    visited.extend_from_slice(run.iterate());
-                }
-            }
-        }
-        let queries = oracle.ledger(0).gradient_queries;
-        Ok((runs.into_iter().map(|(visited, ..)| visited).collect(), queries))
-    }
-
-    /// Every run on its own batches, several at the same time.
-    fn on_batches(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
+    /// All runs: of those on the whole data every one on all threads, of those on batches several at the same time.
+    fn runs(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
+        let on_all = self.method.batch == self.problem.rows();
         let mut runs: Vec<_> = self.keys.iter().map(|key| (key, Ok((Vec::new(), 0)))).collect();
-        self.engine.for_each(&mut runs, &|(key, outcome), _| *outcome = self.alone(key));
+        if on_all {
+            runs.iter_mut().for_each(|(key, outcome)| *outcome = self.alone(key, self.engine.clone()));
+        } else {
+            self.engine.for_each(&mut runs, &|(key, outcome), _| *outcome = self.alone(key, Engine::Sequential));
+        }
         let runs: Vec<(Visited, u64)> = runs.into_iter().map(|(_, outcome)| outcome).collect::<anyhow::Result<_>>()?;
         let queries = runs.first().map_or(0, |(_, queries)| *queries);
         Ok((runs.into_iter().map(|(visited, _)| visited).collect(), queries))
     }
 
-    fn alone(&self, key: &StreamKey) -> anyhow::Result<(Visited, u64)> {
-        let prepared = self.method.prepared(self.problem, key)?;
-        let oracle = Oracle::new(self.problem, Engine::Sequential);
-        let mut run = Executor::on(oracle, prepared);
+    fn alone(&self, key: &StreamKey, engine: Engine) -> anyhow::Result<(Visited, u64)> {
+        let mut run = Executor::new(self.problem, engine, self.method.prepared(self.problem, key)?);
         let mut visited = run.solution().to_vec();
         let mut keep = |run: &mut Executor<'_>| -> Result<_, RoundError> {
             if self.iterations.binary_search(&(run.round() as usize)).is_ok() {
@@ -209,14 +182,9 @@ impl Plan<'_> {
 
     /// The gaps of all runs at the iterations to evaluate.
     fn gaps(&self, optimum: f64, visited: &[Visited], gradient_queries: u64) -> anyhow::Result<Gaps> {
-        /// Parameter vectors of one pass: whole tiles of the kernel.
-        const TOGETHER: usize = 320;
-        let points: Vec<&[f32]> = visited.iter().flat_map(|run| run.chunks_exact(self.problem.parameters())).collect();
-        let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), 0, Clip::Unbounded)?;
-        let mut gaps = Vec::with_capacity(points.len());
-        for points in points.chunks(TOGETHER) {
-            gaps.extend(oracle.objectives(points)?.into_iter().map(|value| value - optimum));
-        }
+        let points = visited.iter().flat_map(|run| run.chunks_exact(self.problem.parameters()));
+        let gap = |point: &[f32]| Ok(objective(self.problem, self.engine, point)? - optimum);
+        let gaps: Vec<f64> = points.map(gap).collect::<anyhow::Result<_>>()?;
         let (count, runs) = (self.iterations.len(), visited.len() as f64);
         let at = |index: usize| gaps.iter().copied().skip(index).step_by(count);
         let mean: Vec<f64> = (0..count).map(|index| at(index).sum::<f64>() / runs).collect();
@@ -252,7 +220,7 @@ fn negative_labels(problem: &Problem) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Results, testing};
+    use crate::experiment::testing;
 
     const SMALL: &str = r#"
         options = { runs = 3, evaluations = 5 }
@@ -299,26 +267,6 @@ mod tests {
                     assert_eq!(sample.claim, "none");
                     assert!(sample.epsilon > 1.3);
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn runs_that_share_a_pass_are_the_runs_of_the_optimiser() {
-        let text = SMALL.replace("BATCH", "400");
-        let text = testing::headed::<Convergence>(&text);
-        let study = Convergence::new(Definition::parse("small", &text).unwrap()).unwrap();
-        let context = testing::context(1);
-        for cell in study.cells(&testing::selection(1)).unwrap() {
-            let engine = Engine::Sequential;
-            let loaded = context.problem(&cell.configuration, 0, &engine).unwrap();
-            let (trial, earlier) = (Default::default(), &Results::default());
-            let run = Run { cell: &cell, trial, earlier };
-            let plan = study.plan(&run, &loaded.train, &engine, &context).unwrap();
-            let ((shared, queries), (alone, others)) = (plan.side_by_side().unwrap(), plan.on_batches().unwrap());
-            assert_eq!(queries, others);
-            for (a, b) in shared.iter().flatten().zip(alone.iter().flatten()) {
-                assert!((a - b).abs() < 1e-4 * a.abs().max(1.0), "{a} {b}");
             }
         }
     }

@@ -26,10 +26,10 @@ use crate::experiment::{
 
 mod measurement;
 
-use measurement::{exchange_seconds, hard_function, measure};
+use measurement::{hard_function, measure};
 
-/// The study. A problem is `max-of-linear`, `l1-regression`, a data set with hinge loss, or `exchange`, which measures a
-/// round of threads without work. Runs share the least known values of hinge losses.
+/// The study. A problem is `max-of-linear`, `l1-regression` or a data set with hinge loss. Runs share the least known values of hinge
+/// losses.
 pub(super) type DepthAgainstWork = Experiment<Options, Memo<f64>>;
 
 /// Keys of the study. No limit is one of time: counts must not depend on the machine.
@@ -38,7 +38,7 @@ pub(super) type DepthAgainstWork = Experiment<Options, Memo<f64>>;
 pub(super) struct Options {
     /// Queries after which a run is given up.
     most_queries: u64,
-    /// Runs of more queries are not made again on more threads; these serve the model of times alone.
+    /// Runs of more queries are not made again on more threads, which give the same counts.
     most_queries_again: u64,
 }
 
@@ -49,40 +49,28 @@ impl experiment::Study for DepthAgainstWork {
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
-            if method.algorithm != EXCHANGE {
-                method.algorithm.parse::<Method>().map_err(|error| definition.invalid(error))?;
-            }
+            method.algorithm.parse::<Method>().map_err(|error| definition.invalid(error))?;
         }
         Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Found>, context: &Context<'_>) -> anyhow::Result<Outcome<Found>> {
         let configuration = &run.cell.configuration;
-        let Ok(method) = configuration.algorithm.parse() else {
-            let seconds = exchange_seconds(configuration.threads)?;
-            return Ok(Outcome::Measured(Found { seconds, ..Found::default() }));
-        };
         if let Some(reason) = self.pointless(run)? {
             return Ok(Outcome::Skipped(reason));
         }
         let seed = self.definition.seed + run.trial.repeat as u64;
-        Ok(Outcome::Measured(self.found(configuration, method, seed, context)?))
+        Ok(Outcome::Measured(self.found(configuration, seed, context)?))
     }
 
-    /// Of each run also the exponents (of 1/ε, of d) of Table I of paper 002, whether the counts of its cell are typical, and on two threads the
-    /// time that the model predicts from one.
+    /// Of each run also the exponents (of 1/ε, of d) of Table I of paper 002, and whether the counts of its cell are
+    /// typical.
     fn lines(&self, results: &Results<Found>) -> anyhow::Result<Vec<Value>> {
         let cells = cells_of(results).cells;
-        let on = |threads: usize, cell: &Cell| {
-            let setting = Cell { threads, ..cell.clone() };
-            cells.iter().find(|other| other.setting() == setting.setting())
-        };
-        let mut samples = results.samples.iter();
-        let exchange =
-            samples.find(|sample| sample.configuration.algorithm == EXCHANGE && sample.configuration.threads == 2);
         lines(self, results, &|_, run, line| {
             let Some(own) = cell_of(&run.configuration, run.outcome.clone()) else { return };
-            line["typical"] = on(own.threads, &own).is_some_and(Cell::is_typical).into();
+            let cell = cells.iter().find(|other| other.setting() == own.setting());
+            line["typical"] = cell.is_some_and(Cell::is_typical).into();
             if let Ok(method) = own.algorithm.parse::<Method>() {
                 let [depth, computational, queries] =
                     [method.depth_exponents(), method.computational_exponents(), method.query_exponents()];
@@ -90,9 +78,6 @@ impl experiment::Study for DepthAgainstWork {
                 line["theory"] = json!({ "depth": depth.1, "computational": computational.1, "queries": queries.1,
                     "depth_of_dimension": depth.0, "computational_of_dimension": computational.0,
                     "queries_of_dimension": queries.0, "depth_of_queries": depth.1 / queries.1 });
-            }
-            if let (2, Some(one), Some(exchange)) = (own.threads, on(1, &own), exchange) {
-                line["predicted"] = one.work().time_on_two_threads(exchange.seconds).into();
             }
         })
     }
@@ -108,9 +93,6 @@ fn cells_of(results: &Results<Found>) -> Cells {
     let cell = |sample: &Sample<Found>| cell_of(&sample.configuration, sample.outcome.clone());
     Cells::of(&results.samples.iter().filter_map(cell).collect::<Vec<_>>())
 }
-
-/// The method that measures a round without work.
-const EXCHANGE: &str = "exchange";
 
 fn kind_of(dataset: &str) -> Kind {
     match dataset {
@@ -156,7 +138,7 @@ impl DepthAgainstWork {
             let most = self.definition.options().most_queries_again;
             if larger == accuracy && other.threads < own.threads {
                 if run.trial.repeat > 0 {
-                    return Ok(Some("one seed on more threads is enough for the model of times".to_owned()));
+                    return Ok(Some("one seed on more threads is enough for a time".to_owned()));
                 }
                 if earlier.gradient_queries > most {
                     return Ok(Some(format!("it asked more than {most} queries on fewer threads")));
@@ -167,7 +149,8 @@ impl DepthAgainstWork {
     }
 
     /// A run; `seed` is that of its oracle, and of the rows where these are generated.
-    fn found(&self, cell: &Configuration, method: Method, seed: u64, context: &Context<'_>) -> anyhow::Result<Found> {
+    fn found(&self, cell: &Configuration, seed: u64, context: &Context<'_>) -> anyhow::Result<Found> {
+        let method = cell.algorithm.parse().map_err(anyhow::Error::msg)?;
         let limit = self.definition.options().most_queries;
         let accuracy = cell.number("accuracy")?;
         let engine = Engine::with_threads(cell.threads)?;
@@ -211,7 +194,7 @@ fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> Result<f64, ResqueError>
         batch: 20_000,
     };
     let mut run = RandomizedSmoothing::new(loss.dimension(), parameters)?;
-    while !run.finished() {
+    for _ in 0..parameters.rounds {
         run.advance(&mut oracle)?;
     }
     Ok(loss.value(run.iterate()))

@@ -23,10 +23,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::experiment::cache::Memo;
-use crate::experiment::{Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, lines};
+use crate::experiment::{
+    Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, lines, settings,
+};
 use crate::exponents::crossing;
 use crate::grouping::by_key;
-use crate::settings;
 use crate::statistics::{Choices, mean, median};
 
 /// The study. Runs share their rows.

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use rounds_algorithms::catalog;
+use rounds_algorithms::choices::choices;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::evaluate;
@@ -19,6 +20,7 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::logistic::objective;
 use crate::experiment::cache::{Loaded, Memo, check};
 use crate::experiment::cell::PLANTED_LOGISTIC;
 use crate::experiment::{
@@ -34,27 +36,21 @@ pub(crate) struct Options {
     metric: Option<Metric>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Metric {
-    /// Share of test examples classified rightly, in percent: more is better.
-    #[default]
-    TestAccuracy,
-    /// Population risk above its minimum, of generated rows: less is better.
-    ExcessRisk,
-    /// The objective `F(x) = (1/n)Σφ + (λ/2)‖x‖²` above its minimum: less is better.
-    ExcessObjective,
+choices! {
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub(super) enum Metric {
+        /// Share of test examples classified rightly, in percent: more is better.
+        #[default]
+        TestAccuracy = "test-accuracy",
+        /// Population risk above its minimum, of generated rows: less is better.
+        ExcessRisk = "excess-risk",
+        /// The objective `F(x) = (1/n)Σφ + (λ/2)‖x‖²` above its minimum: less is better.
+        ExcessObjective = "excess-objective",
+    }
 }
 
 impl Metric {
-    fn name(self) -> &'static str {
-        match self {
-            Self::TestAccuracy => "test-accuracy",
-            Self::ExcessRisk => "excess-risk",
-            Self::ExcessObjective => "excess-objective",
-        }
-    }
-
     /// Greater is better.
     fn compare(self, one: f64, other: f64) -> Ordering {
         match self {
@@ -208,7 +204,9 @@ impl Judge<'_> {
     fn value(&self, parameters: &[f32]) -> anyhow::Result<f64> {
         Ok(match (self.metric, &self.loaded.planted) {
             (Metric::ExcessRisk, Some(planted)) => planted.excess_risk(parameters),
-            (Metric::ExcessObjective, _) => objective(&self.loaded.train, parameters)? - self.minimum,
+            (Metric::ExcessObjective, _) => {
+                objective(&self.loaded.train, &Engine::Sequential, parameters)? - self.minimum
+            }
             _ => 100.0 * self.accuracy(parameters)?.context("the data set has no test rows")?,
         })
     }
@@ -250,13 +248,7 @@ fn minimum(problem: &Objective) -> anyhow::Result<f64> {
     let prepared = catalog::find("dp-nag")?.prepare(problem, &settings)?;
     let mut executor = Executor::new(problem, Engine::Sequential, prepared);
     executor.run()?;
-    objective(problem, executor.solution())
-}
-
-fn objective(problem: &Objective, point: &[f32]) -> anyhow::Result<f64> {
-    let squares: f64 = point.iter().map(|&x| f64::from(x).powi(2)).sum();
-    let loss = evaluate(problem, &Engine::Sequential, point)?.loss / problem.rows() as f64;
-    Ok(loss + 0.5 * problem.regularization() * squares)
+    objective(problem, &Engine::Sequential, executor.solution())
 }
 
 #[cfg(test)]

@@ -2,15 +2,12 @@
 //!
 //! The true L is `λ_max(Σ a·aᵀ/n)/4 + λ` by power iteration on the data, so nothing here is a guarantee.
 
-use anyhow::Context as _;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
-use rounds_algorithms::oracle::ReplicatedOracle;
 use rounds_algorithms::problem::largest_second_moment;
-use rounds_kernels::linear::Clip;
 use serde::{Deserialize, Serialize};
 
-use super::logistic::{loaded, minimum};
+use super::logistic::{loaded, minimum, objective};
 use crate::experiment::cache::Memo;
 use crate::experiment::{Context, Definition, Execution, Experiment, Kind, NoOptions, Outcome, Run, Study};
 
@@ -53,7 +50,8 @@ impl Study for WrongConstants {
         let (engine, loaded, key) = loaded(run, context)?;
         let problem = &loaded.train;
         let (optimum, smoothness) = self.shared.get(&key, || {
-            let smoothness = 0.25 * largest_second_moment(problem, 1e-8) + problem.regularization();
+            let smoothness =
+                0.25 * largest_second_moment(problem.dataset(), problem.model().bias, 1e-8) + problem.regularization();
             Ok((minimum(problem)?, smoothness))
         })?;
         let mut own = configuration.clone();
@@ -69,9 +67,7 @@ impl Study for WrongConstants {
         };
         let mut executor = Executor::new(problem, engine.clone(), prepared);
         let rounds = executor.rounds();
-        let mut oracle = ReplicatedOracle::new(problem, engine, 0, Clip::Unbounded)?;
-        let mut gap_at =
-            |point: &[f32]| anyhow::Ok(oracle.objectives(&[point])?.first().context("one point")? - optimum);
+        let gap_at = |point: &[f32]| anyhow::Ok(objective(problem, &engine, point)? - optimum);
         let start_gap = gap_at(&vec![configuration.number("start")? as f32; problem.parameters()])?;
         // Margins beyond f32 are an error of their own.
         let gap = executor.run().ok().and_then(|()| gap_at(executor.solution()).ok());

@@ -74,12 +74,10 @@ resque-epoch-sgd --set radius=0 | above 0
 resque-ac-sa --set accuracy=0 | above 0
 resque-ac-sa --set accuracy=-0.1 | above 0",
     ),
-    // More steps than the data amplify.
     (
         "--data synthetic-logistic --threads 1 --algorithm resque-private-erm --epsilon 0.9 --delta 1e-6",
         "\
---set mode=scaled --set steps-constant=1e6 | more than the n =
---set mode=faithful | scaled, dp-practical
+--set mode=scaled | no such parameter
 --set radius=-3 | above 0",
     ),
 ];

@@ -368,6 +368,21 @@ unsafe impl Quads for Plain {
     }
 }
 
+/// Quads of four rows' bytes: those of the lower and of the upper halves of vectors of bytes and of pairs.
+#[cfg(target_arch = "x86_64")]
+macro_rules! fours {
+    ([$a:ident, $b:ident, $c:ident, $d:ident] $low:ident $high:ident $low_pairs:ident $high_pairs:ident) => {{
+        let (ab, cd) = (arch::$low($a, $b), arch::$low($c, $d));
+        let (ab_high, cd_high) = (arch::$high($a, $b), arch::$high($c, $d));
+        [
+            arch::$low_pairs(ab, cd),
+            arch::$high_pairs(ab, cd),
+            arch::$low_pairs(ab_high, cd_high),
+            arch::$high_pairs(ab_high, cd_high),
+        ]
+    }};
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Digits, GROUP, Line, QUADS, Quads, Samples};
@@ -426,14 +441,7 @@ mod x86 {
                 unsafe {
                     let [a, b, c, d] =
                         rows.map(|row| arch::_mm256_loadu_si256(row.add(start + 32 * half).cast::<arch::__m256i>()));
-                    let (ab, ab_high) = (arch::_mm256_unpacklo_epi8(a, b), arch::_mm256_unpackhi_epi8(a, b));
-                    let (cd, cd_high) = (arch::_mm256_unpacklo_epi8(c, d), arch::_mm256_unpackhi_epi8(c, d));
-                    let fours = [
-                        arch::_mm256_unpacklo_epi16(ab, cd),
-                        arch::_mm256_unpackhi_epi16(ab, cd),
-                        arch::_mm256_unpacklo_epi16(ab_high, cd_high),
-                        arch::_mm256_unpackhi_epi16(ab_high, cd_high),
-                    ];
+                    let fours = fours! { [a, b, c, d] _mm256_unpacklo_epi8 _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 };
                     for (four, lanes) in fours.into_iter().enumerate() {
                         let line = out.add(four * QUADS).cast::<u8>();
                         arch::_mm256_storeu_si256(line.add(32 * half).cast(), lanes);
@@ -478,14 +486,7 @@ mod x86 {
             // SAFETY: as above.
             unsafe {
                 let [a, b, c, d] = rows.map(|row| arch::_mm512_loadu_si512(row.add(start).cast()));
-                let (ab, ab_high) = (arch::_mm512_unpacklo_epi8(a, b), arch::_mm512_unpackhi_epi8(a, b));
-                let (cd, cd_high) = (arch::_mm512_unpacklo_epi8(c, d), arch::_mm512_unpackhi_epi8(c, d));
-                let fours = [
-                    arch::_mm512_unpacklo_epi16(ab, cd),
-                    arch::_mm512_unpackhi_epi16(ab, cd),
-                    arch::_mm512_unpacklo_epi16(ab_high, cd_high),
-                    arch::_mm512_unpackhi_epi16(ab_high, cd_high),
-                ];
+                let fours = fours! { [a, b, c, d] _mm512_unpacklo_epi8 _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 };
                 for (four, lanes) in fours.into_iter().enumerate() {
                     arch::_mm512_store_si512(out.add(four * QUADS).cast(), lanes);
                 }
@@ -616,14 +617,7 @@ unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line)
     unsafe {
         use core::arch::x86_64 as arch;
         let [a, b, c, d] = rows.map(|row| arch::_mm_loadu_si128(row.add(start).cast::<arch::__m128i>()));
-        let (ab, ab_high) = (arch::_mm_unpacklo_epi8(a, b), arch::_mm_unpackhi_epi8(a, b));
-        let (cd, cd_high) = (arch::_mm_unpacklo_epi8(c, d), arch::_mm_unpackhi_epi8(c, d));
-        let fours = [
-            arch::_mm_unpacklo_epi16(ab, cd),
-            arch::_mm_unpackhi_epi16(ab, cd),
-            arch::_mm_unpacklo_epi16(ab_high, cd_high),
-            arch::_mm_unpackhi_epi16(ab_high, cd_high),
-        ];
+        let fours = fours! { [a, b, c, d] _mm_unpacklo_epi8 _mm_unpackhi_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
         for (four, lanes) in fours.into_iter().enumerate() {
             arch::_mm_store_si128(out.0.as_mut_ptr().add(16 * four).cast(), lanes);
         }

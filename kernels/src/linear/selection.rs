@@ -1,7 +1,7 @@
 //! The kernels of linear models side by side, and the one place that picks among them.
 //!
 //! The instruction set of [`Kernel::Integers`] is that of its workspace, [`InstructionSet::fastest`] but in tests; the others are compiled
-//! for one set. Many parameter vectors at the same rows have a kernel of their own, which their caller asks for ([`super::replicas`]).
+//! for one set.
 //!
 //! [`InstructionSet::fastest`]: crate::instructions::InstructionSet::fastest
 

@@ -21,11 +21,6 @@ impl MarginLoss for Absolute {
     }
 
     #[inline(always)]
-    fn value_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
-        (u - y).abs()
-    }
-
-    #[inline(always)]
     fn residual_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
         let sign = u.simd_lt(y).select(f32x16::splat(-1.0), f32x16::ONE);
         u.simd_eq(y).select(f32x16::ZERO, sign)

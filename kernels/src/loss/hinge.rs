@@ -20,11 +20,6 @@ impl MarginLoss for Hinge {
     }
 
     #[inline(always)]
-    fn value_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
-        (f32x16::ONE - y * u).fast_max(f32x16::ZERO)
-    }
-
-    #[inline(always)]
     fn residual_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
         (y * u).simd_lt(f32x16::ONE).select(-y, f32x16::ZERO)
     }

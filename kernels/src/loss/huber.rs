@@ -21,14 +21,6 @@ impl MarginLoss for Huber {
     }
 
     #[inline(always)]
-    fn value_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
-        let distance = (u - y).abs();
-        let inner = distance.fast_min(f32x16::splat(self.0));
-        // Both branches at once: inner·(distance − inner/2).
-        inner * (distance - inner * f32x16::splat(0.5))
-    }
-
-    #[inline(always)]
     fn residual_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
         (u - y).fast_max(f32x16::splat(-self.0)).fast_min(f32x16::splat(self.0))
     }

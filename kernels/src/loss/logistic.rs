@@ -4,7 +4,7 @@ use super::convolution::gauss_hermite;
 use super::{MarginLoss, TargetKind, without_negligible};
 use crate::vector::exp;
 use crate::vector::exponential::exp_within;
-use crate::vector::lanes::{polynomial, reciprocal};
+use crate::vector::lanes::reciprocal;
 use wide::f32x16;
 
 #[derive(Clone, Copy)]
@@ -23,20 +23,6 @@ impl MarginLoss for Logistic {
         let z = y * u;
         let decay = (-z.abs()).exp();
         -y * if z > 0.0 { decay / (1.0 + decay) } else { 1.0 / (1.0 + decay) }
-    }
-
-    /// `max(−yu, 0) + ln(1 + e^{−|yu|})`, absolute error below 2e-7·max(1, |yu|).
-    #[inline(always)]
-    fn value_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
-        let z = y * u;
-        // Cut where it is below half an ulp of any loss that is summed: squares of smaller values would be subnormal.
-        let decay = exp_within(-z.abs(), 40.0);
-        // ln(1 + t) = 2·artanh(t/(2 + t)), and the argument is at most 1/3.
-        let s = decay * reciprocal(f32x16::splat(2.0) + decay);
-        let square = s * s;
-        let series = polynomial(square, [3.0, 5.0, 7.0, 9.0, 11.0, 13.0].map(|odd| 1.0 / odd));
-        let logarithm = (s + s) * square.mul_add(series, f32x16::ONE);
-        (-z).fast_max(f32x16::ZERO) + logarithm
     }
 
     #[inline(always)]
@@ -79,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_residual_and_the_loss_keep_their_stated_errors() {
-        let (mut residual, mut value) = (0.0_f64, 0.0_f64);
+    fn the_residual_keeps_its_stated_error() {
+        let mut residual = 0.0_f64;
         for step in 0..200_000 {
             let u = f64::from(((f64::from(step) / 1e5 - 1.0) * 85.0) as f32);
             for y in [-1.0_f32, 1.0] {
@@ -94,12 +80,9 @@ mod tests {
                 } else {
                     assert!(found.abs() <= 2e-35 && found * f64::from(y) <= 0.0);
                 }
-                let found = f64::from(Logistic.value_lanes(margin, target).to_array()[5]);
-                value = value.max((found - Logistic.value(u, y.into())).abs() / z.abs().max(1.0));
             }
         }
         assert!(residual <= 4.0, "residual: {residual} ulp");
-        assert!(value <= 2e-7, "loss: {value}");
         for u in [-1e30, -90.0, -1.0, 0.0, 1e-30, 1.0, 90.0, 1e30, f32::INFINITY] {
             for y in [-1.0_f32, 1.0] {
                 let r = Logistic.fast_residual_lanes(f32x16::splat(u), f32x16::splat(y)).to_array()[0];

@@ -19,12 +19,6 @@ impl MarginLoss for Squared {
     }
 
     #[inline(always)]
-    fn value_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
-        let distance = u - y;
-        distance * distance * f32x16::splat(0.5)
-    }
-
-    #[inline(always)]
     fn residual_lanes(self, u: f32x16, y: f32x16) -> f32x16 {
         u - y
     }

@@ -74,8 +74,10 @@ pub fn declare(
         (None, _) => name_or_path.to_owned(),
     };
     let domain = match declared {
-        None if flags.bounds.is_none() => return Ok(None),
-        None => from_flags(&place, path, flags)?,
+        None => match &flags.bounds {
+            None => return Ok(None),
+            Some(text) => from_flags(&place, path, flags, &BoundsFlag::parse(&place, text)?)?,
+        },
         Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
             return refuse(
                 &place,
@@ -332,19 +334,14 @@ fn unit() -> Bounds {
 }
 
 /// A domain of flags alone.
-fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
-    let Some(bounds) = &flags.bounds else {
-        let problem = "no bounds; add `bounds LO,HI` or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)";
-        return refuse(place, problem);
-    };
-    let bounds = BoundsFlag::parse(place, bounds)?;
-    let (columns, label_column) = match (flags.dimension, &bounds) {
+fn from_flags(place: &str, path: &Path, flags: &Declaration, bounds: &BoundsFlag) -> Result<Domain, SchemaError> {
+    let (columns, label_column) = match (flags.dimension, bounds) {
         (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.columns.label.clone()),
         (Some(_), BoundsFlag::Named(_) | BoundsFlag::Private(_)) => {
             return refuse(place, "columns without names have common bounds: `bounds LO,HI`");
         }
         (None, _) => {
-            let (columns, label) = named_columns(place, path, &flags.columns, &bounds)?;
+            let (columns, label) = named_columns(place, path, &flags.columns, bounds)?;
             (Columns::Named(columns), Some(label))
         }
     };

@@ -176,7 +176,7 @@ impl DataError {
     }
 
     /// The error of a file in a folder or archive as that of the whole: which of them it is, is found in them.
-    pub(super) fn about(mut self, whole: &Path) -> Self {
+    pub(crate) fn about(mut self, whole: &Path) -> Self {
         if let Self::Contents(of) | Self::Columns(of) = &mut self
             && let Ok(file) = of.path.strip_prefix(whole)
             && file != Path::new("")

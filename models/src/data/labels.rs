@@ -4,26 +4,19 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::data::error::{DataError, listing};
+use rounds_algorithms::choices::choices;
 use rounds_algorithms::problem::{Encoder, Labels};
 use serde::Serialize;
 
-/// The meaning of a label whose values are integers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Task {
-    /// Each value is a class.
-    Classification,
-    /// Values are numbers.
-    Regression,
-}
-
-impl Task {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Classification => "classification",
-            Self::Regression => "regression",
-        }
+choices! {
+    /// The meaning of a label whose values are integers.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Task {
+        /// Each value is a class.
+        Classification = "classification",
+        /// Values are numbers.
+        Regression = "regression",
     }
 }
 

@@ -9,7 +9,6 @@ use rounds_algorithms::problem::synthetic::{
 };
 use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
 
 use super::error::DataError;
 use super::formats::{self, IdxFiles};
@@ -61,7 +60,6 @@ struct FilesTable {
 struct Files {
     name: String,
     about: String,
-    #[serde(deserialize_with = "format")]
     format: Format,
     /// Folders of the data folder.
     folders: Vec<String>,
@@ -71,11 +69,6 @@ struct Files {
     #[serde(default)]
     test: Vec<String>,
     schema: SchemaTable,
-}
-
-/// A format by its name.
-fn format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Format, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// All named data sets.

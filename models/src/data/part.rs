@@ -59,27 +59,16 @@ pub fn load(
     rank: usize,
     ranks: usize,
 ) -> Result<Part, Explained> {
-    rows(name_or_path, data_dir, request, rank, ranks).map_err(DataError::for_reader)
+    let part = rows(name_or_path, data_dir, request, (rank, ranks));
+    part.map_err(|error| error.about(Path::new(name_or_path)).for_reader())
 }
 
-/// As [`load`]; the error withholds what was found.
+/// As [`load`]; the error withholds what was found, and may be about a file of the data.
 pub(crate) fn rows(
     name_or_path: &str,
     data_dir: Option<&Path>,
     request: Request<'_>,
-    rank: usize,
-    ranks: usize,
-) -> Result<Part, DataError> {
-    let place = Path::new(name_or_path);
-    of_rank(name_or_path, data_dir, request, rank, ranks).map_err(|error| error.about(place))
-}
-
-fn of_rank(
-    name_or_path: &str,
-    data_dir: Option<&Path>,
-    request: Request<'_>,
-    rank: usize,
-    ranks: usize,
+    (rank, ranks): (usize, usize),
 ) -> Result<Part, DataError> {
     if ranks == 1 {
         let whole = load::rows(name_or_path, data_dir, request)?;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::str::FromStr as _;
 
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
@@ -68,10 +67,10 @@ pub(super) struct SchemaTable {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct RowsTable {
-    relation: Option<String>,
+    relation: Option<Adjacency>,
     public_rows: Option<usize>,
-    storage: Option<String>,
-    format: Option<String>,
+    storage: Storage,
+    format: Option<Format>,
     drop: Vec<String>,
 }
 
@@ -175,11 +174,6 @@ impl SchemaTable {
         if label.column.is_none() && matches!(columns, Columns::Named(_)) {
             return refuse(place, "label: no column; add column = \"NAME\" under [label]");
         }
-        let name = self.rows.storage.unwrap_or_else(|| Storage::Dense.name().to_owned());
-        let mut all = [Storage::Dense, Storage::Bytes, Storage::Sparse].into_iter();
-        let Some(storage) = all.find(|storage| storage.name() == name) else {
-            return refuse(place, format!("rows.storage: {name:?}; choose dense, bytes or sparse"));
-        };
         let kind = match (label.classes, label.bounds) {
             (Some(classes), None) => Label::Classes(words(classes)),
             (None, Some(bounds)) => Label::Number(bounds_of(place, "label", bounds)?),
@@ -188,18 +182,11 @@ impl SchemaTable {
                 return refuse(place, problem);
             }
         };
-        let mut domain = Domain::new(columns, storage, kind, source);
+        let mut domain = Domain::new(columns, self.rows.storage, kind, source);
         (domain.label_column, domain.dropped) = (label.column, self.rows.drop);
         domain.test_is_public = self.test.public;
-        domain.format = match self.rows.format.as_deref().map(Format::from_str).transpose() {
-            Ok(format) => format,
-            Err(error) => return refuse(place, format!("rows.format: {error}")),
-        };
-        let relation = match self.rows.relation.as_deref().map(Adjacency::from_str).transpose() {
-            Ok(relation) => relation,
-            Err(error) => return refuse(place, format!("rows.relation: {error}")),
-        };
-        related(place, domain, relation, self.rows.public_rows)
+        domain.format = self.rows.format;
+        related(place, domain, self.rows.relation, self.rows.public_rows)
     }
 }
 

@@ -258,11 +258,11 @@ bounds = [0, 1] -> bounds = [0, inf] => columns: bounds [0, inf]
 count -> size => columns|size|count
 classes = [0, 1] -> classes = [0] => classes|at least two
 classes = [0, 1] -> classes = [0, 0] => "0" twice
-[columns] -> [rows]; relation = "none"; [columns] => rows.relation|none|zero-out
+[columns] -> [rows]; relation = "none"; [columns] => line 2|none|zero-out
 [columns] -> [rows]; relation = "add-remove"; [columns] => add-remove|public-rows = N
 [columns] -> [rows]; public-rows = 5; [columns] => public-rows|add-remove alone
 [columns] -> [rows]; relation = "add-remove"; public-rows = 0; [columns] => public-rows|at least 1
-[columns] -> [rows]; storage = "thin"; [columns] => rows.storage|thin|dense, bytes or sparse
+[columns] -> [rows]; storage = "thin"; [columns] => line 2|thin|`dense`, `bytes`, `sparse`
 [columns] -> [rows]; storage = "bytes"; [columns] => storage|[0, 255]"#;
 const TABLE_REFUSED: &str = r#"
 other = "b" -> other = "z" => columns.job|"z"|null-row|a, b, 3

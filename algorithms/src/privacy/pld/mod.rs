@@ -17,8 +17,12 @@ use composition::{Bound, Composed, Located, Plan};
 use grid::{GridLoss, Tails};
 use pair::{Direction, Pair, Sample};
 
+use super::accountant::Accountant;
+use super::error::{self, PrivacyError};
+use super::mechanism::Mechanism;
+use super::search;
 use super::zcdp::log_conversion;
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, search};
+use crate::problem::adjacency::Adjacency;
 
 /// Most cells of a grid or transform.
 pub const MOST_CELLS: usize = 1 << 22;
@@ -74,7 +78,7 @@ impl PrivacyLoss {
         mechanism.check(adjacency)?;
         let directions = pair::directions(mechanism, adjacency).map_err(|step| {
             let reason = "no dominating pair is established for its sampler; use rdp";
-            error::refused(Accountant::Pld, step, reason)
+            error::refused(Accountant::Pld, step.name(), reason)
         })?;
         Ok(Self { directions, interval: Interval::Automatic })
     }

@@ -1,8 +1,10 @@
 //! Pairs of distributions (P, Q) that dominate one step, described by their privacy loss ℓ = ln dP/dQ under P.
 
-use super::super::normal::{density, gauss_legendre, survival};
-use super::super::{Adjacency, Mechanism, Sampling};
+use super::super::mechanism::Mechanism;
+use super::super::sampling::Sampling;
 use super::super::{laplace, rdp};
+use crate::normal::{density, gauss_legendre, survival};
+use crate::problem::adjacency::Adjacency;
 
 /// A dominating pair. The coordinate y orders the outcomes by their loss; for the Gaussian pairs it is in units of the noise.
 #[derive(Debug, Clone, Copy, PartialEq)]

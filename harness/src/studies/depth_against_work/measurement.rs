@@ -4,7 +4,7 @@
 //! reweighted mini-batches, and the rest.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::parallel::Engine;
@@ -13,7 +13,7 @@ use rounds_algorithms::resque::black_box::{BlackBox, BlackBoxOracle};
 use rounds_algorithms::resque::cutting_plane::{Centre, CuttingPlane};
 use rounds_algorithms::resque::functions::MaxOfLinear;
 use rounds_algorithms::resque::parallel::{Outer, PRACTICAL_SAMPLES, ParallelParameters, ParallelResque, Solver};
-use rounds_algorithms::resque::pool::{GradientPool, PoolMethod as _};
+use rounds_algorithms::resque::pool::{GradientPool, PoolMethod};
 use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
 use rounds_algorithms::resque::subgradient::Subgradient;
 use rounds_algorithms::theory::parallel::Method;
@@ -62,96 +62,49 @@ impl GradientPool for TimedPool<'_, '_> {
     }
 }
 
-/// One method, as a loop of rounds.
-enum Run {
-    Subgradient(Subgradient),
-    Smoothing(RandomizedSmoothing),
-    Cutting { run: CuttingPlane, best: Option<Vec<f64>> },
-    Resque(Box<ParallelResque>),
-}
-
-impl Run {
-    fn new(
-        method: Method,
-        dimension: usize,
-        lipschitz: f64,
-        accuracy: f64,
-        key: StreamKey,
-    ) -> Result<Self, ResqueError> {
-        let resque = |solver, outer| {
-            let parameters = ParallelParameters {
-                domain_radius: 1.0,
-                accuracy,
-                lipschitz,
-                smoothing: None,
-                solver,
-                outer,
-                samples: PRACTICAL_SAMPLES,
-            };
-            ParallelResque::new(parameters, vec![0.0; dimension], key).map(|run| Self::Resque(Box::new(run)))
+/// A method at its start, and the rounds that it takes at most.
+fn start(
+    method: Method,
+    (dimension, lipschitz): (usize, f64),
+    accuracy: f64,
+    key: StreamKey,
+) -> Result<(Box<dyn PoolMethod>, u64), ResqueError> {
+    let resque = |solver, outer| -> Result<(Box<dyn PoolMethod>, u64), ResqueError> {
+        let parameters = ParallelParameters {
+            domain_radius: 1.0,
+            accuracy,
+            lipschitz,
+            smoothing: None,
+            solver,
+            outer,
+            samples: PRACTICAL_SAMPLES,
         };
-        Ok(match method {
-            Method::Sgd => Self::Subgradient(Subgradient::for_accuracy(dimension, lipschitz, 1.0, accuracy)?),
-            Method::RandomizedSmoothing => {
-                let parameters = SmoothingParameters::for_accuracy(dimension, lipschitz, 1.0, accuracy)?;
-                Self::Smoothing(RandomizedSmoothing::new(dimension, parameters)?)
-            }
-            Method::CuttingPlane => {
-                // A stochastic gradient needs (LR/ε)² queries for its error to stay below ε/R.
-                let batch = (lipschitz / accuracy).powi(2).ceil() as usize;
-                let run = CuttingPlane::for_accuracy(Centre::Analytic, dimension, lipschitz, 1.0, accuracy, batch)?;
-                Self::Cutting { run, best: None }
-            }
-            Method::ResqueEpochSgd => resque(Solver::EpochSgd, Outer::LineSearch)?,
-            Method::ResqueAcSa => resque(Solver::AcceleratedSa, Outer::LineSearch)?,
-            Method::ResqueBisectionFree => resque(Solver::AcceleratedSa, Outer::BisectionFree)?,
-        })
-    }
-
-    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
-        match self {
-            Self::Subgradient(run) => run.advance(pool),
-            Self::Smoothing(run) => run.advance(pool),
-            Self::Cutting { run, .. } => run.advance(pool),
-            Self::Resque(run) => run.advance(pool),
+        let run = ParallelResque::new(parameters, vec![0.0; dimension], key)?;
+        // Practical constants give up the proof that the potential's end is the target: go on until the gap says so.
+        let rounds = run.most_rounds();
+        Ok((Box::new(run), rounds))
+    };
+    Ok(match method {
+        Method::Sgd => {
+            let run = Subgradient::for_accuracy(dimension, lipschitz, 1.0, accuracy)?;
+            let rounds = run.rounds();
+            (Box::new(run), rounds)
         }
-    }
-
-    fn finished(&self) -> bool {
-        match self {
-            Self::Subgradient(run) => run.finished(),
-            Self::Smoothing(run) => run.finished(),
-            Self::Cutting { run, .. } => run.finished(),
-            // Practical constants give up the proof that the potential's end is the target: go on until the gap says so.
-            Self::Resque(run) => run.rounds() >= run.most_rounds(),
+        Method::RandomizedSmoothing => {
+            let parameters = SmoothingParameters::for_accuracy(dimension, lipschitz, 1.0, accuracy)?;
+            (Box::new(RandomizedSmoothing::new(dimension, parameters)?), parameters.rounds)
         }
-    }
-
-    /// The gap of the point that the method would return now.
-    fn gap(&mut self, gap: impl Fn(&[f64]) -> f64) -> f64 {
-        match self {
-            Self::Subgradient(run) => gap(&run.average()),
-            Self::Smoothing(run) => gap(run.iterate()),
-            Self::Cutting { run, best } => {
-                // The best visited centre so far.
-                let here = gap(run.queried());
-                let before = best.as_ref().map_or(f64::INFINITY, |point| gap(point));
-                if here < before {
-                    *best = Some(run.queried().to_vec());
-                }
-                here.min(before)
-            }
-            Self::Resque(run) => gap(run.iterate()),
+        Method::CuttingPlane => {
+            // A stochastic gradient needs (LR/ε)² queries for its error to stay below ε/R.
+            let batch = (lipschitz / accuracy).powi(2).ceil() as usize;
+            let run = CuttingPlane::for_accuracy(Centre::Analytic, dimension, lipschitz, 1.0, accuracy, batch)?;
+            let rounds = run.rounds();
+            (Box::new(run), rounds)
         }
-    }
-
-    /// Steps of the outer loop, which are rounds but for those of a line search, and the computational depth.
-    fn steps(&self, rounds: u64) -> (u64, u64) {
-        match self {
-            Self::Resque(run) => (run.iterations(), run.computational_depth()),
-            _ => (rounds, rounds),
-        }
-    }
+        Method::ResqueEpochSgd => resque(Solver::EpochSgd, Outer::LineSearch)?,
+        Method::ResqueAcSa => resque(Solver::AcceleratedSa, Outer::LineSearch)?,
+        Method::ResqueBisectionFree => resque(Solver::AcceleratedSa, Outer::BisectionFree)?,
+    })
 }
 
 /// Runs `method` on `function`, whose least value is `minimum`, until the gap is at most `accuracy`, its planned rounds are done
@@ -169,11 +122,14 @@ pub(super) fn measure(
 ) -> Result<Found, ResqueError> {
     let (dimension, lipschitz) = (function.dimension(), function.lipschitz());
     let mut oracle = BlackBoxOracle::new(function, engine.clone(), StreamKey::Simulation(seed));
-    let mut run = Run::new(method, dimension, lipschitz, accuracy, StreamKey::Simulation(seed))?;
+    let (mut run, rounds) = start(method, (dimension, lipschitz), accuracy, StreamKey::Simulation(seed))?;
+    // The best of its points is the one that the method would return.
+    let keeps_best = method == Method::CuttingPlane;
     let gap = |point: &[f64]| function.value(point) - minimum;
     // JSON has no infinity: a run that ends in its first round has the gap of its start.
     let start_gap = gap(&vec![0.0; dimension]);
     let mut found = Found { dimension, start_gap, gap: start_gap, ..Found::default() };
+    let mut least = f64::INFINITY;
     // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
     engine.install(|| -> Result<(), ResqueError> {
         let mut next = 1;
@@ -188,10 +144,12 @@ pub(super) fn measure(
             let ledger = oracle.ledger();
             found.rounds = ledger.rounds;
             found.gradient_queries = ledger.gradient_queries;
-            (found.iterations, found.computational_depth) = run.steps(ledger.rounds);
-            let last = run.finished() || ledger.gradient_queries > most_queries;
-            if ledger.rounds >= next || last || matches!(run, Run::Cutting { .. }) {
-                found.gap = run.gap(gap);
+            (found.iterations, found.computational_depth) = run.steps().unwrap_or((ledger.rounds, ledger.rounds));
+            let last = ledger.rounds >= rounds || ledger.gradient_queries > most_queries;
+            if ledger.rounds >= next || last || keeps_best {
+                let here = gap(run.judged());
+                least = least.min(here);
+                found.gap = if keeps_best { least } else { here };
                 found.reached = found.gap <= accuracy;
                 next = ledger.rounds + 1 + ledger.rounds / 50;
             }
@@ -210,51 +168,6 @@ pub(super) fn measure(
 pub(super) fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
     let coordinates = ((0.25 / accuracy).powi(2).ceil() as usize).clamp(1, dimension.max(1));
     MaxOfLinear::new(dimension, coordinates, 1.0, 1.0)
-}
-
-/// Seconds of a round of `threads` threads beside its work: starting the others and waiting for the last.
-///
-/// The median of rounds in which every thread works for some time, after as long a pause, as between rounds. A round in which a
-/// thread did the work of a late one counts as longer than all others. Where most rounds are such, all work longer: from 20 µs
-/// up to 1.28 ms, which is the result where threads hardly ever work at the same time.
-///
-/// # Errors
-/// Threads that cannot be started.
-pub(super) fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
-    const ROUNDS: usize = 1_001;
-    let engine = Engine::with_threads(threads)?;
-    let typical = |work: Duration| {
-        let spin = || {
-            let started = Instant::now();
-            while started.elapsed() < work {
-                std::hint::spin_loop();
-            }
-        };
-        engine.install(|| {
-            let mut workers = vec![0; threads];
-            let mut seconds = [(); ROUNDS].map(|()| {
-                spin();
-                let started = Instant::now();
-                engine.for_each(&mut workers, &|own, worker| {
-                    *own = worker;
-                    spin();
-                });
-                let seconds = started.elapsed().saturating_sub(work).as_secs_f64();
-                workers.sort_unstable();
-                let each_worked = workers.windows(2).all(|pair| pair[0] < pair[1]);
-                if each_worked { seconds } else { f64::INFINITY }
-            });
-            seconds.sort_unstable_by(f64::total_cmp);
-            seconds[ROUNDS / 2]
-        })
-    };
-    let mut work = Duration::from_micros(20);
-    let mut exchange = typical(work);
-    while exchange.is_infinite() && work < Duration::from_millis(1) {
-        work *= 2;
-        exchange = typical(work);
-    }
-    Ok(if exchange.is_infinite() { work.as_secs_f64() } else { exchange })
 }
 
 #[cfg(test)]

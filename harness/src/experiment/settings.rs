@@ -10,7 +10,7 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde_json::Value;
 
-use crate::experiment::cell::text;
+use super::cell::text;
 
 /// The parameters of a budget.
 pub(crate) const BUDGET: [&str; 3] = ["epsilon", "delta", "noise-multiplier"];
