@@ -15,19 +15,18 @@ ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
-# In the release profile, whose crates `make run` has built. With FEATURES=rounds/mpi,rounds/parquet the tests of MPI and Parquet, too.
-FEATURES :=
-test: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
-	$(CARGO) test --release --workspace --features "$(FEATURES)"
+# In the release profile, whose crates `make run` has built.
+test: deps
+	$(CARGO) test --release --workspace
 
-# The tests of the libraries in the checked build (overflow, debug assertions), those that take long (audits of all algorithms, tails
-# of samplers, 300 killed runs), and 10,000 pairs of neighbouring files through the library and the command.
-LIBRARIES := kernels numerics algorithms models
+# The tests that take long in the release profile (audits of all algorithms, tails of samplers, 300 killed runs), and all others in the
+# checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files; without those of pages and of simulated machines, which
+# are no other there. With FEATURES=rounds/mpi,rounds/parquet those of MPI and Parquet, too.
+FEATURES :=
 test-all: export ROUNDS_PAIRS ?= 10000
 test-all: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
-	$(CARGO) test $(LIBRARIES:%=--package rounds-%) -- --include-ignored --skip exact_noise_in_full
-	$(CARGO) test --release --package rounds --features "$(FEATURES)" -- --ignored
-	$(CARGO) test --release --package rounds --features "$(FEATURES)" --test all -- neighbours
+	$(CARGO) test --release --workspace -- --ignored --skip exact_noise_in_full
+	$(CARGO) test --workspace --features "$(FEATURES)" -- --skip report:: --skip simulated_tests
 
 # The exact samplers and the rounding of sums against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some ten
 # minutes.

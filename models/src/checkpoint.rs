@@ -383,29 +383,33 @@ fn exposure(owner: u32, mode: u32, own: u32) -> Option<String> {
     })
 }
 
-/// Refuses folders in which others can put a file in the place of the checkpoint, or a folder in the place of its.
+/// Refuses a folder in which others can put a file in the place of the checkpoint, and one below a folder in which everybody can put
+/// another one in its place. Whoever owns a folder above, or its group, is trusted.
 fn check_folder(path: &Path) -> Result<(), CheckpointError> {
-    let look = "look at its folder";
-    let folder = fs::canonicalize(files::folder_of(path)).map_err(failed(look, path))?;
-    // Whoever may rename a folder puts another one in its place.
-    for folder in folder.ancestors() {
-        let metadata = fs::metadata(folder).map_err(failed(look, path))?;
-        let (mode, folder) = (metadata.mode(), folder.display());
-        if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
-            let reason = format!(
-                "the folder {folder} belongs to another user, who could put another file in its place; name a file in folders of \
-                 yours"
-            );
-            return Err(refused(path, reason));
-        }
-        if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-            let reason = format!(
-                "others may write to {folder} (mode {:o}), and could put a file of theirs in the place of this one, which holds \
-                 the key of a release; chmod go-w that folder, or name a file in one that is yours alone",
-                mode & 0o7777
-            );
-            return Err(refused(path, reason));
-        }
+    let folder = files::folder_of(path);
+    let metadata = fs::metadata(folder).map_err(failed("look at its folder", path))?;
+    if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
+        let reason = format!(
+            "its folder {} belongs to another user, who could put another file in its place; name a file in a folder of yours",
+            folder.display()
+        );
+        return Err(refused(path, reason));
+    }
+    let open_to = |folder: &Path, writers: u32| {
+        let mode = fs::metadata(folder).map_or(0, |metadata| metadata.mode());
+        (mode & writers != 0 && mode & 0o1000 == 0).then(|| (folder.to_owned(), mode))
+    };
+    // As it was named, and as its links lead.
+    let named = std::path::absolute(folder).into_iter().chain(fs::canonicalize(folder));
+    let mut above = named.flat_map(|folder| folder.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>());
+    if let Some((folder, mode)) = open_to(folder, 0o022).or_else(|| above.find_map(|folder| open_to(&folder, 0o002))) {
+        let reason = format!(
+            "others may write to {} (mode {:o}), and could put a file of theirs in the place of this one, which holds the key \
+             of a release; chmod go-w that folder, or name a file in one that is yours alone",
+            folder.display(),
+            mode & 0o7777
+        );
+        return Err(refused(path, reason));
     }
     Ok(())
 }
@@ -660,8 +664,15 @@ mod tests {
         set_mode(folder.path(), 0o777);
         let error = check_place(&inner.join("run.checkpoint")).unwrap_err().to_string();
         assert!(error.contains(&format!("others may write to {} ", folder.path().display())), "{error}");
-        set_mode(folder.path(), 0o755);
+        let link = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&inner, link.path().join("link")).unwrap();
+        let linked = link.path().join("link").join("run.checkpoint");
+        assert!(check_place(&linked).is_err());
+        set_mode(folder.path(), 0o775);
         check_place(&inner.join("run.checkpoint")).unwrap();
+        check_place(&linked).unwrap();
+        set_mode(link.path(), 0o777);
+        assert!(check_place(&linked).is_err());
     }
 
     #[test]

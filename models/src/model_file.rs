@@ -129,7 +129,8 @@ pub struct TrainedOn {
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
     pub clip_features: Option<NormBound>,
-    /// What a program had done to rows in memory before it gave them to the run, or a generator to its rows.
+    /// What a program had done to rows in memory before it gave them to the run, or a generator to its rows. Files that
+    /// [`Model::load`] reads are not treated so: that program treats the rows that it predicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Given>,
 }
@@ -323,7 +324,7 @@ impl TrainedOn {
 
 impl Given {
     /// The treatment of rows, if they are not as they were encoded.
-    fn of(treatment: Treatment) -> Option<Self> {
+    pub(crate) fn of(treatment: Treatment) -> Option<Self> {
         let Treatment { unit, byte_scale, bound } = treatment;
         let is_encoded = unit == 1.0 && byte_scale.is_none_or(|scale| scale == BYTE_SCALE) && bound.is_none();
         let bound = bound.map(|(norm, bound)| NormBound { norm, bound });

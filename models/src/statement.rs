@@ -27,7 +27,7 @@ use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text};
 use crate::signature::PublicKey;
 
 /// The largest model whose statement is verified without its weights.
-const MOST_PARAMETERS: usize = 1 << 28;
+const MOST_PARAMETERS: usize = 1 << 26;
 
 /// Relative tolerance of numbers that are computed again, on another machine perhaps.
 const TOLERANCE: f64 = 1e-9;
@@ -205,7 +205,9 @@ impl Verifier {
         if weights.is_none() && parameters > MOST_PARAMETERS {
             return Err(format!("a model of some {parameters} parameters is verified with its weights alone"));
         }
-        training.optimizer.loss.ok_or("it names no loss")?;
+        if training.optimizer.loss.is_none() {
+            return Err("it names no loss".to_owned());
+        }
         let problem = public_problem(&training, &header.data, &domain, rows)?;
         let (mut settings, used) = with_factorization(&training, algorithm).map_err(said)?;
         settings.key = StreamKey::Release([0; 32]);

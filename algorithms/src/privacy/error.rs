@@ -40,6 +40,12 @@ pub enum PrivacyError {
          the rdp accountant"
     )]
     Resolution { accountant: Accountant, delta: f64, resolution: f64 },
+    /// Losses of one step that are too far apart to be integrated.
+    #[error(
+        "the privacy losses of a step differ by {range:.1e}, and the pld accountant takes {limit:.0e} at most: raise the noise or \
+         take the rdp accountant"
+    )]
+    WideLosses { range: f64, limit: f64 },
 }
 
 /// `value` where it is valid, or an error that names `quantity`.

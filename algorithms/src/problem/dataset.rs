@@ -113,13 +113,20 @@ impl Dataset {
         self.in_domain_times(domain, unit)
     }
 
-    /// The same rows, which are `unit` times features that were encoded into `domain`: they are rounded to its grid and cut to ±unit.
+    /// The same rows of a domain, as `unit` times features that were encoded into it: they are rounded to that grid and cut to ±unit.
     ///
     /// # Errors
-    /// A unit that is not positive and finite; columns, storage or classes that are not those of the domain; real targets other than ±1
-    /// where it declares two classes.
-    pub fn in_domain_times(mut self, domain: Arc<Domain>, unit: f64) -> Result<Self, DatasetError> {
+    /// Rows without a domain; a unit that is not positive and finite.
+    pub fn in_units_of(self, unit: f64) -> Result<Self, DatasetError> {
         check_positive("unit", unit).map_err(|error| error.of(&self.name))?;
+        match self.domain().cloned() {
+            Some(domain) => self.in_domain_times(domain, unit),
+            None => refused(&self.name, "it has no domain, which units belong to".to_owned()),
+        }
+    }
+
+    /// The same rows, which are `unit` times features that were encoded into `domain`.
+    pub(crate) fn in_domain_times(mut self, domain: Arc<Domain>, unit: f64) -> Result<Self, DatasetError> {
         let refuse = |found: String, declared: String| {
             let problem = format!("it has {found}, but its domain declares {declared}; mend the schema");
             refused(&self.name, problem)

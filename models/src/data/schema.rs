@@ -28,6 +28,16 @@ pub enum SchemaError {
     Draft(#[from] Explained),
 }
 
+/// Checks that a schema holds the domain, as the header of a model must.
+///
+/// # Errors
+/// The reason, as for columns with names and a label without one.
+pub(crate) fn keeps(domain: &Domain) -> Result<(), String> {
+    let text = write(&Domain { format: None, ..domain.clone() }, &BTreeMap::new());
+    let again = parse("its schema", &text).map_err(|error| error.to_string())?;
+    if again.digest() == domain.digest() { Ok(()) } else { Err("a schema gives it back as another one".to_owned()) }
+}
+
 /// Words in the comments of a draft, by which a draft without its mark is known.
 const NOTE: &str = "read from the data";
 

@@ -23,7 +23,7 @@ use super::release::{check_release, check_rows};
 use super::settings::Training;
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
-use crate::model_file::{NormBound, TrainedOn, treat_features};
+use crate::model_file::{Given, NormBound, TrainedOn, treat_features};
 use crate::text::three_digits;
 
 /// The plan of a run: what it claims, and what there is to say of it.
@@ -123,6 +123,10 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
         );
         privacy = privacy.after_private_bounds(epsilon).with_note(note);
     }
+    if let Some(Given { unit, bound, .. }) = data.given {
+        let clipped = bound.map(|of| format!(", of {:?} norm {} at most", of.norm, of.bound)).unwrap_or_default();
+        privacy = privacy.with_note(format!("the run was given features of at most {unit}{clipped}, public constants"));
+    }
     if let Some(NormBound { norm, bound }) = data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         privacy = privacy.with_note(note);
@@ -159,8 +163,14 @@ pub(crate) fn public_problem(
         error.to_string()
     }
     let treated = |row| treat_features(row, training.data.scale_features, training.data.clip_features);
-    let row = row_of(data, domain).and_then(|row| treated(row)?.for_loss(training.optimizer.loss));
-    let (row, loss) = row.map_err(said)?;
+    let row = row_of(data, domain).map_err(said)?;
+    // Bytes that the run clips are dense rows in its domain.
+    let bytes = data.given.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());
+    let given = row.treatment().and_then(Given::of);
+    if given.map(|given| Given { byte_scale: given.byte_scale.or(bytes), ..given }) != data.given {
+        return Err("no rows are given as it says".to_owned());
+    }
+    let (row, loss) = treated(row).and_then(|row| row.for_loss(training.optimizer.loss)).map_err(said)?;
     let problem = Problem::new(Arc::new(row), loss, true, training.optimizer.regularization).map_err(said)?;
     let problem = problem.public().clone().with_rows(rows);
     if (1..=u32::MAX as usize).contains(&problem.rows()) {
@@ -184,10 +194,14 @@ fn row_of(data: &TrainedOn, domain: &Arc<Domain>) -> Result<Dataset, DatasetErro
         // A target of every loss.
         None => Labels::Values(vec![1.0]),
     };
-    let row = Dataset::new(data.dataset.clone(), features, labels)?.in_domain(Arc::clone(domain))?;
-    let Some(given) = data.given else { return Ok(row) };
-    let row = row.in_domain_times(Arc::clone(domain), given.unit)?;
-    given.bound.map_or(Ok(row.clone()), |NormBound { norm, bound }| row.clip_features(norm, bound))
+    let mut row = Dataset::new(data.dataset.clone(), features, labels)?.in_domain(Arc::clone(domain))?;
+    if let Some(given) = data.given {
+        row = row.in_units_of(given.unit)?;
+        if let Some(NormBound { norm, bound }) = given.bound {
+            row = row.clip_features(norm, bound)?;
+        }
+    }
+    Ok(row)
 }
 
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.

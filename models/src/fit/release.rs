@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
-use rounds_algorithms::problem::{Claims, Domain, NoClaim, Problem, PublicProblem, Relation};
+use rounds_algorithms::problem::{Claims, Domain, DomainSource, NoClaim, Problem, PublicProblem, Relation};
 
 use super::error::FitError;
 use super::settings::Training;
-use crate::data::{self, DataError, Declaration, SchemaError};
+use crate::data::{self, DataError, Declaration, SchemaError, schema};
 
 /// Largest ε of a release without `allow-weak-privacy`.
 const MOST_EPSILON: f64 = 10.0;
@@ -80,9 +80,6 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
     let (mut domain, mut warnings) = (domain(training)?, Vec::new());
     let declaration = training.declaration();
     let draft = training.draft_command();
-    if let Some(domain) = &domain {
-        check_domain(training, domain)?;
-    }
     match domain.as_ref().map(|domain| domain.is_draft()) {
         Some(_) if !secure => {}
         Some(false)
@@ -112,6 +109,9 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
             (domain, warnings) = drafted.map_or_else(Default::default, |(domain, warnings)| (Some(domain), warnings));
         }
     }
+    if let Some(domain) = &domain {
+        check_domain(training, domain)?;
+    }
     if let Some(domain) = domain.as_mut().filter(|_| training.data.test_split.is_some()) {
         // They are rows of the private file, whatever the schema says of test rows.
         Arc::make_mut(domain).test_is_public = false;
@@ -136,6 +136,17 @@ fn domain(training: &Training) -> Result<Option<Arc<Domain>>, FitError> {
         return Err(FitError::argument("data", problem));
     }
     let domain = rows.train.domain().cloned();
+    if let Some(domain) = &domain {
+        let kept = schema::keeps(domain).and_then(|()| match domain.source {
+            DomainSource::PrivateBounds(_) => {
+                Err("its bounds were read off rows; give `bounds private:EPSILON` to the run of a table".to_owned())
+            }
+            _ => Ok(()),
+        });
+        kept.map_err(|reason| {
+            FitError::argument("data", format!("the domain of these rows enters no statement: {reason}"))
+        })?;
+    }
     // Else the number of rows would set batches and divisors of a claim that keeps it private.
     let drawn_for = domain.as_ref().map(|domain| domain.relation.adjacency());
     if let (Some(given), Some(declared)) =

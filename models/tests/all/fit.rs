@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::parallel::ranks::ThreadRanks;
 use rounds_algorithms::privacy::{Adjacency, Claim};
+use rounds_algorithms::problem::{Domain, DomainSource};
 use rounds_models::data::{TrainTest, declare, load_declared};
 use rounds_models::fit::{Execution, FitError, Fitted, Observer, Times, Training, fit};
 use rounds_models::model_file::Model;
@@ -84,6 +85,10 @@ fn a_release_is_refused_here_whatever_its_face() {
         training.data.test_split = Some(0.2);
     });
     refused(&add_remove, "`test-split`|add-remove");
+    // A domain that is drafted during the run, too.
+    let mut drafted = add_remove.clone();
+    (drafted.privacy.secure, drafted.data.data) = (false, bare.path().join("table.csv").to_str().unwrap().to_owned());
+    refused(&drafted, "`test-split`|add-remove");
     // Settings that a command line cannot give.
     refused(&with(&|training| training.optimizer.epochs = Some(f64::NAN)), "`epochs`|finite");
     refused(&with(&|training| training.optimizer.clip_norm = Some(f64::INFINITY)), "`clip-norm`|finite");
@@ -212,6 +217,16 @@ fn rows_in_memory_give_the_model_of_their_file() {
     let outcome = serde_json::to_value(run(&in_memory).unwrap().outcome).unwrap();
     assert!(outcome.get("test_accuracy").is_none() && outcome.get("test_rows").is_none(), "{outcome}");
     assert!(!format!("{in_memory:?}").contains("values"), "settings show rows");
+    // Nobody could read the statement, or it would lack the ε of its bounds.
+    for change in [&(|domain: &mut Domain| domain.label_column = None) as &dyn Fn(&mut Domain), &|domain| {
+        domain.source = DomainSource::PrivateBounds(Box::new(DomainSource::Arguments))
+    }] {
+        let mut domain = (**train.domain().unwrap()).clone();
+        change(&mut domain);
+        let train = train.clone().in_domain(Arc::new(domain)).unwrap();
+        in_memory.data.rows = Some(TrainTest { train, test: None });
+        refused(&in_memory, "`data`|enters no statement");
+    }
     in_memory.data.rows = Some(TrainTest { train: train.clone(), test: None });
     for refused in
         ranks(|engine| fit(&in_memory, &Execution::on(engine), &mut ()).err().expect("a refusal").to_string())

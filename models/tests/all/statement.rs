@@ -573,6 +573,13 @@ fn forgeries_are_named_by_their_fields() {
     }
 }
 
+/// The data of a document with rows that a program treated.
+fn with_given(document: &Value, given: Value) -> Value {
+    let mut data = document["data"].clone();
+    data["given"] = given;
+    data
+}
+
 #[test]
 fn settings_that_every_run_refuses_are_refused() {
     let folder = folder();
@@ -600,6 +607,16 @@ fn settings_that_every_run_refuses_are_refused() {
         (&split, vec![("/n", json!(0))], "no such split leaves 0 rows"),
         (&logistic, vec![schema(&logistic, "\"yes\"]", "\"yes\", \"perhaps\"]")], "3 classes"),
         (&bounded, vec![("/data/schema", json!(matrix))], "is for tables with a header"),
+        (
+            &logistic,
+            vec![("/data", with_given(&logistic, json!({"unit": 1.0, "byte_scale": null, "bound": null})))],
+            "no rows are given as it says",
+        ),
+        (
+            &logistic,
+            vec![("/data", with_given(&logistic, json!({"unit": 0.5, "byte_scale": 0.1, "bound": null})))],
+            "no rows are given as it says",
+        ),
     ] {
         assert!(verified(folder.path(), document, None).unwrap().holds, "{named}");
         let mut document = document.clone();

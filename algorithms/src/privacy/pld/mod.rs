@@ -28,7 +28,7 @@ use crate::problem::adjacency::Adjacency;
 pub const MOST_CELLS: usize = 1 << 22;
 /// Most steps that are composed: 2^40, with 12 bits left of a double.
 const MOST_STEPS: f64 = 1e12;
-/// Widest range of a step's losses: quadrature takes panels of 0.25.
+/// Widest range of a step's losses: quadrature takes panels of 0.25, which is some minutes.
 const WIDEST_STEP: f64 = 1e7;
 /// Error of ε by discretisation, relative, that the automatic interval aims at.
 pub const RELATIVE_ACCURACY: f64 = 1e-5;
@@ -108,7 +108,7 @@ impl PrivacyLoss {
     ///
     /// # Errors
     /// [`PrivacyError::OutOfRange`] unless δ ∈ (0, 1); [`PrivacyError::TooFineDiscretization`] and
-    /// [`PrivacyError::Resolution`] if the grid or δ is out of numerical reach.
+    /// [`PrivacyError::Resolution`] or [`PrivacyError::WideLosses`] if the grid, δ or the noise is out of numerical reach.
     pub fn epsilon(&self, delta: f64) -> Result<f64, PrivacyError> {
         error::delta(delta)?;
         let mut largest = 0.0;
@@ -233,8 +233,10 @@ impl PrivacyLoss {
             });
             steps.fold(0.0, f64::max)
         };
-        if widest(1.0) > WIDEST_STEP {
-            return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution: 1.0 });
+        let continuous = direction.iter().filter(|(pair, _)| !matches!(pair, Pair::Response { .. }));
+        let ranges = continuous.map(|&(pair, _)| GridLoss::cells(pair, 1.0, tails)).map(|(first, last)| last - first);
+        if let Some(range) = ranges.reduce(f64::max).filter(|&range| range > WIDEST_STEP) {
+            return Err(PrivacyError::WideLosses { range, limit: WIDEST_STEP });
         }
         let needed = |interval: f64| widest(interval).max((window.1 - window.0) / interval) + 8.0;
         let (interval, strict) = match self.interval {
