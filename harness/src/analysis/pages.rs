@@ -135,13 +135,13 @@ impl Pages {
         let Self { declared, records, rows, placed } = self;
         let (kind, own) = name.split_once(' ').unwrap_or((name, ""));
         let content = match kind {
-            "verdicts" => markdown(rows),
-            "table" => declared.table.get(own).with_context(|| format!("no [table.{own}]"))?.markdown(records)?,
-            "number" => declared.number.get(own).with_context(|| format!("no [number.{own}]"))?.entry(records)?,
+            "verdicts" => Ok(markdown(rows)),
+            "table" => declared.table.get(own).with_context(|| format!("no [table.{own}]"))?.markdown(records),
+            "number" => declared.number.get(own).with_context(|| format!("no [number.{own}]"))?.entry(records),
             _ => return Ok(None),
         };
         placed.insert(name.to_owned());
-        Ok(Some(content))
+        content.with_context(|| name.to_owned()).map(Some)
     }
 
     /// # Errors
