@@ -1,10 +1,11 @@
-//! Exponents of power laws with intervals, by least squares in logarithms; and where a curve comes down to a level.
+//! Exponents of power laws with intervals, by least squares in logarithms; where a curve comes down to a level; and the fewest rounds near
+//! the least risk.
 
 use std::collections::BTreeSet;
 
 use rounds_numerics::{Mat, dense};
 
-use crate::statistics::{Estimate, Interval, student_quantile};
+use crate::statistics::{Estimate, Interval, mean, student_quantile};
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
 /// with its 95 % interval under independent errors; NaN for a variable with fewer than three values, which any exponent fits.
@@ -53,9 +54,45 @@ pub(crate) fn crossing(points: &[(f64, f64)], level: f64) -> Option<(f64, bool)>
     Some((before * (after / before).powf(share), false))
 }
 
+/// The risks of a method's draws after so many rounds.
+pub(crate) type Risks<'a> = (f64, &'a [f64]);
+
+/// The mean over all draws but one.
+pub(crate) fn mean_without(risks: &[f64], left_out: Option<usize>) -> f64 {
+    let kept = risks.iter().enumerate().filter(|(draw, _)| Some(*draw) != left_out);
+    mean(&kept.map(|(_, risk)| *risk).collect::<Vec<_>>())
+}
+
+/// The fewest rounds of a method at which its mean risk is within `factor` of the least of all methods' `risks`, over all draws but one;
+/// true where no fewer were measured. `None` where no number of rounds is enough.
+pub(crate) fn fewest_rounds(
+    own: &[Risks<'_>],
+    all: &[Risks<'_>],
+    factor: f64,
+    left_out: Option<usize>,
+) -> Option<(f64, bool)> {
+    let least = all.iter().map(|(_, risks)| mean_without(risks, left_out)).fold(f64::INFINITY, f64::min);
+    let mut curve: Vec<_> = own.iter().map(|(rounds, risks)| (*rounds, mean_without(risks, left_out))).collect();
+    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+    crossing(&curve, factor * least)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fewest_rounds_are_those_without_a_draw() {
+        let (one, two) = ([8.0, 8.0, 2.0], [1.0, 1.0, 4.0]);
+        let (own, all) = ([(20.0, &two[..]), (10.0, &one[..])], [(10.0, &one[..]), (20.0, &two[..])]);
+        // Means 6 and 2 against a level of 3: ln 2/ln 3 of the way from 10 to 20.
+        let (rounds, is_first) = fewest_rounds(&own, &all, 1.5, None).unwrap();
+        assert!((rounds / 15.486 - 1.0).abs() < 1e-4 && !is_first, "{rounds}");
+        // Without the last draw 8 and 1 against 1.5.
+        let (rounds, _) = fewest_rounds(&own, &all, 1.5, Some(2)).unwrap();
+        assert!((rounds / 17.470 - 1.0).abs() < 1e-4, "{rounds}");
+        assert_eq!(fewest_rounds(&own[1..], &all, 1.5, None), None);
+    }
 
     #[test]
     fn a_crossing_lies_between_the_points_around_the_level() {

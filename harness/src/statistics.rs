@@ -75,6 +75,12 @@ pub fn deviation(values: &[f64]) -> f64 {
     (squares / (values.len() as f64 - 1.0)).sqrt()
 }
 
+/// The standard error of a number by the jackknife, from its values without each draw.
+pub(crate) fn jackknife(without: &[f64]) -> f64 {
+    let count = without.len() as f64;
+    (count - 1.0) * deviation(without) / count.sqrt()
+}
+
 /// The mean of `values` and its two-sided interval at confidence `level`, by Student's t; without ends (NaN) for fewer than two
 /// values.
 pub fn of_mean(values: &[f64], level: f64) -> Estimate {

@@ -9,8 +9,8 @@ use rounds_algorithms::theory::parallel::PRIVATE_QUERIES;
 
 use super::estimates::{Estimated, exponent};
 use super::records::{Fields, Records, Run};
-use crate::exponents::crossing;
-use crate::statistics::{deviation, mean, median};
+use crate::exponents::{Risks, crossing, fewest_rounds, mean_without};
+use crate::statistics::{jackknife, mean, median};
 
 /// An exponent, the number of its points, and the formula's exponent in the same cells where one is given; or a number of rounds, and
 /// true where no fewer were measured.
@@ -42,13 +42,6 @@ struct Cell {
     excess: Vec<f64>,
 }
 
-impl Cell {
-    fn risk(&self, left_out: Option<usize>) -> f64 {
-        let kept = self.excess.iter().enumerate().filter(|(draw, _)| Some(*draw) != left_out);
-        mean(&kept.map(|(_, risk)| *risk).collect::<Vec<_>>())
-    }
-}
-
 /// The exponent of the fewest rounds (`is_rounds`) or the least risk in `axis`, over the places of the rate study, or the fewest
 /// rounds at [`ONE_PLACE`]; their draws by the jackknife. Values at an end of a grid enter no exponent.
 pub(crate) fn of_rates(
@@ -69,21 +62,17 @@ pub(crate) fn of_rates(
             excess: run.sample("excess")?.into_values().collect(),
         });
     }
-    places.values_mut().for_each(|cells| cells.sort_by(|a, b| a.rounds.total_cmp(&b.rounds)));
     let draws = places.values().flatten().map(|cell| cell.excess.len()).min().unwrap_or(0);
     // The number of a place, and true at an end of a grid.
     let number = |cells: &[Cell], left_out: Option<usize>| {
-        let curve: Vec<(f64, f64, bool)> = cells
-            .iter()
-            .filter(|cell| cell.is_own)
-            .map(|cell| (cell.rounds, cell.risk(left_out), cell.at_edge))
-            .collect();
+        let own = cells.iter().filter(|cell| cell.is_own);
         if !is_rounds {
-            let least = curve.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-            return least.map(|least| (least.1, least.2));
+            let risks = own.map(|cell| (mean_without(&cell.excess, left_out), cell.at_edge));
+            return risks.min_by(|a, b| a.0.total_cmp(&b.0));
         }
-        let least = cells.iter().map(|cell| cell.risk(left_out)).fold(f64::INFINITY, f64::min);
-        crossing(&curve.iter().map(|point| (point.0, point.1)).collect::<Vec<_>>(), 1.5 * least)
+        let own: Vec<Risks<'_>> = own.map(|cell| (cell.rounds, &*cell.excess)).collect();
+        let all: Vec<Risks<'_>> = cells.iter().map(|cell| (cell.rounds, &*cell.excess)).collect();
+        fewest_rounds(&own, &all, 1.5, left_out)
     };
     if axis == ONE_PLACE {
         let Some((cells, (value, is_end))) = places.values().find_map(|cells| Some((cells, number(cells, None)?)))
@@ -92,7 +81,7 @@ pub(crate) fn of_rates(
         };
         let without: Vec<f64> = (0..draws).filter_map(|draw| Some(number(cells, Some(draw))?.0)).collect();
         let count = without.len();
-        let error = if is_end { 0.0 } else { (count as f64 - 1.0) * deviation(&without) / (count as f64).sqrt() };
+        let error = if is_end { 0.0 } else { jackknife(&without) };
         let found = Estimated { value, error, freedom: count as f64 - 1.0, count };
         return Ok(Some(Derived { found, points: usize::MAX, theory: None, is_end }));
     }

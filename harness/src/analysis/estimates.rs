@@ -2,7 +2,7 @@
 
 use super::records::Sample;
 use crate::exponents::fit;
-use crate::statistics::{deviation, mean, student_cdf, student_quantile};
+use crate::statistics::{deviation, jackknife, mean, student_cdf, student_quantile};
 
 /// A number with its standard error; an error of 0 is that of a number without chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,8 +86,11 @@ pub(crate) fn exponent(
     let freedom = (rows.len() - rows[0].0.len() - 1) as f64;
     let misfit = 0.5 * (whole.high - whole.low) / student_quantile(0.975, freedom);
     let count = seeds.len() as f64;
-    let of_seeds = if seeds.len() < 2 { 0.0 } else { deviation(seeds) / count.sqrt() };
-    let of_draws = if is_jackknife { (count - 1.0) * of_seeds } else { of_seeds };
+    let of_draws = match seeds.len() {
+        0 | 1 => 0.0,
+        _ if is_jackknife => jackknife(seeds),
+        _ => deviation(seeds) / count.sqrt(),
+    };
     let half = |error: f64, freedom: f64| student_quantile(0.975, freedom) * error;
     let value = if is_jackknife || seeds.is_empty() { whole.value } else { mean(seeds) };
     let count = seeds.len();

@@ -113,6 +113,7 @@ impl Pages {
             let (name, rest) = part.split_once(" -->").context("a marker has no end")?;
             let _ = write!(text, "{OPEN}{name} -->");
             let Some(content) = self.place(name)? else {
+                without_interval(rest)?;
                 text += rest;
                 continue;
             };
@@ -134,21 +135,21 @@ impl Pages {
         let Self { declared, records, rows, placed } = self;
         let (kind, own) = name.split_once(' ').unwrap_or((name, ""));
         let content = match kind {
-            "verdicts" => markdown(rows),
-            "table" => declared.table.get(own).with_context(|| format!("no [table.{own}]"))?.markdown(records)?,
-            "number" => declared.number.get(own).with_context(|| format!("no [number.{own}]"))?.entry(records)?,
+            "verdicts" => Ok(markdown(rows)),
+            "table" => declared.table.get(own).with_context(|| format!("no [table.{own}]"))?.markdown(records),
+            "number" => declared.number.get(own).with_context(|| format!("no [number.{own}]"))?.entry(records),
             _ => return Ok(None),
         };
         placed.insert(name.to_owned());
-        Ok(Some(content))
+        content.with_context(|| name.to_owned()).map(Some)
     }
 
     /// # Errors
-    /// A table or number that no page has.
+    /// A table or number that no page has, or the verdicts.
     pub(crate) fn all_placed(&self) -> anyhow::Result<()> {
         let tables = self.declared.table.keys().map(|name| format!("table {name}"));
-        let names = tables.chain(self.declared.number.keys().map(|name| format!("number {name}")));
-        match names.into_iter().find(|name| !self.placed.contains(name)) {
+        let numbers = self.declared.number.keys().map(|name| format!("number {name}"));
+        match tables.chain(numbers).chain(["verdicts".to_owned()]).find(|name| !self.placed.contains(name)) {
             Some(name) => bail!("no page has <!-- rounds:{name} -->"),
             None => Ok(()),
         }

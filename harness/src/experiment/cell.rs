@@ -183,8 +183,6 @@ pub struct Cell {
     pub problem: usize,
     /// Value on the horizontal axis, if the problem has one.
     pub axis: Option<f64>,
-    /// Published value and half width of its interval.
-    pub published: (Option<f64>, Option<f64>),
 }
 
 /// One run of a cell. Its key says which.

@@ -243,10 +243,6 @@ pub struct Method {
     /// Parameters that the problem has for this method alone, over its own.
     #[serde(default)]
     pub problem_parameters: Parameters,
-    /// The published number.
-    pub published: Option<f64>,
-    /// Half width of its interval.
-    pub published_interval: Option<f64>,
 }
 
 /// The part of an experiment that a command line selects. The default is everything that needs no files, on one thread.
@@ -500,7 +496,6 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             draws: self.draws,
             problem: index,
             axis,
-            published: (method.published, method.published_interval),
         }
     }
 

@@ -286,8 +286,6 @@ pub(crate) fn lines<S: Study>(
             line["axis"] = cell.axis.into();
             line["axis_name"] = problem.axis.clone().into();
             line["target"] = problem.target.into();
-            line["published"] = cell.published.0.into();
-            line["published_half"] = cell.published.1.into();
             line["chosen"] = (&*chosen).into();
             add(cell, run, &mut line);
             lines.push(line);

@@ -1,7 +1,7 @@
 //! Figures and tables that a definition declares: the one grammar by which raw runs become charts and tables.
 //!
 //! A field is a path into a run's line of `measurements.jsonl`: `rms_error`, `parameters.rounds`, `gap_mean.-1` (the last entry of a
-//! list). Each line has the fields `method`, `problem`, `draw`, `repeat`, `axis`, `axis_name`, `target`, `published` and `chosen`
+//! list). Each line has the fields `method`, `problem`, `draw`, `repeat`, `axis`, `axis_name`, `target` and `chosen`
 //! besides, and those that its study adds. Fields and numbers are joined from left to right by `a / b`, `a * b`, `a - b` and `a ^ b`;
 //! `reference.a` is a field of the run that a run is paired with. Titles, labels and headings hold fields of the first run in braces.
 

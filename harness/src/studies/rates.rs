@@ -23,10 +23,10 @@ use sha2::{Digest as _, Sha256};
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
 };
-use crate::exponents::crossing;
+use crate::exponents::{Risks, fewest_rounds};
 use crate::format::number;
 use crate::grouping::{by_key, distinct};
-use crate::statistics::{Choices, Interval, mean, percentile_interval};
+use crate::statistics::{Estimate, Interval, jackknife, mean, student_quantile};
 
 /// The study. A problem is a population: a slope, a slope with a stiff coordinate, or valleys.
 pub(super) type Rates = Experiment<Options>;
@@ -145,22 +145,19 @@ impl Study for Rates {
             let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.definition.options().within));
             let places: Vec<Place<'_>> = places.collect::<anyhow::Result<_>>()?;
             // The optimal rate without its constant is drawn through the last optimum.
-            let scale = places.last().map_or(1.0, |last| last.optimum(&last.all()) / last.optimal_rate);
+            let scale = places.last().map_or(1.0, |last| last.optimum / last.optimal_rate);
             all.extend(places.iter().flat_map(|place| place.lines(scale)));
         }
         Ok(all)
     }
 }
 
-/// Resamples of the draws for the intervals of smallest T.
-const RESAMPLES: usize = 400;
-
 /// The cells at one place of an axis.
 struct Place<'r> {
     cells: Vec<(&'r Configuration, &'r Rate, &'r Value)>,
-    /// The best of each method over all draws.
-    best: Vec<&'r Rate>,
     within: f64,
+    /// The least mean risk of any method and T.
+    optimum: f64,
     /// 1/√n + √(d·ln(1/δ))/(εn).
     optimal_rate: f64,
 }
@@ -169,58 +166,44 @@ impl<'r> Place<'r> {
     fn of(cells: Vec<(&'r Configuration, &'r Rate, &'r Value)>, within: f64) -> anyhow::Result<Self> {
         let number = |name| cells[0].0.number(name);
         let optimal_rate = private_error(number("rows")?, number("dimension")?, number("epsilon")?, number("delta")?);
-        let of_methods = by_key(cells.iter().map(|(cell, rate, _)| (cell.label_of_method(), *rate))).into_iter();
-        let least = |a: &&Rate, b: &&Rate| mean(&a.excess).total_cmp(&mean(&b.excess));
-        let best = of_methods.filter_map(|(_, rates)| rates.into_iter().min_by(least)).collect();
-        Ok(Self { cells, best, within, optimal_rate })
+        let optimum = cells.iter().map(|(_, rate, _)| mean(&rate.excess)).fold(f64::INFINITY, f64::min);
+        Ok(Self { cells, within, optimum, optimal_rate })
     }
 
-    fn all(&self) -> Vec<usize> {
-        (0..self.cells[0].1.excess.len()).collect()
-    }
-
-    /// The least mean risk over these draws of any method at its best T.
-    fn optimum(&self, draws: &[usize]) -> f64 {
-        self.best.iter().map(|rate| rate.risk(draws)).fold(f64::INFINITY, f64::min)
-    }
-
-    /// The fewest rounds of a method within the factor of the optimum over these draws; true where no fewer were measured.
-    fn smallest(&self, method: &str, draws: &[usize]) -> Option<(f64, bool)> {
-        let own = self.cells.iter().filter(|(cell, ..)| cell.label_of_method() == method);
-        let mut curve: Vec<_> = own.map(|(_, rate, _)| (rate.adaptive_rounds as f64, rate.risk(draws))).collect();
-        curve.sort_by(|a, b| a.0.total_cmp(&b.0));
-        crossing(&curve, self.within * self.optimum(draws))
+    /// The fewest rounds of a method within the factor of the optimum, with its 95 % interval over the draws by the jackknife; true where no
+    /// fewer were measured.
+    fn smallest(&self, method: &str) -> Option<(Estimate, bool)> {
+        let risks = |(_, rate, _): &(_, &'r Rate, _)| (rate.adaptive_rounds as f64, &*rate.excess);
+        let own: Vec<Risks<'_>> =
+            self.cells.iter().filter(|(cell, ..)| cell.label_of_method() == method).map(risks).collect();
+        let all: Vec<Risks<'_>> = self.cells.iter().map(risks).collect();
+        let (rounds, is_first) = fewest_rounds(&own, &all, self.within, None)?;
+        let without = (0..all[0].1.len()).filter_map(|draw| fewest_rounds(&own, &all, self.within, Some(draw)));
+        let without: Vec<f64> = without.map(|(rounds, _)| rounds).collect();
+        let half = student_quantile(0.975, without.len() as f64 - 1.0) * jackknife(&without);
+        Some((Estimate::new(rounds, Interval::new(rounds - half, rounds + half)), is_first))
     }
 
     fn lines(&self, scale: f64) -> Vec<Value> {
-        let draws = self.all();
-        let level = self.within * self.optimum(&draws);
         let methods = distinct(self.cells.iter().map(|(cell, ..)| cell.label_of_method()));
-        let smallest = methods.iter().map(|method| {
-            let mut choices = Choices::new(1);
-            let mut resampled =
-                || self.smallest(method, &draws.iter().map(|_| choices.below(draws.len())).collect::<Vec<_>>());
-            let mut values: Vec<f64> = (0..RESAMPLES).filter_map(|_| Some(resampled()?.0)).collect();
-            (*method, self.smallest(method, &draws), percentile_interval(&mut values, 0.95))
-        });
-        let smallest: Vec<_> = smallest.collect();
+        let smallest: Vec<_> = methods.into_iter().map(|method| (method, self.smallest(method))).collect();
         let mut lines = Vec::new();
         for (cell, rate, line) in &self.cells {
-            let own = smallest.iter().find(|(method, ..)| *method == cell.label_of_method());
+            let own = smallest.iter().find(|(method, _)| *method == cell.label_of_method());
             for (draw, excess) in rate.excess.iter().enumerate() {
                 let mut line = Value::clone(line);
                 line["draw"] = draw.into();
                 line["excess"] = (*excess).into();
-                line["level"] = level.into();
+                line["level"] = (self.within * self.optimum).into();
                 line["end"] = if rate.at_edge { "yes" } else { "" }.into();
                 line["optimal_rate"] = (scale * self.optimal_rate).into();
                 line["smallest_shown"] = match own {
-                    Some((_, Some((rounds, true)), _)) => format!("≤ {}", number(*rounds)),
-                    Some((_, Some((rounds, false)), Interval { low, high })) => {
-                        line["smallest"] = (*rounds).into();
-                        line["smallest_low"] = (*low).into();
-                        line["smallest_high"] = (*high).into();
-                        format!("{} ({} – {})", number(*rounds), number(*low), number(*high))
+                    Some((_, Some((rounds, true)))) => format!("≤ {}", number(rounds.value)),
+                    Some((_, Some((rounds, false)))) => {
+                        line["smallest"] = rounds.value.into();
+                        line["smallest_low"] = rounds.low.into();
+                        line["smallest_high"] = rounds.high.into();
+                        format!("{} ({} – {})", number(rounds.value), number(rounds.low), number(rounds.high))
                     }
                     _ => "not reached".to_owned(),
                 }
@@ -229,13 +212,6 @@ impl<'r> Place<'r> {
             }
         }
         lines
-    }
-}
-
-impl Rate {
-    /// The mean risk over these draws.
-    fn risk(&self, draws: &[usize]) -> f64 {
-        draws.iter().map(|&draw| self.excess[draw]).sum::<f64>() / draws.len() as f64
     }
 }
 

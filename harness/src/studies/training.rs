@@ -1,5 +1,5 @@
 //! Training: test accuracy or risk of many runs of the catalogue's algorithms, against a parameter or the number of rows,
-//! with the rounds and queries to a target, beside published numbers.
+//! with the rounds and queries to a target.
 //!
 //! Runs are spread over the threads, one a thread. Where parameters of a method are swept, the best combination is shown;
 //! picking it on private data spends privacy that no ε here counts.
