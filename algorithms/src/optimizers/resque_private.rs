@@ -86,7 +86,7 @@ const POISSON: Scene = Scene {
 pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     id: "resque-private-erm",
     name: "private ReSQue, empirical risk",
-    source: "[002 Theorem 3, Algorithms 3–7]",
+    source: "[002 Theorem 3, Algorithm 7]",
     promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds",
     private: true,
     release: true,
