@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use super::Output;
 use crate::analysis::{judge, markdown};
-use crate::report::{Entry, Table};
+use crate::drawing::{Entry, Table};
 
 /// Arguments of `rounds verdicts`.
 #[derive(clap::Args)]
