@@ -11,6 +11,7 @@ pub mod builds;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
+pub mod drawing;
 pub mod experiment;
 mod exponents;
 mod format;

@@ -86,9 +86,9 @@ const POISSON: Scene = Scene {
 pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     id: "resque-private-erm",
     name: "private ReSQue, empirical risk",
-    source: "ball acceleration of [002] with accounted steps; with mode=scaled [002 Algorithms 3–7]",
+    source: "ball acceleration of [002] with accounted steps",
     promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds, which Theorem 3's bound on the risk does not \
-              cover; with mode=scaled none",
+              cover",
     private: true,
     release: true,
     common: COMMON,

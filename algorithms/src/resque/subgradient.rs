@@ -15,7 +15,7 @@ pub struct Subgradient {
     step: f64,
     rounds: u64,
     completed: u64,
-    iterate: Vec<f64>,
+    point: Vec<f64>,
     sum: Vec<f64>,
     average: Vec<f64>,
     gradient: Vec<f32>,
@@ -35,7 +35,7 @@ impl Subgradient {
             step: domain_radius / (lipschitz * rounds.sqrt()),
             rounds: rounds as u64,
             completed: 0,
-            iterate: vec![0.0; dimension],
+            point: vec![0.0; dimension],
             sum: vec![0.0; dimension],
             average: vec![0.0; dimension],
             gradient: vec![0.0; dimension],
@@ -51,15 +51,15 @@ impl Subgradient {
 
 impl PoolMethod for Subgradient {
     fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<()> {
-        self.sum.iter_mut().zip(&self.iterate).for_each(|(sum, x)| *sum += x);
+        self.sum.iter_mut().zip(&self.point).for_each(|(sum, x)| *sum += x);
         self.completed += 1;
         for (average, sum) in self.average.iter_mut().zip(&self.sum) {
             *average = sum / self.completed as f64;
         }
-        pool.fetch(&self.iterate, 0.0, 1)?;
+        pool.fetch(&self.point, 0.0, 1)?;
         pool.reweighted_mean(0..1, &self.offset, &mut self.gradient)?;
-        self.iterate.iter_mut().zip(&self.gradient).for_each(|(x, &g)| *x -= self.step * f64::from(g));
-        project(&mut self.iterate, self.domain_radius);
+        self.point.iter_mut().zip(&self.gradient).for_each(|(x, &g)| *x -= self.step * f64::from(g));
+        project(&mut self.point, self.domain_radius);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl PoolMethod for Subgradient {
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("subgradient_rounds", &mut self.completed);
-        visitor.f64s("subgradient_iterate", &mut self.iterate);
+        visitor.f64s("subgradient_iterate", &mut self.point);
         visitor.f64s("subgradient_sum", &mut self.sum);
     }
 }

@@ -10,9 +10,9 @@ use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, black_box, output, threads};
+use crate::drawing::{Entry, Table};
 use crate::experiment::definition::{counts, most_threads};
 use crate::format::scientific;
-use crate::report::{Entry, Table};
 
 /// Arguments of `rounds audit`.
 #[derive(clap::Args)]

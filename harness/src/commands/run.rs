@@ -196,8 +196,9 @@ pub(super) fn stop_on_interrupt(message: &'static str) -> anyhow::Result<Arc<Ato
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawing::table::EXCERPT_ROWS;
     use crate::experiment::Definition;
-    use crate::report::{EXCERPT_ROWS, SUMMARY_LINES};
+    use crate::report::SUMMARY_LINES;
     use crate::studies::training::Options;
 
     #[test]

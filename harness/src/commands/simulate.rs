@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
+use crate::drawing::{Entry, Table};
 use crate::format::{count, three_digits, time};
 use crate::grouping::{by_key, distinct};
-use crate::report::{Entry, Table};
 use crate::results::read_run;
 use crate::studies::depth_cell::{Cell, Cells, Kind};
 use crate::thread_scaling::{Prediction, errors, predictions};

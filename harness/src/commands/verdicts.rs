@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use super::Output;
 use crate::analysis::Pages;
-use crate::report::{Entry, Table};
+use crate::drawing::{Entry, Table};
 
 /// Arguments of `rounds verdicts`.
 #[derive(clap::Args)]

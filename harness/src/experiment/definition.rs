@@ -18,7 +18,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
-use crate::report::Show;
+use crate::drawing::Show;
 use crate::usage::nearest;
 use rounds_models::data::{self, schema::line_of};
 

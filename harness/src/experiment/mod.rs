@@ -24,10 +24,10 @@ pub use definition::{Definition, DefinitionError, Selection, Source};
 pub use run::{Plan, Session, plan};
 pub use store::{Results, Store};
 
+use crate::drawing::{self, chart::ends};
 use crate::format::{self, rounded};
 use crate::grouping::by_key;
 use crate::machine::PinPolicy;
-use crate::report::{self, ends};
 
 /// The order in which cells run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Run<'a, T> {
 #[derive(Debug, Clone, Default)]
 pub struct Presentation {
     /// Text, figures and tables.
-    pub page: Option<report::Presentation>,
+    pub page: Option<drawing::Presentation>,
     /// Text for a terminal, beside that of the page.
     pub text: String,
     /// Files by name for the folder of the results, beside those of the page.
@@ -246,9 +246,9 @@ pub(crate) fn page<S: Study>(
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
     let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
     let notes: Vec<String> = left_out.chain(context.disturbances.iter().cloned()).collect();
-    parts.extend((!notes.is_empty()).then_some(report::Part::List(notes)));
-    let page = report::Presentation::new(&title, &group, &about);
-    Ok(Presentation { page: Some(report::Presentation { parts, ..page }), ..Presentation::default() })
+    parts.extend((!notes.is_empty()).then_some(drawing::Part::List(notes)));
+    let page = drawing::Presentation::new(&title, &group, &about);
+    Ok(Presentation { page: Some(drawing::Presentation { parts, ..page }), ..Presentation::default() })
 }
 
 /// Cells without a measurement, in a line for each reason.
@@ -356,10 +356,10 @@ pub mod testing {
     }
 
     /// The charts that the definition of a study declares.
-    pub fn charts<S: Study>(study: &S, results: &Results<S::Outcome>) -> Vec<report::Chart> {
+    pub fn charts<S: Study>(study: &S, results: &Results<S::Outcome>) -> Vec<drawing::chart::Chart> {
         let page = study.present(results, Path::new(""), &context(1)).unwrap().page.unwrap();
         let panels = page.parts.into_iter().flat_map(|part| match part {
-            report::Part::Figure(figure) => figure.panels,
+            drawing::Part::Figure(figure) => figure.panels,
             _ => Vec::new(),
         });
         panels.map(|panel| panel.chart).collect()

@@ -17,9 +17,9 @@ use super::definition::{Definition, Selection, Source};
 use super::store::{self, Binding, Mode, Store, Stored};
 use super::{Context, Execution, Outcome, Presentation, Run, Study};
 use crate::cluster::Cluster;
+use crate::drawing;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::output::{self, Output};
-use crate::report;
 use crate::statistics::Choices;
 use crate::usage::command_again;
 use rounds_models::files;
@@ -54,11 +54,11 @@ pub trait Plan {
     fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()>;
 
     /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which
-    /// [`report::report_html`] makes one.
+    /// [`crate::report::report_html`] makes one.
     ///
     /// # Errors
     /// Files that cannot be read; no finished run.
-    fn present(&self, folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>>;
+    fn present(&self, folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>>;
 }
 
 /// Studies of one kind with their cells.
@@ -217,7 +217,7 @@ impl<S: Study> Plan for Planned<S> {
         Ok(())
     }
 
-    fn present(&self, folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>> {
+    fn present(&self, folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
         if S::KIND.at_root {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use rounds_algorithms::catalog::ALGORITHMS;
 
 use super::figures::{dataset_name, dataset_names, place_name};
 use super::labels::{Labels, anchor, parameters, phases};
-use super::table::{Entry, Look, Table, shares};
+use crate::drawing::table::{Entry, Look, Table, shares};
 use crate::format::{count, number, percent, scientific, three_digits, time};
 use crate::results::Pooled;
 use crate::statistics::SampleWarning;

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::chart::{Chart, Style, ends};
-use super::declared::Figure;
 use super::labels::{self, Labels};
-use super::presentation::Panel;
+use crate::drawing::chart::{Chart, Style, ends};
+use crate::drawing::declared::Figure;
+use crate::drawing::presentation::Panel;
 use crate::format::{count, percent, plural, three_digits};
 use crate::grouping::distinct;
 use crate::kernel_rates::KernelRate;

@@ -9,10 +9,10 @@ use super::cards::cards;
 use super::cells;
 use super::figures::{self, Drawn, dataset_name, of_most_threads};
 use super::labels::Labels;
-use super::presentation::Figure;
-use super::shell::{Section, page};
 use super::studies::Studies;
 use super::warnings;
+use crate::drawing::presentation::Figure;
+use crate::drawing::shell::{Section, page};
 use crate::experiment::left_out;
 use crate::format::{count, minus, of_limit, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
@@ -221,8 +221,8 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawing::presentation::Presentation;
     use crate::machine::Known;
-    use crate::report::Presentation;
     use crate::results::{Binding, tests::cell};
 
     fn run(cells: Vec<crate::results::Cell>) -> Run {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::declared::Show;
-use super::presentation::{Part, Presentation};
+use crate::drawing::declared::Show;
+use crate::drawing::presentation::{Part, Presentation};
 use crate::format::{count, plural, three_digits};
 use crate::results::SCHEMA;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use maud::html;
 
 use super::peers;
-use super::presentation::{Presentation, slug};
-use super::shell::Section;
+use crate::drawing::presentation::{Presentation, slug};
+use crate::drawing::shell::Section;
 use crate::experiment::store;
 use crate::grouping::by_key;
 use crate::kernel_rates::{self, KernelRate};

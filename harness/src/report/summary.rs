@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::figures::{by_dataset, is_shown_first, of_most_threads};
 use super::labels::{Labels, epsilon};
-use super::table::{Entry, Table};
 use super::warnings;
+use crate::drawing::table::{Entry, Table};
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
 use crate::machine::Environment;
 use crate::results::{Cell, Pooled, pool};

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::cells;
 use super::labels::Labels;
-use super::table::{Entry, Look, Table};
+use crate::drawing::table::{Entry, Look, Table};
 use crate::format::minus;
 use crate::machine::{Environment, disturbances};
 use crate::results::Pooled;

@@ -16,8 +16,8 @@ mod wrong_constants;
 
 use std::path::Path;
 
+use crate::drawing;
 use crate::experiment::{Kind, Selection, Study as _, definition, store};
-use crate::report;
 
 /// The kinds of experiments. Adding one is one file, its `mod` line and its line here.
 pub const KINDS: &[Kind] = &[
@@ -44,7 +44,7 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
 ///
 /// # Errors
 /// Those of [`Plan::present`](crate::experiment::Plan::present); a definition that is not valid.
-pub fn present(folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>> {
+pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
     let (environment, binding) = store::head(folder)?;
     // Sheets of earlier builds name a definition's file in the command alone.
     let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));

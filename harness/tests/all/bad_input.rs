@@ -248,7 +248,7 @@ fn messages_help_and_guides_name_no_option_that_does_not_exist() {
             if path.is_dir() {
                 folders.push(path);
             // Variables of style sheets begin with hyphens, too.
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("report/svg.rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("drawing/svg.rs") {
                 let text = fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
                 named.push((path.display().to_string(), code.to_owned()));

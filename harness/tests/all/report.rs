@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use rounds::report::{Part, Presentation, Studies, Table, report_html, time_per_round_svg};
+use rounds::drawing::{Entry, Part, Presentation, Table};
+use rounds::report::{Studies, report_html, time_per_round_svg};
 use rounds::results::{Record, read_run};
 
 use crate::synthetic::{Plan, environment, write_run};
@@ -313,7 +314,7 @@ fn unruly() -> (String, Presentation) {
     let name = "5".repeat(400);
     let mut presentation = Presentation::new(&name, "Study", &words);
     words.clone_into(&mut presentation.command);
-    let rows = (0..20).map(|row| vec![rounds::report::Entry::text(&words), rounds::report::Entry::count(row)]);
+    let rows = (0..20).map(|row| vec![Entry::text(&words), Entry::count(row)]);
     let mut table = Table::new(&name, "method|#seconds");
     table.rows.extend(rows);
     presentation.parts = vec![Part::Heading(name.clone()), Part::Table(table), Part::List(vec![name])];

@@ -406,7 +406,7 @@ impl Figure {
     }
 
     /// A panel for each facet; all panels have the same range of y.
-    pub(super) fn panels(&self, runs: &[Value], level: f64) -> Vec<Panel> {
+    pub(crate) fn panels(&self, runs: &[Value], level: f64) -> Vec<Panel> {
         let runs = self.runs.of(runs);
         let groups = distinct(runs.iter().map(|run| label(run, &self.group)));
         let facets: Vec<_> = by_key(runs.iter().map(|run| (label(run, &self.facet), run)))

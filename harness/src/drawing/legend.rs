@@ -4,34 +4,34 @@
 use super::chart::{Chart, Series, Style};
 
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) name: String,
+pub(crate) struct Entry {
+    pub(crate) name: String,
     /// The look that stands before the name.
-    pub(super) sample: Sample,
-    pub(super) shown: bool,
+    pub(crate) sample: Sample,
+    pub(crate) shown: bool,
     /// 0: what colours distinguish; 1: what dashes distinguish.
-    pub(super) group: usize,
+    pub(crate) group: usize,
 }
 
 /// Look of a legend entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    pub(super) style: Style,
+pub(crate) struct Sample {
+    pub(crate) style: Style,
     /// None: the entry stands for a dash in any colour.
-    pub(super) colour: Option<usize>,
-    pub(super) variant: usize,
+    pub(crate) colour: Option<usize>,
+    pub(crate) variant: usize,
 }
 
 /// The entries, and for each series the places of those that switch it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Legend {
-    pub(super) entries: Vec<Entry>,
-    pub(super) keys: Vec<Vec<usize>>,
+pub(crate) struct Legend {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) keys: Vec<Vec<usize>>,
 }
 
 impl Legend {
     /// The legend of a chart. An entry that all series of a chart share is left out.
-    pub(super) fn of(chart: &Chart) -> Self {
+    pub(crate) fn of(chart: &Chart) -> Self {
         let mut legend = Self::default();
         for series in &chart.series {
             let keys = series.keys.as_ref();
@@ -84,12 +84,12 @@ impl Legend {
     }
 
     /// True if a series is drawn at first.
-    pub(super) fn shows(&self, series: usize) -> bool {
+    pub(crate) fn shows(&self, series: usize) -> bool {
         self.keys[series].iter().all(|&key| self.entries[key].shown)
     }
 
     /// True if a reference shares a colour entry with a measured series; it then has that series' colour.
-    pub(super) fn is_tinted(&self, all: &[Series], series: usize) -> bool {
+    pub(crate) fn is_tinted(&self, all: &[Series], series: usize) -> bool {
         let measured = |key: &usize| {
             let mut others = all.iter().zip(&self.keys);
             others.any(|(other, keys)| other.style != Style::Reference && keys.contains(key))
@@ -102,7 +102,7 @@ impl Legend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::chart::Axis;
+    use crate::drawing::chart::Axis;
 
     fn chart(series: &[(&str, &str)]) -> Chart {
         let series = series.iter().map(|&(first, second)| {

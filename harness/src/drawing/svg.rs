@@ -9,14 +9,14 @@ use crate::format::wrapped;
 use crate::statistics::sorted_quantile;
 
 /// Colours of a light page.
-pub(super) const LIGHT: &str = "\
+pub(crate) const LIGHT: &str = "\
 --ink:#1d2430;--quiet:#5a6473;--line:#d9dee6;--faint:#eceff4;--paper:#ffffff;--reference:#6b7686;\
 --s0:#1667b0;--s1:#c4500c;--s2:#0f7d5c;--s3:#9a3f86;--s4:#8a6a00;--s5:#2f8fc4;--s6:#6a4cc0;--s7:#4d5966;";
 /// Colours of a dark page.
-pub(super) const DARK: &str = "\
+pub(crate) const DARK: &str = "\
 --ink:#e8ecf2;--quiet:#a3adbb;--line:#3a4250;--faint:#272e39;--paper:#171b22;--reference:#8f9bab;\
 --s0:#62aef0;--s1:#ff9a57;--s2:#45c79b;--s3:#e28fce;--s4:#dcb94a;--s5:#96d4f5;--s6:#b6a0f8;--s7:#b4bfcb;";
-pub(super) const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 .chart{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;font-size:12px}\
 .chart text{fill:var(--quiet)}.chart .title{fill:var(--ink);font-size:15px;font-weight:600}\
 .chart .group{fill:var(--ink);font-weight:600;font-size:13px}\
@@ -32,7 +32,7 @@ pub(super) const STYLE: &str = "\
 
 /// Width and height of a plot with its labels, in pixels.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Size {
+pub(crate) struct Size {
     width: f64,
     height: f64,
     /// Class of pictures of this size on a page.
@@ -40,11 +40,11 @@ pub(super) struct Size {
 }
 
 /// For wide windows.
-pub(super) const WIDE: Size = Size { width: 1180.0, height: 460.0, class: "wide" };
+pub(crate) const WIDE: Size = Size { width: 1180.0, height: 460.0, class: "wide" };
 /// For a picture of its own.
 const ALONE: Size = Size { width: 860.0, height: 430.0, class: "" };
 /// For phones.
-pub(super) const NARROW: Size = Size { width: 360.0, height: 330.0, class: "narrow" };
+pub(crate) const NARROW: Size = Size { width: 360.0, height: 330.0, class: "narrow" };
 /// A panel of a grid.
 const PANEL: Size = Size { width: 360.0, height: 260.0, class: "" };
 /// Most panels in a row of a grid: with more it would be wider than a page.
@@ -339,7 +339,7 @@ fn dashes(style: Style, variant: usize) -> Option<&'static str> {
 }
 
 /// The sample before a legend entry, 28 by 12 pixels around (14, 0).
-pub(super) fn sample(Sample { style, colour, variant }: Sample) -> Markup {
+pub(crate) fn sample(Sample { style, colour, variant }: Sample) -> Markup {
     html! {
         g class=(classes(style, colour, variant)) {
             @if style != Style::Points { path.path d="M0 0H28" stroke-dasharray=[dashes(style, variant)] {} }
@@ -429,7 +429,7 @@ fn inline(title: &str, subtitle: &str, (width, height, class): (f64, f64, &str),
 
 impl Chart {
     /// The plot for a page with its own style, title and legend. The `data-keys` of a series are its legend entries.
-    pub(super) fn inline_svg(&self, size: Size, legend: &Legend) -> Markup {
+    pub(crate) fn inline_svg(&self, size: Size, legend: &Legend) -> Markup {
         let frame = Frame::of(self, size);
         let is_wide = size.class == WIDE.class;
         let plot = if is_wide { frame.with_names(legend) } else { frame }.drawn(legend);
@@ -494,7 +494,7 @@ const TRACE: (f64, f64) = (160.0, 28.0);
 const TRACE_POINTS: usize = 120;
 
 /// Samples in their order as a small line, from the least to the 98th percentile; greater ones are cut.
-pub(super) fn trace(label: &str, samples: &[u64]) -> Markup {
+pub(crate) fn trace(label: &str, samples: &[u64]) -> Markup {
     let stretch = samples.len().div_ceil(TRACE_POINTS).max(1);
     let slowest = |stretch: &[u64]| stretch.iter().copied().max().unwrap_or(0) as f64;
     let values: Vec<f64> = samples.chunks(stretch).map(slowest).collect();
@@ -518,7 +518,7 @@ pub(super) fn trace(label: &str, samples: &[u64]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::chart::Format;
+    use crate::drawing::chart::Format;
 
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
         let start = format!(" {attribute}=\"");

@@ -206,7 +206,7 @@ impl Table {
     }
 
     /// The table on a page. A `tall` one scrolls in a box of its own.
-    pub(super) fn html(&self, id: &str, tall: bool) -> Markup {
+    pub(crate) fn html(&self, id: &str, tall: bool) -> Markup {
         html! {
             div.table {
                 @if self.rows.len() > UNFILTERED {
@@ -285,7 +285,7 @@ impl Table {
 
     /// The first `most` rows for a terminal of 80 columns, and the columns that fit; numbers of rows and columns that
     /// are left out.
-    pub(super) fn excerpt(&self, most: usize) -> (String, [usize; 2]) {
+    pub(crate) fn excerpt(&self, most: usize) -> (String, [usize; 2]) {
         let rows = self.rows.len().min(most);
         let width = |place: usize| {
             let texts = self.rows[..rows].iter().map(|row| &*row[place].text);
@@ -322,7 +322,7 @@ impl Table {
     }
 
     /// The points of a chart, series by series.
-    pub(super) fn of_chart(chart: &Chart) -> Self {
+    pub(crate) fn of_chart(chart: &Chart) -> Self {
         let mut table = Self::new("Data of this figure", "series|#x|#y|#from|#to");
         let y = |value: Option<f64>| Entry::number(value, |value| chart.y.format.show(value));
         for series in &chart.series {
@@ -348,7 +348,7 @@ impl Column {
 }
 
 /// Shares of a total with their names: the form and its description in words.
-pub(super) fn shares(parts: &[(&str, u64)]) -> Entry {
+pub(crate) fn shares(parts: &[(&str, u64)]) -> Entry {
     let total: u64 = parts.iter().map(|(_, value)| value).sum();
     if total == 0 {
         return Entry::default();

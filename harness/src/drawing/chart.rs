@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::{count, number, percent, seconds, time};
 
 /// Number of colours. They differ in lightness, and markers differ in shape.
-pub(super) const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 8;
 
 /// Mapping of values to positions along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -68,7 +68,7 @@ impl Figure {
     }
 
     /// The figure on a page, with legends, tools and the data of each panel.
-    pub(super) fn html(&self, id: &str, command: &str) -> Markup {
+    pub(crate) fn html(&self, id: &str, command: &str) -> Markup {
         html! {
             figure id={ "figure-" (id) } data-title=(self.title) {
                 @if self.panels.len() > 1 {
@@ -164,7 +164,7 @@ impl Presentation {
     }
 
     /// The paragraph and the parts on a page; `nested` below the heading of a group.
-    pub(super) fn body(&self, id: &str, nested: bool) -> Markup {
+    pub(crate) fn body(&self, id: &str, nested: bool) -> Markup {
         let figures = self.parts.iter().any(|part| matches!(part, Part::Figure(_)));
         html! {
             @if !self.about.is_empty() { p.lead { (self.about) } }
@@ -267,7 +267,7 @@ mod tests {
     fn a_presentation_becomes_markdown_and_files() {
         let mut presentation = Presentation::new("Title", "Group", "About.");
         let mut table = Table::new("t", "a|#b");
-        table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
+        table.row([crate::drawing::Entry::text("x"), crate::drawing::Entry::count(3)]);
         let list = Part::List(vec!["one".into()]);
         presentation.parts = vec![Part::Heading("Part".into()), Part::Table(table), list];
         assert_eq!(

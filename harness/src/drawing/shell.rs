@@ -8,27 +8,27 @@ use super::svg::{DARK, LIGHT, STYLE as CHART_STYLE};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-pub(super) struct Section {
-    pub(super) id: String,
+pub(crate) struct Section {
+    pub(crate) id: String,
     /// Name in the navigation.
-    pub(super) link: String,
-    pub(super) html: Markup,
+    pub(crate) link: String,
+    pub(crate) html: Markup,
 }
 
 impl Section {
-    pub(super) fn new(id: &str, link: &str, html: Markup) -> Self {
+    pub(crate) fn new(id: &str, link: &str, html: Markup) -> Self {
         Self { id: id.to_owned(), link: link.to_owned(), html }
     }
 
     /// A section of which only the heading is seen at first.
-    pub(super) fn folded(id: &str, link: &str, heading: &str, html: &Markup) -> Self {
+    pub(crate) fn folded(id: &str, link: &str, heading: &str, html: &Markup) -> Self {
         let folded = html! { details.section { summary { h2 { (heading) } } (html) } };
         Self::new(id, link, folded)
     }
 }
 
 /// The document of sections, in the order of the navigation. `title` is the browser's.
-pub(super) fn page(title: &str, sections: &[Section], footer: &Markup) -> String {
+pub(crate) fn page(title: &str, sections: &[Section], footer: &Markup) -> String {
     let style = format!(
         ":root{{{LIGHT}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
          :root[data-theme=dark]{{{DARK}}}{STYLE}"
