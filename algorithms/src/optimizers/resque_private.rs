@@ -100,9 +100,8 @@ pub(super) static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
 pub(super) static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     id: "resque-private-sco",
     name: "private ReSQue, population risk",
-    source: "ball acceleration of [002] with accounted steps, localised as in [002 Proposition 11]; with mode=scaled [002 Algorithms 3–7]",
-    promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks, which Theorem 4's bound on the risk does not cover; \
-              with mode=scaled none",
+    source: "ball acceleration of [002] with accounted steps, localised as in [002 Proposition 11]",
+    promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks, which Theorem 4's bound on the risk does not cover",
     private: true,
     release: true,
     common: COMMON,
