@@ -34,13 +34,11 @@ fn looked_up(
     request: FactorizationRequest,
     folder: Option<&Path>,
 ) -> Result<(Factorization, bool), FactorizationError> {
-    match folder.and_then(|folder| kept(&request, folder)) {
-        Some(factorization) => Ok((factorization, true)),
-        None => {
-            check_memory(request.workload.rounds(), request.matrices())?;
-            Ok((request.factorize()?, false))
-        }
+    if let Some(factorization) = folder.and_then(|folder| kept(&request, folder)) {
+        return Ok((factorization, true));
     }
+    check_memory(request.workload.rounds(), request.matrices())?;
+    Ok((request.factorize()?, false))
 }
 
 /// The intact factorisation of `request` in `folder`.

@@ -219,7 +219,7 @@ fn rows_in_memory_give_the_model_of_their_file() {
     assert!(!format!("{in_memory:?}").contains("values"), "settings show rows");
     // Nobody could read the statement, or it would lack the ε of its bounds.
     for change in [&(|domain: &mut Domain| domain.label_column = None) as &dyn Fn(&mut Domain), &|domain| {
-        domain.source = DomainSource::PrivateBounds(Box::new(DomainSource::Arguments))
+        domain.source = DomainSource::PrivateBounds(Box::new(DomainSource::Arguments));
     }] {
         let mut domain = (**train.domain().unwrap()).clone();
         change(&mut domain);

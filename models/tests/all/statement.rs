@@ -512,15 +512,6 @@ fn forgeries_are_named_by_their_fields() {
         let is_named = found.differences.iter().any(|difference| difference.starts_with(named));
         assert!(!found.holds && is_named, "{place}: {:#?}", found.differences);
     }
-    // The default step follows from the bounds of the rows that a program scaled.
-    let given = with(&|training| training.data = Training::on_rows(bytes_in_memory()).data);
-    assert!(verified(folder.path(), &given, None).unwrap().holds);
-    for (place, forged) in [("/data/given/byte_scale", json!(0.1)), ("/data/given", Value::Null)] {
-        let mut document = given.clone();
-        *document.pointer_mut(place).unwrap() = forged;
-        let found = verified(folder.path(), &document, None).unwrap().differences;
-        assert!(found.iter().any(|difference| difference.starts_with("plan.learning-rate: ")), "{place}: {found:#?}");
-    }
     // A clip norm is one number in all places, and Laplace noise has its sensitivity.
     let clipped = with(&|training| training.optimizer.clip_norm = Some(0.5));
     let mut pure = release(&folder, "dp-gd");
@@ -635,6 +626,20 @@ fn settings_that_every_run_refuses_are_refused() {
     *public.pointer_mut(place).unwrap() = forged;
     let found = verified(folder.path(), &public, None).unwrap().differences;
     assert!(found.iter().any(|difference| difference.starts_with("data.schema: ")), "{found:#?}");
+}
+
+#[test]
+fn rows_that_a_program_scaled_are_planned_as_it_gave_them() {
+    let folder = folder();
+    // The default step follows from their bounds.
+    let given = changed(&folder, &|training| training.data = Training::on_rows(bytes_in_memory()).data);
+    assert!(verified(folder.path(), &given, None).unwrap().holds);
+    for (place, forged) in [("/data/given/byte_scale", json!(0.1)), ("/data/given", Value::Null)] {
+        let mut document = given.clone();
+        *document.pointer_mut(place).unwrap() = forged;
+        let found = verified(folder.path(), &document, None).unwrap().differences;
+        assert!(found.iter().any(|difference| difference.starts_with("plan.learning-rate: ")), "{place}: {found:#?}");
+    }
 }
 
 #[test]
