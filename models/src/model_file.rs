@@ -129,7 +129,7 @@ pub struct TrainedOn {
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
     pub clip_features: Option<NormBound>,
-    /// What a program had done to rows in memory before it gave them to the run, or a generator to its rows. Files that
+    /// The treatment of rows in memory by their program, or of generated ones, before the run. Files that
     /// [`Model::load`] reads are not treated so: that program treats the rows that it predicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Given>,

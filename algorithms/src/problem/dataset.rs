@@ -190,7 +190,7 @@ impl Dataset {
         self.declared.as_ref().map(|declared| &declared.domain)
     }
 
-    /// What was done to the rows since they were encoded into their domain; nothing without one.
+    /// The treatment of the rows since they were encoded into their domain; none without a domain.
     pub fn treatment(&self) -> Option<Treatment> {
         let byte_scale = match self.features {
             Features::U8 { scale, .. } => Some(scale),

@@ -30,7 +30,7 @@ fn fitted(rows: &[(Vec<f64>, f64)], at: usize) -> Option<f64> {
     Some(exponent(rows, at, &[], false)?.value)
 }
 
-/// The field of a query that names none: rounds are asked for at one place.
+/// The field of a query without one, such as that of the fewest rounds at one place.
 const ONE_PLACE: &str = "value";
 
 /// A cell of the rate study.
