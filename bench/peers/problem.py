@@ -25,6 +25,16 @@ CLIP_NORM = 1.0
 NOISE_MULTIPLIER = 1.0
 LEARNING_RATE = 0.5
 DELTA = 1e-5
+# The domain of rows of bytes, which `rounds` finds beside them; f32 rows are declared by options.
+SCHEMA = f"""[rows]
+relation = "zero-out"
+storage = "bytes"
+[columns]
+count = {FEATURES}
+bounds = [0, 255]
+[label]
+classes = {[str(label) for label in range(CLASSES)]}
+"""
 
 
 def idx(path):
@@ -86,6 +96,8 @@ def prepare(folder, data_dir):
             os.makedirs(place, exist_ok=True)
             np.save(os.path.join(place, "x.npy"), np.ascontiguousarray(values))
             np.save(os.path.join(place, "y.npy"), labels[:size].astype(np.uint8))
+        with open(os.path.join(root, f"u8-{size}", "schema.toml"), "w", encoding="utf-8") as file:
+            file.write(SCHEMA)
     with open(os.path.join(root, "complete"), "w", encoding="utf-8") as file:
         file.write(name + "\n")
     return name, root

@@ -81,15 +81,14 @@ impl Prepared {
 const MOST_SHORT_OUTPUTS: usize = 16;
 /// Greatest norm of a row for which they are: the coefficient of a clipped row, C over its norm, has 256 steps and more.
 const MOST_SHORT_NORM: f64 = 64.0;
-/// Greatest share of a round's noise that the rounding of a coordinate may reach with them.
+/// Greatest share of a round's noise that the rounding of a coordinate may deviate by with them.
 const MOST_SHORT_SHARE: f64 = 1.0 / 8.0;
 
 /// True if integers of 16 bits are fast enough for problems of this shape and fine enough for these batches and this noise: a public
 /// fact.
 ///
-/// h is at most min(C, 1)·2⁻¹⁴ with a bias. Rows that share a residual, as all do in the first round, round alike where their coefficients
-/// have many steps, so the sum of B rows may be wrong by B·h/2 in a coordinate. That is to be at most an eighth of the noise multiplier
-/// times C.
+/// h is at most min(C, 1)·2⁻¹⁴ with a bias, and rounding moves a coordinate of the sum of B rows by a deviation of √(B/6)·h, which is to be
+/// at most an eighth of the noise multiplier times C.
 fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
     let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {
@@ -100,8 +99,8 @@ fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     else {
         return false;
     };
-    let drift = |batch_size| batch_size as f64 * clip_norm.min(1.0) / f64::from(1 << 15);
-    let is_fine = prepared.batch_size.is_some_and(|size| drift(size) <= MOST_SHORT_SHARE * multiplier * clip_norm);
+    let deviation = |size| (size as f64 / 6.0).sqrt() * clip_norm.min(1.0) / f64::from(1 << 14);
+    let is_fine = prepared.batch_size.is_some_and(|size| deviation(size) <= MOST_SHORT_SHARE * multiplier * clip_norm);
     let is_short = model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM;
     problem.suits_integers() && is_short && is_fine
 }

@@ -69,7 +69,7 @@ fn an_unknown_set_is_bad_usage_by_option_and_by_variable() {
 
 #[test]
 fn batches_that_are_large_for_their_noise_take_integers_of_24_bits() {
-    for (batch_size, noise_multiplier, bits) in [(4_096, 1.0, "16"), (4_097, 1.0, "24"), (4_097, 1.1, "16")] {
+    for (batch_size, noise_multiplier, bits) in [(2_516, 0.01, "16"), (2_517, 0.01, "24"), (2_517, 0.011, "16")] {
         let line = format!(
             "train --algorithm dp-sgd --data synthetic-mnist --set rounds=1 --batch-size {batch_size} \
              --noise-multiplier {noise_multiplier} --delta 1e-5 --clip-norm 1"

@@ -21,7 +21,7 @@ pub(crate) const GROUP: usize = 64;
 /// Rows whose products [`Session::rows`] computes together.
 pub(crate) const TOGETHER: usize = 32;
 
-/// Rows of digits that [`Session::columns`] takes at most. They and a quad of bytes fill the registers of AVX-512.
+/// Rows of digits that [`Session::columns`] takes at most: two tiles of fifteen.
 pub(crate) const MOST_DIGIT_ROWS: usize = 30;
 
 /// Samples that [`Session::columns`] takes at most.
@@ -137,7 +137,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
 unsafe trait Quads: Copy {
     /// Sums of a vector.
     const SUMS: usize;
-    /// Rows of digits whose sums stay in registers with the bytes that they share.
+    /// Rows of digits whose sums of two vectors stay in registers with the bytes that they share.
     const DIGIT_ROWS: usize;
     /// Sums, or quads as they lie in memory.
     type Vector: Copy;
@@ -242,12 +242,17 @@ pub(crate) struct Digits<'a> {
     pub(crate) step: usize,
 }
 
-/// Bytes of [`Session::columns`].
+/// Operands of [`Session::columns`]: quads of `lines` times sixteen columns, and their sums.
 #[derive(Clone, Copy)]
 struct Samples {
-    lines: *const Line,
-    /// Quads.
+    quads: *const Line,
+    /// One or two.
+    lines: usize,
+    /// Quads of a column.
     count: usize,
+    sums: *mut i32,
+    /// From the sums of a line to those of the next.
+    apart: usize,
     /// True to add to the sums, false to overwrite them.
     add: bool,
 }
@@ -259,24 +264,27 @@ struct Samples {
 #[inline(always)]
 unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
     (digits, step): (*const u8, usize),
-    quads: Samples,
-    sums: *mut i32,
+    samples: Samples,
 ) {
-    for first in (0..LANES).step_by(V::SUMS * WIDTH) {
+    for first in (0..samples.lines * LANES).step_by(V::SUMS * WIDTH) {
         // SAFETY: the caller's promises.
         unsafe {
-            let place = |row: usize, v: usize| sums.add(row * LANES + first + v * V::SUMS).cast::<V::Vector>();
+            // The vectors from column `first` on, in the quads and in the sums.
+            let columns: [usize; WIDTH] = std::array::from_fn(|v| first + v * V::SUMS);
+            let quads = columns.map(|column| {
+                samples.quads.add(column / LANES * QUADS).cast::<i32>().add(column % LANES).cast::<V::Vector>()
+            });
+            let sums = columns.map(|column| samples.sums.add(column / LANES * samples.apart + column % LANES));
+            let place = |row: usize, v: usize| sums[v].add(row * LANES).cast::<V::Vector>();
             let start =
-                |row: usize, v: usize| if quads.add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
+                |row: usize, v: usize| if samples.add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
             let mut lanes: [[V::Vector; WIDTH]; COUNT] =
                 std::array::from_fn(|row| std::array::from_fn(|v| start(row, v)));
-            for first_quad in (0..quads.count).step_by(LANES) {
+            for first_quad in (0..samples.count).step_by(LANES) {
                 let digits = digits.add(first_quad / LANES * step);
-                for quad in 0..(quads.count - first_quad).min(LANES) {
-                    let line = quads.lines.add(first_quad + quad).cast::<i32>();
-                    let bytes: [V::Bytes; WIDTH] = std::array::from_fn(|v| {
-                        V::bytes(line.add(first + v * V::SUMS).cast::<V::Vector>().read_unaligned())
-                    });
+                for quad in 0..(samples.count - first_quad).min(LANES) {
+                    let bytes =
+                        quads.map(|quads| V::bytes(quads.byte_add((first_quad + quad) * GROUP).read_unaligned()));
                     for (row, lanes) in lanes.iter_mut().enumerate() {
                         let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
                         let of_row = V::digits(V::splat(of_row));
@@ -295,30 +303,30 @@ unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
     }
 }
 
-/// [`columns_of`] for any number of rows of digits.
+/// [`columns_of`] for any number of rows of digits, in blocks of nearly as many each.
 ///
 /// # Safety
 /// As [`Session::columns`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
+unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(digits: Digits<'_>, samples: Samples) {
     let mut first = 0;
     while first < digits.rows {
-        let left = (digits.rows - first).min(V::DIGIT_ROWS);
+        let left = digits.rows - first;
+        let count = left.div_ceil(left.div_ceil(V::DIGIT_ROWS));
         // SAFETY: the caller's promises.
         unsafe {
-            let sums = sums.add(first * LANES);
+            let samples = Samples { sums: samples.sums.add(first * LANES), ..samples };
             let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
-            // Digit rows come in twos or threes.
-            first += match left {
-                30.. => (columns_of::<V, 30, WIDTH>(digits, quads, sums), 30).1,
-                20.. => (columns_of::<V, 20, WIDTH>(digits, quads, sums), 20).1,
-                15.. => (columns_of::<V, 15, WIDTH>(digits, quads, sums), 15).1,
-                10.. => (columns_of::<V, 10, WIDTH>(digits, quads, sums), 10).1,
-                6.. => (columns_of::<V, 6, WIDTH>(digits, quads, sums), 6).1,
-                4.. => (columns_of::<V, 4, WIDTH>(digits, quads, sums), 4).1,
-                3.. => (columns_of::<V, 3, WIDTH>(digits, quads, sums), 3).1,
-                2.. => (columns_of::<V, 2, WIDTH>(digits, quads, sums), 2).1,
-                _ => (columns_of::<V, 1, WIDTH>(digits, quads, sums), 1).1,
+            first += match count {
+                10.. => (columns_of::<V, 10, WIDTH>(digits, samples), 10).1,
+                9 => (columns_of::<V, 9, WIDTH>(digits, samples), 9).1,
+                8 => (columns_of::<V, 8, WIDTH>(digits, samples), 8).1,
+                7 => (columns_of::<V, 7, WIDTH>(digits, samples), 7).1,
+                6 => (columns_of::<V, 6, WIDTH>(digits, samples), 6).1,
+                4.. => (columns_of::<V, 4, WIDTH>(digits, samples), 4).1,
+                3 => (columns_of::<V, 3, WIDTH>(digits, samples), 3).1,
+                2 => (columns_of::<V, 2, WIDTH>(digits, samples), 2).1,
+                _ => (columns_of::<V, 1, WIDTH>(digits, samples), 1).1,
             };
         }
     }
@@ -385,7 +393,7 @@ macro_rules! fours {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Digits, GROUP, Line, QUADS, Quads, Samples};
+    use super::{Digits, GROUP, LANES, Line, QUADS, Quads, Samples};
     use core::arch::x86_64 as arch;
 
     /// Bytes and digits as 16-bit numbers, the even ones and the odd ones: products of 8-bit numbers saturate on AVX2.
@@ -458,7 +466,7 @@ mod x86 {
     // SAFETY: the callers have AVX-512BW and VNNI.
     unsafe impl Quads for Vnni {
         const SUMS: usize = 16;
-        const DIGIT_ROWS: usize = 30;
+        const DIGIT_ROWS: usize = 10;
         type Vector = arch::__m512i;
         type Bytes = arch::__m512i;
         type Digits = arch::__m512i;
@@ -577,9 +585,15 @@ mod x86 {
                 }
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $columns(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
+            pub(super) unsafe fn $columns(digits: Digits<'_>, samples: Samples) {
                 // SAFETY: the caller's promises.
-                unsafe { super::all_columns_of::<$quads, $width>(digits, quads, sums) }
+                unsafe {
+                    if samples.lines * LANES >= 2 * <$quads as Quads>::SUMS {
+                        super::all_columns_of::<$quads, 2>(digits, samples)
+                    } else {
+                        super::all_columns_of::<$quads, 1>(digits, samples)
+                    }
+                }
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $interleave(rows: &[*const u8], start: usize, out: *mut Line) {
@@ -864,18 +878,15 @@ impl Session<'_> {
             unsafe { tiles::column_products(columns) };
             return;
         }
-        for (quads, sums) in quads.chunks_exact(QUADS).zip(sums.chunks_mut(apart)) {
-            let samples = Samples { lines: quads.as_ptr(), count, add };
-            let sums = sums.as_mut_ptr();
-            // SAFETY: the asserts; `is_available` held in `new`.
-            unsafe {
-                match self.products.instructions {
-                    #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Avx2 | InstructionSet::Avx512 => x86::columns_avx2(digits, samples, sums),
-                    #[cfg(target_arch = "x86_64")]
-                    InstructionSet::Vnni | InstructionSet::Amx => x86::columns_vnni(digits, samples, sums),
-                    _ => all_columns_of::<Plain, 1>(digits, samples, sums),
-                }
+        let samples = Samples { quads: quads.as_ptr(), lines, count, sums: sums.as_mut_ptr(), apart, add };
+        // SAFETY: the asserts; `is_available` held in `new`.
+        unsafe {
+            match self.products.instructions {
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::columns_avx2(digits, samples),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Vnni | InstructionSet::Amx => x86::columns_vnni(digits, samples),
+                _ => all_columns_of::<Plain, 1>(digits, samples),
             }
         }
     }

@@ -128,9 +128,9 @@ impl SumLattice {
     /// Q is the least of `weight` times the greatest residual of the loss, and of C/ν′, ν′ the least norm of a row that
     /// matters: 1 with a bias, else 2⁻⁸ of the greatest feature (shorter rows contribute at most Q times themselves). h is
     /// about Q·2⁻¹⁵, two digits, or Q·2⁻²³, three digits, up to twice that for Q a power of two; these with a clip and a bias, where Q is near C, coarser by the factor by which features are finer than bytes, and
-    /// that by less from 32 outputs on. Rounding ρ adds noise of variance h²·a²/12 a row where residuals differ, h²·a²/6 of rows with few
-    /// steps, and up to 0.2 % of itself to a sum of residuals that rows share (`round`). Where sums could exceed 2⁵², h is as
-    /// coarse as that takes.
+    /// that by less from 32 outputs on. Rounding ρ adds noise of variance h²·a²/6 a row of clipped sums in two digits and of rows with few
+    /// steps, else h²·a²/12 where residuals differ and up to 0.2 % of itself to a sum of residuals that rows share (`round`). Where
+    /// sums could exceed 2⁵², h is as coarse as that takes.
     pub fn new(
         model: &LinearModel,
         (features, precision): (FeatureGrid, Precision),
@@ -241,14 +241,14 @@ fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// Steps of h from which on a coefficient is rounded to nearest: that moves it by at most 0.2 %.
+/// Steps of h from which on a coefficient of 24 bits is rounded to nearest: that moves it by at most 0.2 %.
 const MANY_STEPS: f32 = 256.0;
 
 /// [`SumLattice::round`] of the sixteen rows from `start` on.
 ///
-/// Rows of which a K-th of the length, K outputs, has less than [`MANY_STEPS`] would round alike where they share a
-/// residual, as all rows of the first round do. There what rounding an output leaves is added to the next one, and the first output
-/// gets what is as good as uniform: every coefficient is then rounded up and down in proportion, right in the mean over such rows.
+/// Rows that share a residual, as all rows of the first round do, would round alike. With 16 bits, and where a K-th of a row's length, K
+/// outputs, has less than [`MANY_STEPS`], what rounding an output leaves is therefore added to the next one, and the first output gets
+/// what is as good as uniform: every coefficient is then rounded up and down in proportion, right in the mean over such rows.
 #[inline(always)]
 fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start: usize) -> usize {
     let inverse = f32x16::splat((1.0 / grid.step) as f32);
@@ -272,7 +272,7 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
         if squares {
             lengths = lengths.sqrt();
         }
-        // Rounding to nearest may lengthen: by a deviation of 0.29 steps in L2, by that times √outputs in L1.
+        // Rounding may lengthen: by a deviation of 0.29 steps in L2, with carries 0.4 to 0.6, by that times √outputs in L1.
         let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
         let reach = to_f32(limits.map(|limits| {
             let limits = if squared { limits.sqrt() } else { limits };
@@ -281,7 +281,8 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
         let longer = (lengths * inverse).simd_gt(reach);
         factors = longer.select(reach / lengths, inverse);
         clipped = longer.to_bitmask().count_ones() as usize;
-        carries = reach.min(greatest).simd_lt(f32x16::splat(MANY_STEPS * outputs as f32));
+        let many = if grid.precision == Precision::Bits16 { f32::INFINITY } else { MANY_STEPS * outputs as f32 };
+        carries = reach.min(greatest).simd_lt(f32x16::splat(many));
         if carries.any() {
             rest = carries & dither(vector(norms, start), values, places.clone());
         }
