@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::privacy::{CalibrationMemory, Claim, PrivacyStatement};
+use rounds_algorithms::privacy::{CalibrationMemory, Claim, Composed, CompositionError, PrivacyStatement};
 use rounds_algorithms::problem::{DomainSource, Relation};
 use rounds_kernels::random::StreamKey;
 use serde::Serialize;
@@ -62,6 +62,15 @@ pub enum StatementError {
     /// A document whose run cannot be planned, as of one that no run writes.
     #[error("`statement {}`: the run that it describes cannot be planned: {reason}", path.display())]
     Impossible { path: PathBuf, reason: String },
+    /// A statement of a composition that does not hold.
+    #[error("`compose {}`: the statement does not hold ({first}); `statement FILE` shows all of it", path.display())]
+    Differs { path: PathBuf, first: String },
+    /// One release under two names.
+    #[error("`compose {}`: it is the release in {}; a run counts once", path.display(), same.display())]
+    Twice { path: PathBuf, same: PathBuf },
+    /// Claims that do not add up.
+    #[error("`compose FILE…`: {0}")]
+    Composition(CompositionError),
 }
 
 /// A statement beside the one that follows from its parameters and domain.
@@ -138,6 +147,40 @@ impl Verifier {
             weights: weights.is_some(),
             unshown: UNSHOWN,
         })
+    }
+}
+
+/// A run of a composition.
+#[derive(Clone, Debug, Serialize)]
+pub struct ComposedRun {
+    /// The file of its statement.
+    pub file: PathBuf,
+    /// Its own claim, as it follows from its parameters and domain.
+    pub statement: PrivacyStatement,
+}
+
+impl Verifier {
+    /// Verifies the statements of runs on the same rows, and computes what they guarantee together at `delta`, by default the sum of
+    /// theirs ([`Composed::new`]).
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify); a statement that does not hold, one that is given twice, claims that do not add up.
+    pub fn compose(&self, paths: &[PathBuf], delta: Option<f64>) -> Result<(Composed, Vec<ComposedRun>), StatementError> {
+        let (mut runs, mut documents): (Vec<ComposedRun>, Vec<Value>) = (Vec::new(), Vec::new());
+        for path in paths {
+            let found = self.verify(path)?;
+            if !found.holds {
+                return Err(StatementError::Differs { path: path.clone(), first: found.differences[0].clone() });
+            }
+            let (_, document, _) = read(path)?;
+            if let Some(same) = documents.iter().position(|other| *other == document) {
+                return Err(StatementError::Twice { path: path.clone(), same: paths[same].clone() });
+            }
+            documents.push(document);
+            runs.push(ComposedRun { file: path.clone(), statement: found.statement });
+        }
+        let statements: Vec<_> = runs.iter().map(|run| &run.statement).collect();
+        Ok((Composed::new(&statements, delta).map_err(StatementError::Composition)?, runs))
     }
 }
 

@@ -6,13 +6,14 @@
 //! * [`Mechanism`] is an optimiser's description of its releases; the accountants read nothing else.
 //! * [`Accountant`] computes ε or δ; [`calibrate`] finds the noise of a target. Behind it: [`gaussian`] (exact),
 //!   [`gdp`], [`zcdp`], [`rdp`], [`pld`] and [`laplace`] (pure).
-//! * [`PrivacyStatement`] is what stands in a result, and claims nothing that was not proven.
+//! * [`PrivacyStatement`] is what stands in a result, and claims nothing that was not proven; [`Composed`] adds several up.
 //!
 //! Only upper bounds are called ε.
 
 mod accountant;
 mod accounting;
 mod calibration;
+mod composed;
 mod error;
 pub mod gaussian;
 pub mod gdp;
@@ -29,6 +30,7 @@ pub mod zcdp;
 pub use accountant::Accountant;
 pub use accounting::calibrate;
 pub use calibration::{Budget, CalibrationMemory};
+pub use composed::{Composed, CompositionError};
 pub use error::PrivacyError;
 pub use mechanism::Mechanism;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use comfy_table::Table;
 use rounds_algorithms::privacy::pld::PrivacyLoss;
 use rounds_algorithms::privacy::rdp::RenyiCurve;
 use rounds_algorithms::privacy::{
-    Accountant, Adjacency, Mechanism, PrivacyError, PrivacyWarning, Sampling, calibrate, gdp, laplace, zcdp,
+    Accountant, Adjacency, Composed, Mechanism, PrivacyError, PrivacyWarning, Sampling, calibrate, gdp, laplace, zcdp,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ use crate::experiment::text;
 use crate::format::{plural, scientific};
 use crate::usage::{flags, reported};
 use rounds_models::signature::PublicKey;
-use rounds_models::statement::{Verified, Verifier};
+use rounds_models::statement::{ComposedRun, Verified, Verifier};
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
@@ -27,10 +27,16 @@ use rounds_models::statement::{Verified, Verifier};
 pub struct AccountArguments {
     /// Verify the privacy statement of a release, a model of `rounds train --model` or a document of `rounds train --json`: all of
     /// it is computed again from its parameters and domain
-    #[arg(long, value_name = "FILE", required = true)]
+    #[arg(long, value_name = "FILE", required_unless_present = "compose")]
     statement: Option<PathBuf>,
+    /// Verify the statements of several releases from the same rows, and compute the ε of all of them together
+    #[arg(long, value_name = "FILES", num_args = 2.., conflicts_with = "statement")]
+    compose: Vec<PathBuf>,
+    /// δ of the composition [default: the sum of the runs']
+    #[arg(long, value_name = "D", requires = "compose", conflicts_with = "statement", allow_negative_numbers = true)]
+    delta: Option<f64>,
     /// Ask for the signature of this public key, a file of `rounds keygen`
-    #[arg(long, value_name = "PUBLIC", requires = "statement")]
+    #[arg(long, value_name = "PUBLIC")]
     verify: Option<PathBuf>,
     /// The file of the factorisation that the run's noise was drawn through, if it was given one
     #[arg(long, value_name = "FILE", requires = "statement")]
@@ -189,11 +195,16 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             answer.warnings.iter().for_each(output::warn);
             output.print(&answer, answer.table())
         }
-        (None, Some(path)) => {
+        (None, statement) => {
             let signer = arguments.verify.as_deref().map(PublicKey::read).transpose();
             let mut verifier = Verifier::default();
             verifier.signer = signer.map_err(|error| reported(true, error))?;
             verifier.factorization.clone_from(&arguments.factorization);
+            let Some(path) = statement else {
+                let all = verifier.compose(&arguments.compose, arguments.delta);
+                let (composed, runs) = all.map_err(|error| reported(true, error))?;
+                return output.print(&Composition { composed: &composed, runs: &runs }, together(&composed, &runs));
+            };
             let found = verifier.verify(path).map_err(|error| reported(true, error))?;
             output.print(&found, verified(&found))?;
             anyhow::ensure!(
@@ -207,8 +218,35 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             );
             Ok(())
         }
-        (None, None) => unreachable!("clap requires a mechanism or a statement"),
     }
+}
+
+/// Several runs as a document.
+#[derive(Serialize)]
+struct Composition<'a> {
+    #[serde(flatten)]
+    composed: &'a Composed,
+    runs: &'a [ComposedRun],
+}
+
+/// The runs of a composition and their guarantee together.
+fn together(composed: &Composed, runs: &[ComposedRun]) -> Table {
+    let accountant = composed.accountant.map_or_else(|| "basic composition".to_owned(), |one| one.to_string());
+    let claim = |epsilon: f64, delta: f64| format!("ε = {} at δ = {}", rounded_up(epsilon), scientific(delta));
+    let files: Vec<String> = runs.iter().map(|run| run.file.display().to_string()).collect();
+    let own = |run: &ComposedRun| {
+        let [epsilon, delta] = [run.statement.epsilon, run.statement.delta].map(|number| number.unwrap_or(f64::NAN));
+        claim(epsilon, delta)
+    };
+    let public = "the number of runs, their noise and their steps, which must not follow from what was released";
+    let all = [
+        ("together", claim(composed.epsilon, composed.delta)),
+        ("plain sums", claim(composed.basic.0, composed.basic.1)),
+        ("adjacency", format!("{}, of one {}", composed.adjacency, composed.unit)),
+        ("accountant", accountant),
+        ("public", public.to_owned()),
+    ];
+    output::pairs(files.iter().map(String::as_str).zip(runs.iter().map(own)).chain(all))
 }
 
 /// The statement that follows, and what shows it.

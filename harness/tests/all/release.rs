@@ -112,6 +112,39 @@ fn a_statement_is_verified_from_its_file_and_a_forged_one_is_detected() {
 }
 
 #[test]
+fn releases_from_the_same_rows_cost_together_what_their_mechanisms_do() {
+    let folder = folder(SCHEMA);
+    let model = |name: &str| folder.path().join(name).display().to_string();
+    let names = ["a.st", "b.st", "c.st"].map(model);
+    for (name, more) in names.iter().zip([" --algorithm dp-gd", " --algorithm dp-gd", ""]) {
+        stdout(&format!("{}{more} --model {name}", release(folder.path())));
+    }
+    let [a, b, c] = &names;
+    let composed = |files: &[&String]| {
+        let files: Vec<&str> = files.iter().map(|file| file.as_str()).collect();
+        document(&format!("account --compose {} --delta 1e-5", files.join(" ")))
+    };
+    let two = composed(&[a, b]);
+    let number = |value: &Value| value.as_f64().unwrap();
+    let each = number(&two["runs"][0]["statement"]["epsilon"]);
+    // Two equal Gaussian mechanisms: √2 times μ.
+    let mu = document(&format!("account gaussian --epsilon {each} --delta 1e-5 --adjacency zero-out"));
+    let both = document(&format!(
+        "account gaussian --noise-multiplier {} --steps 2 --delta 1e-5 --adjacency zero-out",
+        number(&mu["noise_multiplier"])
+    ));
+    assert!((number(&two["epsilon"]) / number(&both["epsilon"]) - 1.0).abs() < 1e-6, "{two} {both}");
+    let three = composed(&[a, b, c]);
+    assert!(number(&three["epsilon"]) > number(&two["epsilon"]) && three["accountant"] == "pld", "{three}");
+    let said = stdout(&format!("account --compose {a} {b}"));
+    assert!(said.contains("together") && said.contains("must not follow"), "{said}");
+    assert_refused(&format!("account --compose {a} {a}"), "a run counts once");
+    assert_refused(&format!("account --compose {a}"), "2 values required|--compose");
+    fs::write(folder.path().join("d.json"), "{}").unwrap();
+    assert_refused(&format!("account --compose {a} {}", model("d.json")), "it holds no privacy statement");
+}
+
+#[test]
 fn a_model_holds_its_statement_and_a_release_is_not_overwritten() {
     let folder = folder(SCHEMA);
     let model = folder.path().join("model.st");
