@@ -189,8 +189,6 @@ fn model(features: usize, outputs: usize, loss: Loss) -> LinearModel {
     LinearModel { features, outputs, bias: false, loss }
 }
 
-const LOSSES: [Loss; 6] = [Loss::Softmax, Loss::Logistic, Loss::Squared, Loss::Huber(0.7), Loss::Hinge, Loss::Absolute];
-
 /// Largest difference of two vectors, relative to `scale`.
 fn error(found: &[f64], expected: &[f64], scale: f64) -> f64 {
     assert_eq!(found.len(), expected.len());
@@ -216,7 +214,7 @@ fn shapes() -> impl Strategy<Value = (u64, usize, usize, usize, bool, Loss, Form
         prop_oneof![Just(0usize), 1usize..20, 30usize..70, 100usize..320],
         prop_oneof![2usize..14, Just(26usize)],
         any::<bool>(),
-        prop::sample::select(LOSSES.to_vec()),
+        prop::sample::select(Loss::ALL.to_vec()),
         prop::sample::select(vec![Format::F32, Format::U8, Format::Sparse]),
     )
         .prop_filter("a model has a feature or a bias", |shape| shape.2 > 0 || shape.4)
@@ -320,7 +318,7 @@ proptest! {
         d in 1usize..100,
         k in 2usize..12,
         bias in any::<bool>(),
-        loss in prop::sample::select(LOSSES.to_vec()),
+        loss in prop::sample::select(Loss::ALL.to_vec()),
         norm in prop::sample::select(vec![Norm::L1, Norm::L2]),
         u8_rows in any::<bool>(),
     ) {
@@ -425,7 +423,7 @@ fn an_empty_selection_changes_nothing() {
 
 #[test]
 fn nan_and_infinite_features_targets_and_parameters_name_the_row() {
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         for format in [Format::F32, Format::Sparse] {
             for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 for (d, row) in [(5, 150), (35, 3)] {
@@ -610,7 +608,7 @@ fn null_rows_add_exactly_nothing_and_are_not_evaluated() {
     let shapes = [(1, 2), (20, 4), (33, 10), (64, 2), (130, 11)];
     let sizes = [1, 17, 33, 129];
     for (loss, format) in
-        LOSSES.into_iter().flat_map(|loss| [Format::F32, Format::U8, Format::Sparse].map(|format| (loss, format)))
+        Loss::ALL.into_iter().flat_map(|loss| [Format::F32, Format::U8, Format::Sparse].map(|format| (loss, format)))
     {
         for ((features, classes), n) in shapes.into_iter().flat_map(|shape| sizes.map(|n| (shape, n))) {
             for bias in [false, true] {

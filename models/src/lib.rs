@@ -27,13 +27,16 @@
 //!
 //! # Use
 //!
+//! Build with `RUSTFLAGS="-C target-cpu=native"`, or `x86-64-v3` for every processor with AVX2: the kernels of floating-point rows are
+//! compiled for what Cargo is told, and that is SSE2 without a word. The [`prelude`] has the names of settings.
+//!
 //! [`Model`](model_file::Model) reads and writes model files, [loads](model_file::Model::load) rows as its training rows were loaded,
 //! [predicts](model_file::Model::predict) and [evaluates](model_file::Model::evaluate). [`statement::verify`] computes the
 //! statement of a release again, all of it.
 //!
 //! # Examples
 //!
-//! `models/examples/`, a file each: `train_on_csv` (a schema, a model file, predictions), `train_on_arrays`, `resume` (a run that
+//! `models/examples/`, a file each: `train_on_csv` (a schema, a release that verifies, predictions, accuracy on new rows), `train_on_arrays`, `resume` (a run that
 //! stops and goes on) and `own_algorithm_on_csv`.
 
 pub mod build;
@@ -54,3 +57,19 @@ pub mod statement;
 pub mod text;
 
 pub use checkpoint::{CheckpointError, Difference};
+
+/// The names that most programs need, those of settings that other crates define among them: `use rounds_models::prelude::*`.
+pub mod prelude {
+    pub use rounds_algorithms::noise::NoiseKind;
+    pub use rounds_algorithms::optimizers::SamplingKind;
+    pub use rounds_algorithms::parallel::Engine;
+    pub use rounds_algorithms::privacy::{Accountant, Adjacency, PrivacyStatement};
+    pub use rounds_algorithms::problem::{Dataset, Domain, Features, Labels};
+    pub use rounds_kernels::features::Norm;
+    pub use rounds_kernels::loss::Loss;
+
+    pub use crate::data::LabelUse;
+    pub use crate::fit::{Execution, Observer, Outcome, Training, fit};
+    pub use crate::model_file::Model;
+    pub use crate::statement::verify;
+}

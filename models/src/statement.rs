@@ -165,7 +165,11 @@ impl Verifier {
     ///
     /// # Errors
     /// As [`verify`](Self::verify); a statement that does not hold, one that is given twice, claims that do not add up.
-    pub fn compose(&self, paths: &[PathBuf], delta: Option<f64>) -> Result<(Composed, Vec<ComposedRun>), StatementError> {
+    pub fn compose(
+        &self,
+        paths: &[PathBuf],
+        delta: Option<f64>,
+    ) -> Result<(Composed, Vec<ComposedRun>), StatementError> {
         let (mut runs, mut documents): (Vec<ComposedRun>, Vec<Value>) = (Vec::new(), Vec::new());
         for path in paths {
             let found = self.verify(path)?;

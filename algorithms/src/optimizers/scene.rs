@@ -68,4 +68,16 @@ impl Scene {
 
     /// One pass of fixed batches.
     pub const SINGLE_PASS: Self = Self { rows: 16, second: 2, ..Self::FIXED };
+
+    /// Poisson batches, of methods whose step is called `learning-rate`.
+    pub const POISSON: Self = Self {
+        name: "Poisson",
+        rows: 16,
+        batch_size: Some(8),
+        // A step of its own: the default one grows with the batch size, and would hide a wrong divisor.
+        parameters: &[("rounds", "4"), ("sampling", "poisson"), ("learning-rate", "4")],
+        epsilon: Some(4.0),
+        second: 1,
+        ..Self::FIXED
+    };
 }

@@ -59,7 +59,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
     release: true,
     common: &[BATCHES, STEPS, PRIVACY, PRECISION, INDEPENDENT_NOISE],
     scenes: &[
-        POISSON,
+        Scene::POISSON,
         Scene {
             name: "without replacement",
             // Zero-out is claimed at replace-one's ε, twice the shift that there is, and the theorem is loose: least at rates far
@@ -69,21 +69,10 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             power: 0.05,
             parameters: &[("rounds", "4"), ("sampling", "without-replacement"), ("learning-rate", "4")],
             others: Row::Opposite,
-            ..POISSON
+            ..Scene::POISSON
         },
     ],
     constructor: &Reads(dp_sgd),
-};
-
-const POISSON: Scene = Scene {
-    name: "Poisson",
-    rows: 16,
-    batch_size: Some(8),
-    // A step of its own: the default one grows with the batch size, and would hide a wrong divisor.
-    parameters: &[("rounds", "4"), ("sampling", "poisson"), ("learning-rate", "4")],
-    epsilon: Some(4.0),
-    second: 1,
-    ..Scene::FIXED
 };
 
 fn sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {

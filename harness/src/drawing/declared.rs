@@ -637,6 +637,25 @@ impl Table {
 }
 
 impl Show {
+    /// True if nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.figures.is_empty() && self.tables.is_empty()
+    }
+
+    /// The fields of axes and columns that no run has, as misspelt ones.
+    pub fn missing(&self, runs: &[Value]) -> Vec<&str> {
+        let axes = self.figures.iter().flat_map(|figure| [&figure.x.of, &figure.y.of]);
+        let columns =
+            self.tables.iter().flat_map(|table| table.rows.iter().chain(&table.columns).map(|column| &column.of));
+        let fields = axes.chain(columns).flat_map(|of| of.split(' ').step_by(2));
+        let is_missing =
+            |name: &&str| name.parse::<f64>().is_err() && runs.iter().all(|run| field(run, name).is_none());
+        let mut missing: Vec<&str> = fields.filter(is_missing).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if runs.is_empty() { Vec::new() } else { missing }
+    }
+
     /// The figures, each a panel or several of one picture, and the tables.
     pub fn parts(&self, title: &str, runs: &[Value]) -> Vec<Part> {
         let level = self.level.unwrap_or(0.95);
@@ -653,6 +672,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn fields_that_no_run_has_are_named() {
+        let text = "[[figure]]\ntitle = 'x'\nx = { of = 'parameters.rounds' }\ny = { of = 'gap / 2' }\n\
+                    [[table]]\nrows = [{ name = 'a', of = 'algorithm' }]\ncolumns = [{ name = 'b', of = 'algoritm' }]";
+        let show: Show = toml::from_str(text).unwrap();
+        assert_eq!(show.missing(&runs()), ["algoritm", "gap"]);
+        assert!(show.missing(&[]).is_empty());
+    }
 
     fn runs() -> Vec<Value> {
         let run = |algorithm: &str, rounds: u64, draw: u64, gap: f64| json!({ "algorithm": algorithm, "draw": draw, "parameters": { "rounds": rounds }, "gaps": [8.0, gap] });

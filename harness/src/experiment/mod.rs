@@ -236,16 +236,19 @@ pub(crate) fn page<S: Study>(
 ) -> anyhow::Result<Presentation> {
     let definition = study.definition();
     let mut show = definition.show.clone();
-    if show.figures.is_empty() && show.tables.is_empty() && !S::KIND.like.is_empty() {
+    if show.is_empty() && !S::KIND.like.is_empty() {
         show = show.like(S::KIND.like)?;
     }
     let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
     let (group, about) = (or(&show.group, "Papers"), or(&show.about, &definition.about));
     let title = or(&show.title, &definition.name);
-    let mut parts = show.parts(&title, &study.lines(results)?);
+    let lines = study.lines(results)?;
+    let mut parts = show.parts(&title, &lines);
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
     let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
-    let notes: Vec<String> = left_out.chain(context.disturbances.iter().cloned()).collect();
+    let own = show.missing(&lines).into_iter().filter(|_| !definition.show.is_empty());
+    let missing = own.map(|field| format!("[show]: no run has `{field}`"));
+    let notes: Vec<String> = missing.chain(left_out).chain(context.disturbances.iter().cloned()).collect();
     parts.extend((!notes.is_empty()).then_some(drawing::Part::List(notes)));
     let page = drawing::Presentation::new(&title, &group, &about);
     Ok(Presentation { page: Some(drawing::Presentation { parts, ..page }), ..Presentation::default() })

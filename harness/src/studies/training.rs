@@ -207,7 +207,10 @@ impl Judge<'_> {
             (Metric::ExcessObjective, _) => {
                 objective(&self.loaded.train, &Engine::Sequential, parameters)? - self.minimum
             }
-            _ => 100.0 * self.accuracy(parameters)?.context("the data set has no test rows")?,
+            _ => 100.0
+                * self.accuracy(parameters)?.context(
+                    "the data set has no test rows: take metric = \"excess-objective\" and a regularization above 0",
+                )?,
         })
     }
 
@@ -232,7 +235,10 @@ impl Training {
             0.0
         };
         if metric == Metric::TestAccuracy && loaded.test.is_none() {
-            bail!("the data set {} has no test rows", cell.dataset);
+            bail!(
+                "the data set {} has no test rows: take metric = \"excess-objective\" and a regularization above 0",
+                cell.dataset
+            );
         }
         Ok(Judge { metric, loaded, minimum })
     }
@@ -240,6 +246,7 @@ impl Training {
 
 /// F* by Nesterov's method without noise: 40·√κ rounds leave less than the rounding of f32.
 fn minimum(problem: &Objective) -> anyhow::Result<f64> {
+    anyhow::ensure!(problem.regularization() > 0.0, "metric \"excess-objective\" needs a regularization above 0");
     let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(0));
     let bound = problem.dataset().public_bound(Norm::L2).context("rows are clipped")?;
     let condition = (0.5 * (bound * bound + 1.0) + problem.regularization()) / problem.regularization();

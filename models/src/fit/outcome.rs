@@ -47,7 +47,7 @@ impl Shown {
 }
 
 /// The outcome of a run, in the order of the `--json` document.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Outcome {
     /// The statement, with the plan and the domain that it follows from: of a model, its header.
     #[serde(flatten)]
@@ -108,7 +108,7 @@ impl Outcome {
 }
 
 /// Quality of a model on rows that it was not trained on.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub enum Quality {
     /// The share of rows whose class is predicted.
     #[serde(rename = "test_accuracy")]
@@ -119,7 +119,7 @@ pub enum Quality {
 }
 
 /// Times of the stages of a run, by the clock of a face.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Times {
     /// Seconds of the rounds.
     pub seconds: f64,
@@ -133,7 +133,7 @@ pub struct Times {
 }
 
 /// Statistics of the rows.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Diagnostics {
     /// Mean loss of the training rows.
     pub train_loss: f64,
@@ -153,7 +153,7 @@ pub struct Diagnostics {
 }
 
 /// Facts that a release does not print beside its claim.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct PrivateFacts {
     /// Times, if a face took them.
     #[serde(skip_serializing_if = "Option::is_none")]

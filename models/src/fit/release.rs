@@ -61,7 +61,7 @@ pub(crate) fn check_domain(training: &Training, domain: &Domain) -> Result<(), F
     if training.privacy.secure && domain.is_draft() {
         let problem =
             "the schema is a draft that was read from the rows. Check every line of it, then set drafted = false";
-        return Err(FitError::argument("secure", problem));
+        return Err(FitError::argument("bounds", problem));
     }
     match (training.data.test_split, domain.relation) {
         (Some(_), Relation::AddRemove { .. }) => Err(FitError::argument(
