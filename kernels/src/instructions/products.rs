@@ -1,8 +1,9 @@
 //! Exact sums of products of bytes and signed digits of 8 bits, in 32-bit integers, on every instruction set.
 //!
-//! Two operations, on operands that all sets lay out alike, in quads of bytes that are multiplied and added together:
+//! Two operations on quads of bytes that are multiplied and added together; all sets lay out their operands alike, but for tiles, which
+//! read other weights ([`InstructionSet::pack_group`]):
 //!
-//! - [`Session::rows`]: `sums_ic = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
+//! - [`Session::rows`]: `sums_ci = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
 //! - [`Session::columns`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against sixteen, or twice sixteen, columns of bytes (gradients).
 //!
 //! Nothing rounds and, within the bounds that the callers keep, nothing overflows. So all sets give the same integers,
@@ -13,7 +14,7 @@ use super::set::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 use super::tiles;
 use crate::vector::lanes::LANES;
-use std::ops::Range;
+use wide::i32x8;
 
 /// Features of a group, the bytes of a cache line.
 pub(crate) const GROUP: usize = 64;
@@ -38,9 +39,6 @@ pub(crate) const QUADS: usize = MOST_SAMPLES / 4 + 1;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 const AHEAD: usize = 16;
 
-/// Rows of bytes that lie in registers together.
-const ROWS: usize = 8;
-
 /// 64 bytes, a cache line and a row of a tile.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -58,6 +56,46 @@ pub(crate) fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
 pub(crate) fn integers_of(lines: &mut [Line]) -> &mut [i32] {
     // SAFETY: a line is sixteen integers and nothing else, and its alignment suffices.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<i32>()) }
+}
+
+impl InstructionSet {
+    /// Lines of the weights of 64 features in so many columns, as [`Session::rows`] reads them.
+    pub(crate) fn group_lines(self, columns: usize) -> usize {
+        if self == Self::Amx { columns.div_ceil(LANES) * LANES } else { columns.div_ceil(4) * 4 }
+    }
+
+    /// Writes the weights of 64 features in [`Self::group_lines`]: for each sixteen features those of each column in turn. Tiles
+    /// read lines of sixteen columns instead, a quad of each.
+    pub(crate) fn pack_group(self, columns: &[Line; 2 * LANES], out: &mut [Line]) {
+        if self == Self::Amx {
+            for (columns, tile) in columns.as_chunks().0.iter().zip(out.chunks_exact_mut(LANES)) {
+                tile.copy_from_slice(&transpose_quads(columns));
+            }
+            return;
+        }
+        let part_lines = out.len() / 4;
+        for (part, lines) in out.chunks_exact_mut(part_lines).enumerate() {
+            for (columns, line) in columns.as_chunks::<4>().0.iter().zip(lines) {
+                for (column, sixteen) in columns.iter().zip(line.0.as_chunks_mut::<LANES>().0) {
+                    sixteen.copy_from_slice(&column.0[LANES * part..][..LANES]);
+                }
+            }
+        }
+    }
+}
+
+/// Quad q of line c of sixteen becomes quad c of line q.
+#[inline(always)]
+fn transpose_quads(lines: &[Line; LANES]) -> [Line; LANES] {
+    let mut out = [EMPTY; LANES];
+    for (rows, columns) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+        let half = |line: &Line| bytemuck::cast::<_, [i32x8; 2]>(line.0)[columns / 8];
+        let block = i32x8::transpose(std::array::from_fn(|row| half(&lines[rows + row])));
+        for (line, quads) in out[columns..][..8].iter_mut().zip(block) {
+            bytemuck::cast_mut::<_, [[i32; 8]; 2]>(&mut line.0)[rows / 8] = quads.to_array();
+        }
+    }
+    out
 }
 
 /// True if this processor has tiles and they give the sums of the definition, tried once: no sum that a release rests on comes
@@ -92,9 +130,13 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         };
         (0..count).map(&mut line).collect()
     };
-    let (mut rows, weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
+    let (mut rows, mut weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
     let (mut digits, quads) = (bytes(MOST_DIGIT_ROWS * MOST_SAMPLES / GROUP), bytes(2 * QUADS));
     let (rows, digits) = (&*bytes_of(&mut rows), &*bytes_of(&mut digits));
+    // As the definition asks: 0 for features of the last group that the group before has.
+    for line in &mut weights[3 * 2 * LANES..] {
+        line.0[..4 * GROUP - FEATURES].fill(0);
+    }
     let mut session = products.session();
     let mut answers = Vec::new();
     // Rows that follow each other, scattered ones, and from the last to the first.
@@ -102,18 +144,17 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         let place = |row: usize| if order == 2 { TOGETHER - 1 - row } else { row };
         let start = |row: usize| rows[place(row) * FEATURES + scattered * (row * row % 7)..].as_ptr();
         let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
-        for columns in [LANES, 20, 2 * LANES] {
-            let tiles = columns.div_ceil(LANES);
-            // As the definition asks: 0 for features of the last group that the group before has.
-            let mut weights = weights[..4 * tiles * LANES].to_vec();
-            for tile in weights[3 * tiles * LANES..].chunks_exact_mut(LANES) {
-                tile[..(4 * GROUP - FEATURES) / 4].fill(EMPTY);
+        for columns in [1, 7, 14, 20, 2 * LANES] {
+            let set = session.products.instructions;
+            let mut packed = vec![EMPTY; 4 * set.group_lines(columns)];
+            for (columns, out) in weights.as_chunks().0.iter().zip(packed.chunks_exact_mut(set.group_lines(columns))) {
+                set.pack_group(columns, out);
             }
-            let mut sums = vec![0; TOGETHER * tiles * LANES];
+            let mut sums = [EMPTY; 2 * LANES * TOGETHER / LANES];
             let all = (&pointers, TOGETHER);
             // SAFETY: `rows` goes on for more than a row behind the last start.
-            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&weights, columns), &mut sums) };
-            answers.extend(sums.chunks_exact(tiles * LANES).flat_map(|sums| &sums[..columns]));
+            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&packed, columns), &mut sums) };
+            answers.extend(&integers_of(&mut sums)[..columns * TOGETHER]);
         }
     }
     for rows in 1..=MOST_DIGIT_ROWS {
@@ -135,8 +176,10 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
 /// `Vector` is `SUMS` integers of 32 bits and nothing else. Functions may need instructions that only callers with these features
 /// enabled have.
 unsafe trait Quads: Copy {
-    /// Sums of a vector.
+    /// Sums of a vector, a multiple of four.
     const SUMS: usize;
+    /// Vectors of columns whose sums of four rows stay in registers.
+    const COLUMNS: usize;
     /// Rows of digits whose sums of two vectors stay in registers with the bytes that they share.
     const DIGIT_ROWS: usize;
     /// Sums, or quads as they lie in memory.
@@ -146,6 +189,10 @@ unsafe trait Quads: Copy {
 
     /// One quad in all lanes.
     unsafe fn splat(quad: i32) -> Self::Vector;
+    /// Four quads, over and over.
+    unsafe fn repeat(sixteen: *const u8) -> Self::Vector;
+    /// The totals of each four lanes of four vectors: lane 4f + v is that of lanes 4f … 4f + 3 of vector v.
+    unsafe fn fold(vectors: [Self::Vector; 4]) -> Self::Vector;
     unsafe fn bytes(quads: Self::Vector) -> Self::Bytes;
     unsafe fn digits(quads: Self::Vector) -> Self::Digits;
     /// `sums + Σ_quad bytes·digits`.
@@ -154,82 +201,85 @@ unsafe trait Quads: Copy {
     unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line);
 }
 
-/// Products of some rows of [`Session::rows`]: rows, those to prefetch, features, weights, columns, sums.
-type RowsOf = unsafe fn(&[*const u8], &[*const u8], usize, *const u8, usize, *mut i32);
+/// Products of four rows of [`Session::rows`]: rows, those to prefetch, features, weights, columns, sums.
+type FourRows = unsafe fn(&[*const u8; 4], &[*const u8], usize, *const u8, usize, *mut i32);
 
-/// `sums[row·16·tiles + c]` of `ROWS` rows for the columns c of `vectors`, `WIDTH` of them together; see [`Session::rows`].
+/// `sums[c·32 + row]` of four rows for the columns c of `WIDTH` vectors. A lane holds four products of one column: those of a
+/// quad of each sixteen features.
 ///
 /// # Safety
 /// As [`Session::rows`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
-    rows: &[*const u8],
+unsafe fn rows_of<V: Quads, const WIDTH: usize>(
+    rows: &[*const u8; 4],
     ahead: &[*const u8],
     features: usize,
-    weights: *const u8,
-    (tiles, vectors): (usize, Range<usize>),
+    (weights, step): (*const u8, usize),
     sums: *mut i32,
 ) {
     let groups = features.div_ceil(GROUP);
-    let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
-    for first in vectors.step_by(WIDTH) {
-        // SAFETY: the caller's promises.
-        unsafe {
-            let mut lanes: [[V::Vector; WIDTH]; ROWS] = std::mem::zeroed();
-            for group in 0..groups {
-                // The last group begins inside the one before: its digits there are 0 and need no multiplication.
-                let last = group + 1 == groups;
-                let start = if last { features - GROUP } else { group * GROUP };
-                let stale = if last { groups * GROUP - features } else { 0 };
-                if first == 0 {
-                    for pointer in ahead {
-                        crate::vector::lanes::prefetch(pointer.wrapping_add(start));
-                    }
-                }
-                for quad in stale / 4..LANES {
-                    let line = group * tiles * LANES + quad;
-                    let digits: [V::Digits; WIDTH] = std::array::from_fn(|column| {
-                        let lane = (first + column) * V::SUMS;
-                        let place = weights.add((line + lane / LANES * LANES) * GROUP + lane % LANES * 4);
-                        V::digits(place.cast::<V::Vector>().read_unaligned())
-                    });
-                    for (lanes, row) in lanes.iter_mut().zip(rows) {
-                        let bytes = V::bytes(V::splat(row.add(start + 4 * quad).cast::<i32>().read_unaligned()));
-                        for (lanes, digits) in lanes.iter_mut().zip(digits) {
-                            *lanes = V::add(*lanes, bytes, digits);
-                        }
+    // SAFETY: the caller's promises.
+    unsafe {
+        let mut lanes: [[V::Vector; 4]; WIDTH] = std::mem::zeroed();
+        for group in 0..groups {
+            // The last group begins inside the one before: its digits there are 0 and need no multiplication.
+            let last = group + 1 == groups;
+            let start = if last { features - GROUP } else { group * GROUP };
+            let stale = if last { groups * GROUP - features } else { 0 };
+            for pointer in ahead {
+                crate::vector::lanes::prefetch(pointer.wrapping_add(start));
+            }
+            for part in stale / LANES..4 {
+                let bytes = rows.map(|row| V::bytes(V::repeat(row.add(start + LANES * part))));
+                let weights = weights.add((4 * group + part) * step).cast::<V::Vector>();
+                for (vector, lanes) in lanes.iter_mut().enumerate() {
+                    let digits = V::digits(weights.add(vector).read_unaligned());
+                    for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                        *lanes = V::add(*lanes, bytes, digits);
                     }
                 }
             }
-            for (row, lanes) in lanes.into_iter().enumerate() {
-                for (column, lanes) in lanes.into_iter().enumerate() {
-                    let place = sums.add(row * tiles * LANES + (first + column) * V::SUMS);
-                    place.cast::<V::Vector>().write_unaligned(lanes);
-                }
+        }
+        for (vector, lanes) in lanes.into_iter().enumerate() {
+            let lanes = V::fold(lanes);
+            for column in 0..V::SUMS / 4 {
+                let four = (&raw const lanes).cast::<[i32; 4]>().add(column).read();
+                sums.add((vector * V::SUMS / 4 + column) * TOGETHER).cast::<[i32; 4]>().write_unaligned(four);
             }
         }
     }
 }
 
-/// [`rows_of`] for all vectors that hold any of the columns.
+/// [`rows_of`] for all vectors that hold any of the columns, in blocks of nearly as many each.
 ///
 /// # Safety
 /// As [`rows_of`].
 #[inline(always)]
-unsafe fn all_rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
-    rows: &[*const u8],
-    ahead: &[*const u8],
+unsafe fn all_rows_of<V: Quads>(
+    rows: &[*const u8; 4],
+    mut ahead: &[*const u8],
     features: usize,
     weights: *const u8,
     columns: usize,
     sums: *mut i32,
 ) {
-    let (tiles, vectors) = (columns.div_ceil(LANES), columns.div_ceil(V::SUMS));
-    let whole = vectors - vectors % WIDTH;
-    // SAFETY: the caller's promises.
-    unsafe {
-        rows_of::<V, ROWS, WIDTH>(rows, ahead, features, weights, (tiles, 0..whole), sums);
-        rows_of::<V, ROWS, 1>(rows, ahead, features, weights, (tiles, whole..vectors), sums);
+    let (vectors, step) = (columns.div_ceil(V::SUMS / 4), columns.div_ceil(4) * GROUP);
+    let mut first = 0;
+    while first < vectors {
+        let left = vectors - first;
+        // SAFETY: the caller's promises.
+        unsafe {
+            let weights = (weights.add(first * size_of::<V::Vector>()), step);
+            let sums = sums.add(first * V::SUMS / 4 * TOGETHER);
+            first += match left.div_ceil(left.div_ceil(V::COLUMNS)) {
+                5.. => (rows_of::<V, 5>(rows, ahead, features, weights, sums), 5).1,
+                4 => (rows_of::<V, 4>(rows, ahead, features, weights, sums), 4).1,
+                3 => (rows_of::<V, 3>(rows, ahead, features, weights, sums), 3).1,
+                2 => (rows_of::<V, 2>(rows, ahead, features, weights, sums), 2).1,
+                _ => (rows_of::<V, 1>(rows, ahead, features, weights, sums), 1).1,
+            };
+        }
+        ahead = &[];
     }
 }
 
@@ -338,28 +388,41 @@ struct Plain;
 
 // SAFETY: needs no instructions.
 unsafe impl Quads for Plain {
-    const SUMS: usize = 1;
+    const SUMS: usize = 4;
+    const COLUMNS: usize = 2;
     const DIGIT_ROWS: usize = 6;
-    type Vector = i32;
-    type Bytes = [u8; 4];
-    type Digits = [i8; 4];
+    type Vector = [i32; 4];
+    type Bytes = [[u8; 4]; 4];
+    type Digits = [[i8; 4]; 4];
 
     #[inline(always)]
-    unsafe fn splat(quad: i32) -> i32 {
-        quad
+    unsafe fn splat(quad: i32) -> [i32; 4] {
+        [quad; 4]
     }
     #[inline(always)]
-    unsafe fn bytes(quads: i32) -> [u8; 4] {
-        quads.to_ne_bytes()
+    unsafe fn repeat(sixteen: *const u8) -> [i32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { sixteen.cast::<[i32; 4]>().read_unaligned() }
     }
     #[inline(always)]
-    unsafe fn digits(quads: i32) -> [i8; 4] {
-        quads.to_ne_bytes().map(u8::cast_signed)
+    unsafe fn fold(vectors: [[i32; 4]; 4]) -> [i32; 4] {
+        vectors.map(|lanes| lanes.into_iter().sum())
     }
     #[inline(always)]
-    unsafe fn add(sums: i32, bytes: [u8; 4], digits: [i8; 4]) -> i32 {
-        let products = bytes.into_iter().zip(digits);
-        sums + products.map(|(byte, digit)| i32::from(byte) * i32::from(digit)).sum::<i32>()
+    unsafe fn bytes(quads: [i32; 4]) -> [[u8; 4]; 4] {
+        quads.map(i32::to_ne_bytes)
+    }
+    #[inline(always)]
+    unsafe fn digits(quads: [i32; 4]) -> [[i8; 4]; 4] {
+        quads.map(|quad| quad.to_ne_bytes().map(u8::cast_signed))
+    }
+    #[inline(always)]
+    unsafe fn add(sums: [i32; 4], bytes: [[u8; 4]; 4], digits: [[i8; 4]; 4]) -> [i32; 4] {
+        let of_quad = |lane: usize| -> i32 {
+            let products = bytes[lane].into_iter().zip(digits[lane]);
+            products.map(|(byte, digit)| i32::from(byte) * i32::from(digit)).sum()
+        };
+        std::array::from_fn(|lane| sums[lane] + of_quad(lane))
     }
     #[inline(always)]
     unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
@@ -403,6 +466,7 @@ mod x86 {
     // SAFETY: the callers have AVX2.
     unsafe impl Quads for Avx2 {
         const SUMS: usize = 8;
+        const COLUMNS: usize = 2;
         const DIGIT_ROWS: usize = 4;
         type Vector = arch::__m256i;
         type Bytes = [arch::__m256i; 2];
@@ -412,6 +476,16 @@ mod x86 {
         unsafe fn splat(quad: i32) -> arch::__m256i {
             // SAFETY: the callers have AVX2, as in all of these.
             unsafe { arch::_mm256_set1_epi32(quad) }
+        }
+        #[inline(always)]
+        unsafe fn repeat(sixteen: *const u8) -> arch::__m256i {
+            // SAFETY: as above, and the caller's promise.
+            unsafe { arch::_mm256_broadcastsi128_si256(arch::_mm_loadu_si128(sixteen.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn fold([a, b, c, d]: [arch::__m256i; 4]) -> arch::__m256i {
+            // SAFETY: as above.
+            unsafe { arch::_mm256_hadd_epi32(arch::_mm256_hadd_epi32(a, b), arch::_mm256_hadd_epi32(c, d)) }
         }
         #[inline(always)]
         unsafe fn bytes(quads: arch::__m256i) -> [arch::__m256i; 2] {
@@ -466,6 +540,7 @@ mod x86 {
     // SAFETY: the callers have AVX-512BW and VNNI.
     unsafe impl Quads for Vnni {
         const SUMS: usize = 16;
+        const COLUMNS: usize = 5;
         const DIGIT_ROWS: usize = 10;
         type Vector = arch::__m512i;
         type Bytes = arch::__m512i;
@@ -475,6 +550,21 @@ mod x86 {
         unsafe fn splat(quad: i32) -> arch::__m512i {
             // SAFETY: the callers have AVX-512, as in all of these.
             unsafe { arch::_mm512_set1_epi32(quad) }
+        }
+        #[inline(always)]
+        unsafe fn repeat(sixteen: *const u8) -> arch::__m512i {
+            // SAFETY: as above, and the caller's promise.
+            unsafe { arch::_mm512_broadcast_i32x4(arch::_mm_loadu_si128(sixteen.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn fold([a, b, c, d]: [arch::__m512i; 4]) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe {
+                let pairs =
+                    |x, y| arch::_mm512_add_epi32(arch::_mm512_unpacklo_epi32(x, y), arch::_mm512_unpackhi_epi32(x, y));
+                let (ab, cd) = (pairs(a, b), pairs(c, d));
+                arch::_mm512_add_epi32(arch::_mm512_unpacklo_epi64(ab, cd), arch::_mm512_unpackhi_epi64(ab, cd))
+            }
         }
         #[inline(always)]
         unsafe fn bytes(quads: arch::__m512i) -> arch::__m512i {
@@ -502,75 +592,12 @@ mod x86 {
         }
     }
 
-    /// [`super::rows_of`] of eight rows and 17 to 20 columns: the second tile's four columns of four quads share a vector, whose lane
-    /// 4q + c belongs to quad q.
-    ///
-    /// # Safety
-    /// As [`super::rows_of`] of two tiles, of which the last 12 columns are not read; AVX-512BW and VNNI.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    pub(super) unsafe fn rows_folded(
-        rows: &[*const u8],
-        ahead: &[*const u8],
-        features: usize,
-        weights: *const u8,
-        _: usize,
-        sums: *mut i32,
-    ) {
-        const ROWS: usize = super::ROWS;
-        const TILE: usize = super::LANES * GROUP;
-        let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
-        let groups = features.div_ceil(GROUP);
-        let each_four_times = arch::_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-        // SAFETY: the caller's promises.
-        unsafe {
-            let mut lanes = [[arch::_mm512_setzero_si512(); 2]; ROWS];
-            for group in 0..groups {
-                let last = group + 1 == groups;
-                let start = if last { features - GROUP } else { group * GROUP };
-                let stale = if last { groups * GROUP - features } else { 0 };
-                for pointer in ahead {
-                    crate::vector::lanes::prefetch(pointer.wrapping_add(start));
-                }
-                for four in stale / 16..4 {
-                    let line = |quad: usize| weights.add(2 * group * TILE + (4 * four + quad) * GROUP);
-                    let whole: [_; 4] = std::array::from_fn(|quad| arch::_mm512_loadu_si512(line(quad).cast()));
-                    let part = |quad: usize| arch::_mm_loadu_si128(line(quad).add(TILE).cast());
-                    let folded = arch::_mm512_castsi128_si512(part(0));
-                    let folded = arch::_mm512_inserti32x4::<1>(folded, part(1));
-                    let folded = arch::_mm512_inserti32x4::<2>(folded, part(2));
-                    let folded = arch::_mm512_inserti32x4::<3>(folded, part(3));
-                    for (lanes, row) in lanes.iter_mut().zip(rows) {
-                        let bytes = row.add(start + 16 * four);
-                        for (quad, whole) in whole.into_iter().enumerate() {
-                            let bytes = arch::_mm512_set1_epi32(bytes.add(4 * quad).cast::<i32>().read_unaligned());
-                            lanes[0] = arch::_mm512_dpbusd_epi32(lanes[0], bytes, whole);
-                        }
-                        let bytes = arch::_mm512_castsi128_si512(arch::_mm_loadu_si128(bytes.cast()));
-                        let bytes = arch::_mm512_permutexvar_epi32(each_four_times, bytes);
-                        lanes[1] = arch::_mm512_dpbusd_epi32(lanes[1], bytes, folded);
-                    }
-                }
-            }
-            for (row, [whole, folded]) in lanes.into_iter().enumerate() {
-                let sums = sums.add(2 * row * super::LANES);
-                arch::_mm512_storeu_si512(sums.cast(), whole);
-                let halves = arch::_mm256_add_epi32(
-                    arch::_mm512_castsi512_si256(folded),
-                    arch::_mm512_extracti64x4_epi64::<1>(folded),
-                );
-                let quarter = arch::_mm256_extracti128_si256::<1>(halves);
-                let quarter = arch::_mm_add_epi32(arch::_mm256_castsi256_si128(halves), quarter);
-                arch::_mm_storeu_si128(sums.add(super::LANES).cast(), quarter);
-            }
-        }
-    }
-
     // The instructions of the traits above reach machine code in functions that enable them.
     macro_rules! with_features {
-        ($features:literal, $quads:ty, $width:literal, $rows:ident, $columns:ident, $interleave:ident) => {
+        ($features:literal, $quads:ty, $rows:ident, $columns:ident, $interleave:ident) => {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $rows(
-                rows: &[*const u8],
+                rows: &[*const u8; 4],
                 ahead: &[*const u8],
                 features: usize,
                 weights: *const u8,
@@ -578,11 +605,7 @@ mod x86 {
                 sums: *mut i32,
             ) {
                 // SAFETY: the caller's promises.
-                unsafe {
-                    super::all_rows_of::<$quads, { super::ROWS / $width }, 2>(
-                        rows, ahead, features, weights, columns, sums,
-                    );
-                }
+                unsafe { super::all_rows_of::<$quads>(rows, ahead, features, weights, columns, sums) }
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $columns(digits: Digits<'_>, samples: Samples) {
@@ -602,8 +625,8 @@ mod x86 {
             }
         };
     }
-    with_features!("avx2", Avx2, 2, rows_avx2, columns_avx2, interleave_avx2);
-    with_features!("avx512f,avx512bw,avx512vnni", Vnni, 1, rows_vnni, columns_vnni, interleave_vnni);
+    with_features!("avx2", Avx2, rows_avx2, columns_avx2, interleave_avx2);
+    with_features!("avx512f,avx512bw,avx512vnni", Vnni, rows_vnni, columns_vnni, interleave_vnni);
 
     const _: () = assert!(GROUP == size_of::<Line>());
 }
@@ -698,10 +721,10 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// `sums[i·16·tiles + c] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
-    /// and at most 32 columns of signed ones in one or two tiles; sums of the columns behind them are not specified. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
-    /// the four weights of features 4q … 4q + 3 for each of its columns in turn. The last group ends with the row, and the
-    /// weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
+    /// `sums[c·32 + i] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
+    /// and at most 32 columns of signed ones; sums of the columns behind them up to a multiple of sixteen are not specified.
+    /// `weights` are those of each group of 64 features as [`InstructionSet::pack_group`] writes them. The last group ends with the
+    /// row, and the weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
     /// copies, for which [`Self::place`] did so, and only all 32 of them.
     ///
     /// # Safety
@@ -712,36 +735,30 @@ impl Session<'_> {
         ahead: &[*const u8],
         features: usize,
         (weights, columns): (&[Line], usize),
-        sums: &mut [i32],
+        sums: &mut [Line],
     ) {
-        let tiles = columns.div_ceil(LANES);
-        assert!(features >= GROUP && weights.len() >= features.div_ceil(GROUP) * tiles * LANES);
-        assert!((1..=2).contains(&tiles) && sums.len() >= TOGETHER * tiles * LANES);
-        let (weights, sums) = (weights.as_ptr().cast::<u8>(), sums.as_mut_ptr());
-        let run = |step: usize, run: RowsOf| {
-            for first in (0..count.min(TOGETHER)).step_by(step) {
-                let end = (first + step).min(ahead.len());
-                let ahead = &ahead[first.min(end)..end];
-                // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
-                unsafe {
-                    let sums = sums.add(first * tiles * LANES);
-                    run(&rows[first..], ahead, features, weights, columns, sums);
-                };
-            }
-        };
-        match self.products.instructions {
+        let lines = features.div_ceil(GROUP) * self.products.instructions.group_lines(columns);
+        assert!(features >= GROUP && (1..=2 * LANES).contains(&columns) && weights.len() >= lines);
+        assert!(sums.len() >= columns.next_multiple_of(LANES) * TOGETHER / LANES);
+        let weights = weights.as_ptr().cast::<u8>();
+        let four_rows: FourRows = match self.products.instructions {
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 | InstructionSet::Avx512 => run(ROWS / 2, x86::rows_avx2),
+            InstructionSet::Avx2 | InstructionSet::Avx512 => x86::rows_avx2,
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Vnni if (17..=20).contains(&columns) => run(ROWS, x86::rows_folded),
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Vnni => run(ROWS, x86::rows_vnni),
+            InstructionSet::Vnni => x86::rows_vnni,
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             InstructionSet::Amx => {
                 // SAFETY: the caller's promise and the asserts.
-                unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
+                unsafe { self.rows_on_tiles(rows, ahead, features, (weights, columns.div_ceil(LANES)), sums) };
+                return;
             }
-            _ => run(1, all_rows_of::<Plain, 1, 1>),
+            _ => all_rows_of::<Plain>,
+        };
+        let sums = integers_of(sums).as_mut_ptr();
+        for (four, rows) in rows.as_chunks::<4>().0.iter().enumerate().take(count.div_ceil(4)) {
+            let ahead = ahead.chunks(4).nth(four).unwrap_or(&[]);
+            // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
+            unsafe { four_rows(rows, ahead, features, weights, columns, sums.add(4 * four)) };
         }
     }
 
@@ -804,9 +821,8 @@ impl Session<'_> {
         rows: &[*const u8; TOGETHER],
         ahead: &[*const u8],
         features: usize,
-        weights: *const u8,
-        tiles: usize,
-        sums: *mut i32,
+        (weights, tiles): (*const u8, usize),
+        sums: &mut [Line],
     ) {
         let groups = features.div_ceil(GROUP);
         let (start, stride) = if at_one_distance(rows) {
@@ -825,8 +841,17 @@ impl Session<'_> {
             // Behind a copy lie copies.
             ahead: ahead.first_chunk().filter(|_| !self.products.copied),
         };
+        let mut by_row = [EMPTY; 2 * TOGETHER];
         // SAFETY: the caller's promise; the tiles have these shapes.
-        unsafe { tiles::row_products(operand, weights, tiles, sums) };
+        unsafe { tiles::row_products(operand, weights, tiles, integers_of(&mut by_row).as_mut_ptr()) };
+        for (tile, sums) in sums.chunks_exact_mut(TOGETHER).take(tiles).enumerate() {
+            for half in 0..2 {
+                let lines = std::array::from_fn(|row| by_row[(half * LANES + row) * tiles + tile]);
+                for (sums, line) in sums[half..].iter_mut().step_by(2).zip(transpose_quads(&lines)) {
+                    *sums = line;
+                }
+            }
+        }
     }
 
     /// Gives the tiles the shapes for so many rows of digits, `None` for rows of bytes, unless they have them.
@@ -945,6 +970,16 @@ mod tests {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     fn tiles_that_a_processor_has_are_used() {
         assert_eq!(InstructionSet::Amx.is_available(), tiles::available());
+    }
+
+    #[test]
+    fn quads_of_sixteen_lines_are_transposed() {
+        let lines = std::array::from_fn(|line| Line(std::array::from_fn(|byte| (line * 64 + byte * 5) as u8)));
+        for (quad, line) in transpose_quads(&lines).iter().enumerate() {
+            for (byte, &found) in line.0.iter().enumerate() {
+                assert_eq!(found, lines[byte / 4].0[4 * quad + byte % 4]);
+            }
+        }
     }
 
     #[test]
