@@ -25,11 +25,8 @@ pub(crate) const TOGETHER: usize = 32;
 /// Rows of digits that [`Session::columns`] takes at most: two tiles of fifteen.
 pub(crate) const MOST_DIGIT_ROWS: usize = 30;
 
-/// Samples that [`Session::columns`] takes at most.
-pub(crate) const MOST_SAMPLES: usize = 2 * SAMPLES;
-
-/// Samples that [`Session::columns`] takes best, but on tiles.
-pub(crate) const SAMPLES: usize = 128;
+/// Samples that [`Session::columns`] takes at most, which loads and stores its sums each time.
+pub(crate) const MOST_SAMPLES: usize = 256;
 
 /// Lines from the quads of sixteen columns to those of the next sixteen. One line stays empty: lines that are written together would
 /// else lie 4 KiB apart, and loads would wait for stores whose addresses agree in the lower twelve bits.
@@ -914,11 +911,6 @@ impl Session<'_> {
                 _ => all_columns_of::<Plain, 1>(digits, samples),
             }
         }
-    }
-
-    /// Samples that one call of [`Self::columns`] takes best: more on tiles, which load and store their sums each time.
-    pub(crate) fn samples(&self) -> usize {
-        if self.products.instructions == InstructionSet::Amx { MOST_SAMPLES } else { SAMPLES }
     }
 
     /// 64 bytes of each row from `start` on in quads of four rows: line `65v + q` of `out` ([`QUADS`]) holds, for rows 4q … 4q + 3, the

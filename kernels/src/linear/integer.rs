@@ -801,9 +801,8 @@ pub(super) fn accumulate(
     let points = 1 + usize::from(query.coefficients.1.is_some());
     let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
     let mut session = products.session();
-    let together = session.samples();
-    for first in (0..selection.len()).step_by(together) {
-        let end = (first + together).min(selection.len());
+    for first in (0..selection.len()).step_by(MOST_SAMPLES) {
+        let end = (first + MOST_SAMPLES).min(selection.len());
         if sums.summed + (end - first) > SUMMED_ROWS {
             sums.finish(model, lattice, worth, sum);
         }
