@@ -4,7 +4,7 @@
 //! read other weights ([`InstructionSet::pack_group`]):
 //!
 //! - [`Session::rows`]: `sums_ci = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
-//! - [`Session::columns`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against sixteen, or twice sixteen, columns of bytes (gradients).
+//! - [`Session::group`] and [`Session::sixteen`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against 64 or sixteen columns of bytes (gradients).
 //!
 //! Nothing rounds and, within the bounds that the callers keep, nothing overflows. So all sets give the same integers,
 //! which is what makes the bits of a model independent of the processor. A process may use any set that the processor
@@ -22,15 +22,15 @@ pub(crate) const GROUP: usize = 64;
 /// Rows whose products [`Session::rows`] computes together.
 pub(crate) const TOGETHER: usize = 32;
 
-/// Rows of digits that [`Session::columns`] takes at most: two tiles of fifteen.
+/// Rows of digits that go through tiles together: two tiles of fifteen.
 pub(crate) const MOST_DIGIT_ROWS: usize = 30;
 
-/// Samples that [`Session::columns`] takes at most, which loads and stores its sums each time.
+/// Samples that [`Session::group`] takes at most, which loads and stores its sums each time.
 pub(crate) const MOST_SAMPLES: usize = 256;
 
 /// Lines from the quads of sixteen columns to those of the next sixteen. One line stays empty: lines that are written together would
 /// else lie 4 KiB apart, and loads would wait for stores whose addresses agree in the lower twelve bits.
-pub(crate) const QUADS: usize = MOST_SAMPLES / 4 + 1;
+const QUADS: usize = MOST_SAMPLES / 4 + 1;
 
 /// Rows that are prefetched ahead of the one that is copied.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
@@ -116,6 +116,8 @@ pub(super) fn tiles_agree() -> bool {
 /// Products of fixed operands: rows at one distance and at several, one and two tiles, all numbers of rows of digits.
 #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
 fn known_answers(products: &mut Products) -> Vec<i32> {
+    // More rows of digits than go through tiles together.
+    const DIGIT_ROWS: usize = MOST_DIGIT_ROWS + 3;
     const FEATURES: usize = 200;
     let mut state = 1_u32;
     let mut bytes = |count: usize| -> Vec<Line> {
@@ -128,7 +130,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         (0..count).map(&mut line).collect()
     };
     let (mut rows, mut weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
-    let (mut digits, quads) = (bytes(MOST_DIGIT_ROWS * MOST_SAMPLES / GROUP), bytes(2 * QUADS));
+    let mut digits = bytes(DIGIT_ROWS * MOST_SAMPLES / GROUP);
     let (rows, digits) = (&*bytes_of(&mut rows), &*bytes_of(&mut digits));
     // As the definition asks: 0 for features of the last group that the group before has.
     for line in &mut weights[3 * 2 * LANES..] {
@@ -154,13 +156,19 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
             answers.extend(&integers_of(&mut sums)[..columns * TOGETHER]);
         }
     }
-    for rows in 1..=MOST_DIGIT_ROWS {
+    let samples: [*const u8; MOST_SAMPLES] = std::array::from_fn(|sample| rows[37 * sample..].as_ptr());
+    for digit_rows in 1..=DIGIT_ROWS {
         // As in models of more outputs than go through the products together.
-        let (step, apart) = (MOST_DIGIT_ROWS * GROUP, MOST_DIGIT_ROWS * LANES);
-        let digits = Digits { bytes: digits, rows, step };
-        let mut sums = vec![-7; 2 * apart];
-        for (add, lines, samples) in [(false, 2, 32), (true, 1, 16), (true, 2, MOST_SAMPLES / 4)] {
-            session.columns(digits, (&quads[..lines * QUADS], samples), add, (&mut sums, apart));
+        let (step, apart) = (DIGIT_ROWS * GROUP, DIGIT_ROWS * LANES);
+        let digits = Digits { bytes: digits, rows: digit_rows, step };
+        let mut sums = vec![-7; 5 * apart];
+        let (of_group, of_sixteen) = sums.split_at_mut(4 * apart);
+        for (add, samples) in [(false, &samples[..128]), (true, &samples[..64]), (true, &samples)] {
+            // SAFETY: the last sample begins more than 64 bytes before the end of `rows`.
+            unsafe {
+                session.group((samples, 5), digits, add, (of_group, apart));
+                session.sixteen((samples, 1), digits, add, of_sixteen);
+            }
         }
         answers.extend(sums);
     }
@@ -194,8 +202,9 @@ unsafe trait Quads: Copy {
     unsafe fn digits(quads: Self::Vector) -> Self::Digits;
     /// `sums + Σ_quad bytes·digits`.
     unsafe fn add(sums: Self::Vector, bytes: Self::Bytes, digits: Self::Digits) -> Self::Vector;
-    /// Quads of four rows' 64 features from `start` on: see [`Session::interleave`].
-    unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line);
+    /// Two vectors v of quads of the first 4·`SUMS` bytes of four rows: lane 4l + f holds byte 16l + 8·`HIGH` + 4v + f of each row
+    /// in turn.
+    unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [Self::Vector; 2];
 }
 
 /// Products of four rows of [`Session::rows`]: rows, those to prefetch, features, weights, columns, sums.
@@ -280,7 +289,7 @@ unsafe fn all_rows_of<V: Quads>(
     }
 }
 
-/// Digits of [`Session::columns`]: of 64 samples of a row, and behind them those of the next row.
+/// Digits of samples: 64 of a row, and behind them those of the next row.
 #[derive(Clone, Copy)]
 pub(crate) struct Digits<'a> {
     pub(crate) bytes: &'a [u8],
@@ -289,62 +298,47 @@ pub(crate) struct Digits<'a> {
     pub(crate) step: usize,
 }
 
-/// Operands of [`Session::columns`]: quads of `lines` times sixteen columns, and their sums.
-#[derive(Clone, Copy)]
-struct Samples {
-    quads: *const Line,
-    /// One or two.
-    lines: usize,
-    /// Quads of a column.
-    count: usize,
-    sums: *mut i32,
-    /// From the sums of a line to those of the next.
-    apart: usize,
-    /// True to add to the sums, false to overwrite them.
-    add: bool,
+impl Digits<'_> {
+    /// Panics unless there are digits for so many samples.
+    fn check(&self, samples: usize) {
+        assert!((4..=MOST_SAMPLES).contains(&samples) && samples.is_multiple_of(4) && self.rows > 0);
+        assert!(self.bytes.len() >= (samples.div_ceil(GROUP) - 1) * self.step + self.rows * GROUP);
+    }
 }
 
-/// `COUNT` rows of digits, each digit broadcast for `WIDTH` vectors of columns; see [`Session::columns`].
+/// `sums[v·apart + r·16 + lane] += Σ_i digits_ri · bytes_i` of `COUNT` rows of digits, each digit broadcast for the `WIDTH` vectors v of
+/// columns that `quads` gives for each four samples, in lanes; see [`Session::group`].
 ///
 /// # Safety
-/// As [`Session::columns`], and the instructions of `V`.
+/// As [`Session::group`], and the instructions of `V`.
 #[inline(always)]
 unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
     (digits, step): (*const u8, usize),
-    samples: Samples,
+    (quads, count): (&impl Fn(usize) -> [V::Vector; WIDTH], usize),
+    add: bool,
+    (sums, apart): (*mut i32, usize),
 ) {
-    for first in (0..samples.lines * LANES).step_by(V::SUMS * WIDTH) {
-        // SAFETY: the caller's promises.
-        unsafe {
-            // The vectors from column `first` on, in the quads and in the sums.
-            let columns: [usize; WIDTH] = std::array::from_fn(|v| first + v * V::SUMS);
-            let quads = columns.map(|column| {
-                samples.quads.add(column / LANES * QUADS).cast::<i32>().add(column % LANES).cast::<V::Vector>()
-            });
-            let sums = columns.map(|column| samples.sums.add(column / LANES * samples.apart + column % LANES));
-            let place = |row: usize, v: usize| sums[v].add(row * LANES).cast::<V::Vector>();
-            let start =
-                |row: usize, v: usize| if samples.add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
-            let mut lanes: [[V::Vector; WIDTH]; COUNT] =
-                std::array::from_fn(|row| std::array::from_fn(|v| start(row, v)));
-            for first_quad in (0..samples.count).step_by(LANES) {
-                let digits = digits.add(first_quad / LANES * step);
-                for quad in 0..(samples.count - first_quad).min(LANES) {
-                    let bytes =
-                        quads.map(|quads| V::bytes(quads.byte_add((first_quad + quad) * GROUP).read_unaligned()));
-                    for (row, lanes) in lanes.iter_mut().enumerate() {
-                        let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
-                        let of_row = V::digits(V::splat(of_row));
-                        for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
-                            *lanes = V::add(*lanes, bytes, of_row);
-                        }
+    // SAFETY: the caller's promises.
+    unsafe {
+        let place = |row: usize, v: usize| sums.add(v * apart + row * LANES).cast::<V::Vector>();
+        let start = |row: usize, v: usize| if add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
+        let mut lanes: [[V::Vector; WIDTH]; COUNT] = std::array::from_fn(|row| std::array::from_fn(|v| start(row, v)));
+        for first in (0..count).step_by(LANES) {
+            let digits = digits.add(first / LANES * step);
+            for quad in 0..(count - first).min(LANES) {
+                let bytes = quads(first + quad).map(|quads| V::bytes(quads));
+                for (row, lanes) in lanes.iter_mut().enumerate() {
+                    let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
+                    let of_row = V::digits(V::splat(of_row));
+                    for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                        *lanes = V::add(*lanes, bytes, of_row);
                     }
                 }
             }
-            for (row, lanes) in lanes.into_iter().enumerate() {
-                for (v, lanes) in lanes.into_iter().enumerate() {
-                    place(row, v).write_unaligned(lanes);
-                }
+        }
+        for (row, lanes) in lanes.into_iter().enumerate() {
+            for (v, lanes) in lanes.into_iter().enumerate() {
+                place(row, v).write_unaligned(lanes);
             }
         }
     }
@@ -353,28 +347,71 @@ unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
 /// [`columns_of`] for any number of rows of digits, in blocks of nearly as many each.
 ///
 /// # Safety
-/// As [`Session::columns`], and the instructions of `V`.
+/// As [`columns_of`].
 #[inline(always)]
-unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(digits: Digits<'_>, samples: Samples) {
+unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(
+    digits: Digits<'_>,
+    quads: (&impl Fn(usize) -> [V::Vector; WIDTH], usize),
+    add: bool,
+    (sums, apart): (*mut i32, usize),
+) {
     let mut first = 0;
     while first < digits.rows {
         let left = digits.rows - first;
-        let count = left.div_ceil(left.div_ceil(V::DIGIT_ROWS));
         // SAFETY: the caller's promises.
         unsafe {
-            let samples = Samples { sums: samples.sums.add(first * LANES), ..samples };
+            let sums = (sums.add(first * LANES), apart);
             let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
-            first += match count {
-                10.. => (columns_of::<V, 10, WIDTH>(digits, samples), 10).1,
-                9 => (columns_of::<V, 9, WIDTH>(digits, samples), 9).1,
-                8 => (columns_of::<V, 8, WIDTH>(digits, samples), 8).1,
-                7 => (columns_of::<V, 7, WIDTH>(digits, samples), 7).1,
-                6 => (columns_of::<V, 6, WIDTH>(digits, samples), 6).1,
-                4.. => (columns_of::<V, 4, WIDTH>(digits, samples), 4).1,
-                3 => (columns_of::<V, 3, WIDTH>(digits, samples), 3).1,
-                2 => (columns_of::<V, 2, WIDTH>(digits, samples), 2).1,
-                _ => (columns_of::<V, 1, WIDTH>(digits, samples), 1).1,
+            first += match left.div_ceil(left.div_ceil(V::DIGIT_ROWS)) {
+                10.. => (columns_of::<V, 10, WIDTH>(digits, quads, add, sums), 10).1,
+                9 => (columns_of::<V, 9, WIDTH>(digits, quads, add, sums), 9).1,
+                8 => (columns_of::<V, 8, WIDTH>(digits, quads, add, sums), 8).1,
+                7 => (columns_of::<V, 7, WIDTH>(digits, quads, add, sums), 7).1,
+                6 => (columns_of::<V, 6, WIDTH>(digits, quads, add, sums), 6).1,
+                4.. => (columns_of::<V, 4, WIDTH>(digits, quads, add, sums), 4).1,
+                3 => (columns_of::<V, 3, WIDTH>(digits, quads, add, sums), 3).1,
+                2 => (columns_of::<V, 2, WIDTH>(digits, quads, add, sums), 2).1,
+                _ => (columns_of::<V, 1, WIDTH>(digits, quads, add, sums), 1).1,
             };
+        }
+    }
+}
+
+/// [`Session::group`]. Quads are made in registers, for each block of rows of digits anew: written to memory and read again they take
+/// longer.
+///
+/// # Safety
+/// As [`Session::group`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn group_of<V: Quads>(
+    (rows, start): (&[*const u8], usize),
+    digits: Digits<'_>,
+    add: bool,
+    (sums, apart): (*mut i32, usize),
+) {
+    let rows = rows.as_chunks::<4>().0;
+    for first in (0..LANES).step_by(V::SUMS) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let four = |quad: usize| rows.get_unchecked(quad).map(|row| row.add(start + 4 * first));
+            let (low, high) = (|quad| V::quads::<false>(four(quad)), |quad| V::quads::<true>(four(quad)));
+            all_columns_of::<V, 2>(digits, (&low, rows.len()), add, (sums.add(first), apart));
+            all_columns_of::<V, 2>(digits, (&high, rows.len()), add, (sums.add(2 * apart + first), apart));
+        }
+    }
+}
+
+/// [`Session::sixteen`] of `count` quads.
+///
+/// # Safety
+/// As [`Session::sixteen`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn sixteen_of<V: Quads>((quads, count): (*const Line, usize), digits: Digits<'_>, add: bool, sums: *mut i32) {
+    for first in (0..LANES).step_by(V::SUMS) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let quads = |quad: usize| [quads.add(quad).cast::<i32>().add(first).cast::<V::Vector>().read_unaligned()];
+            all_columns_of::<V, 1>(digits, (&quads, count), add, (sums.add(first), 0));
         }
     }
 }
@@ -422,38 +459,27 @@ unsafe impl Quads for Plain {
         std::array::from_fn(|lane| sums[lane] + of_quad(lane))
     }
     #[inline(always)]
-    unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
-        for (row, pointer) in rows.into_iter().enumerate() {
-            for feature in 0..GROUP {
-                let (quarter, four, place) = (feature / LANES, feature % LANES / 4, feature % 4);
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let line = out.add(four * QUADS).cast::<u8>();
-                    line.add(16 * quarter + 4 * place + row).write(*pointer.add(start + feature));
-                }
-            }
-        }
+    unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [[i32; 4]; 2] {
+        // SAFETY: the caller's promise.
+        let byte = |place: usize| rows.map(|row| unsafe { *row.add(8 * usize::from(HIGH) + place) });
+        std::array::from_fn(|v| std::array::from_fn(|lane| i32::from_ne_bytes(byte(4 * v + lane))))
     }
 }
 
-/// Quads of four rows' bytes: those of the lower and of the upper halves of vectors of bytes and of pairs.
+/// Quads of four rows' bytes: those of the lower or upper halves of vectors of bytes, in two vectors.
 #[cfg(target_arch = "x86_64")]
-macro_rules! fours {
-    ([$a:ident, $b:ident, $c:ident, $d:ident] $low:ident $high:ident $low_pairs:ident $high_pairs:ident) => {{
-        let (ab, cd) = (arch::$low($a, $b), arch::$low($c, $d));
-        let (ab_high, cd_high) = (arch::$high($a, $b), arch::$high($c, $d));
-        [
-            arch::$low_pairs(ab, cd),
-            arch::$high_pairs(ab, cd),
-            arch::$low_pairs(ab_high, cd_high),
-            arch::$high_pairs(ab_high, cd_high),
-        ]
+macro_rules! quads {
+    ([$a:ident, $b:ident, $c:ident, $d:ident] $half:ident $low_pairs:ident $high_pairs:ident) => {{
+        let (ab, cd) = (arch::$half($a, $b), arch::$half($c, $d));
+        [arch::$low_pairs(ab, cd), arch::$high_pairs(ab, cd)]
     }};
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Digits, GROUP, LANES, Line, QUADS, Quads, Samples};
+    #[cfg(target_feature = "avx512bw")]
+    use super::QUADS;
+    use super::{Digits, GROUP, Line, Quads};
     use core::arch::x86_64 as arch;
 
     /// Bytes and digits as 16-bit numbers, the even ones and the odd ones: products of 8-bit numbers saturate on AVX2.
@@ -514,17 +540,14 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
-            for half in 0..2 {
-                // SAFETY: as above.
-                unsafe {
-                    let [a, b, c, d] =
-                        rows.map(|row| arch::_mm256_loadu_si256(row.add(start + 32 * half).cast::<arch::__m256i>()));
-                    let fours = fours! { [a, b, c, d] _mm256_unpacklo_epi8 _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 };
-                    for (four, lanes) in fours.into_iter().enumerate() {
-                        let line = out.add(four * QUADS).cast::<u8>();
-                        arch::_mm256_storeu_si256(line.add(32 * half).cast(), lanes);
-                    }
+        unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [arch::__m256i; 2] {
+            // SAFETY: as above, and the caller's promise.
+            unsafe {
+                let [a, b, c, d] = rows.map(|row| arch::_mm256_loadu_si256(row.cast()));
+                if HIGH {
+                    quads! { [a, b, c, d] _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 }
+                } else {
+                    quads! { [a, b, c, d] _mm256_unpacklo_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 }
                 }
             }
         }
@@ -577,13 +600,34 @@ mod x86 {
             unsafe { arch::_mm512_dpbusd_epi32(sums, bytes, digits) }
         }
         #[inline(always)]
-        unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
-            // SAFETY: as above.
+        unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [arch::__m512i; 2] {
+            // SAFETY: as above, and the caller's promise.
             unsafe {
-                let [a, b, c, d] = rows.map(|row| arch::_mm512_loadu_si512(row.add(start).cast()));
-                let fours = fours! { [a, b, c, d] _mm512_unpacklo_epi8 _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 };
-                for (four, lanes) in fours.into_iter().enumerate() {
-                    arch::_mm512_store_si512(out.add(four * QUADS).cast(), lanes);
+                let [a, b, c, d] = rows.map(|row| arch::_mm512_loadu_si512(row.cast()));
+                if HIGH {
+                    quads! { [a, b, c, d] _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 }
+                } else {
+                    quads! { [a, b, c, d] _mm512_unpacklo_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 }
+                }
+            }
+        }
+    }
+
+    /// 64 bytes of each row from `start` on in quads of four rows, for tiles: line `65v + q` of `out` ([`QUADS`]) holds, for rows 4q … 4q + 3,
+    /// the features 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
+    ///
+    /// # Safety
+    /// 64 bytes are readable `start` bytes after each pointer, 4·[`QUADS`] lines are writable; AVX-512BW.
+    #[cfg(target_feature = "avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn interleave(rows: &[*const u8], start: usize, out: *mut Line) {
+        for (quad, rows) in rows.as_chunks::<4>().0.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let rows = rows.map(|row| row.add(start));
+                let halves = [Vnni::quads::<false>(rows), Vnni::quads::<true>(rows)];
+                for (v, lanes) in halves.into_iter().flatten().enumerate() {
+                    arch::_mm512_store_si512(out.add(v * QUADS + quad).cast(), lanes);
                 }
             }
         }
@@ -591,7 +635,7 @@ mod x86 {
 
     // The instructions of the traits above reach machine code in functions that enable them.
     macro_rules! with_features {
-        ($features:literal, $quads:ty, $rows:ident, $columns:ident, $interleave:ident) => {
+        ($features:literal, $quads:ty, $rows:ident, $group:ident, $sixteen:ident) => {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $rows(
                 rows: &[*const u8; 4],
@@ -605,39 +649,26 @@ mod x86 {
                 unsafe { super::all_rows_of::<$quads>(rows, ahead, features, weights, columns, sums) }
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $columns(digits: Digits<'_>, samples: Samples) {
+            pub(super) unsafe fn $group(
+                rows: (&[*const u8], usize),
+                digits: Digits<'_>,
+                add: bool,
+                sums: (*mut i32, usize),
+            ) {
                 // SAFETY: the caller's promises.
-                unsafe {
-                    if samples.lines * LANES >= 2 * <$quads as Quads>::SUMS {
-                        super::all_columns_of::<$quads, 2>(digits, samples)
-                    } else {
-                        super::all_columns_of::<$quads, 1>(digits, samples)
-                    }
-                }
+                unsafe { super::group_of::<$quads>(rows, digits, add, sums) }
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $interleave(rows: &[*const u8], start: usize, out: *mut Line) {
+            pub(super) unsafe fn $sixteen(quads: (*const Line, usize), digits: Digits<'_>, add: bool, sums: *mut i32) {
                 // SAFETY: the caller's promises.
-                unsafe { super::interleave_all::<$quads>(rows, start, out) }
+                unsafe { super::sixteen_of::<$quads>(quads, digits, add, sums) }
             }
         };
     }
-    with_features!("avx2", Avx2, rows_avx2, columns_avx2, interleave_avx2);
-    with_features!("avx512f,avx512bw,avx512vnni", Vnni, rows_vnni, columns_vnni, interleave_vnni);
+    with_features!("avx2", Avx2, rows_avx2, group_avx2, sixteen_avx2);
+    with_features!("avx512f,avx512bw,avx512vnni", Vnni, rows_vnni, group_vnni, sixteen_vnni);
 
     const _: () = assert!(GROUP == size_of::<Line>());
-}
-
-/// All fours of `rows`.
-///
-/// # Safety
-/// As [`Session::interleave`], and the instructions of `V`.
-#[inline(always)]
-unsafe fn interleave_all<V: Quads>(rows: &[*const u8], start: usize, out: *mut Line) {
-    for (quad, rows) in rows.as_chunks::<4>().0.iter().enumerate() {
-        // SAFETY: the caller's promises.
-        unsafe { V::interleave(*rows, start, out.add(quad)) };
-    }
 }
 
 /// A line of sixteen features of four rows from `start` on: a row's byte beside the next row's.
@@ -651,8 +682,9 @@ unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line)
     unsafe {
         use core::arch::x86_64 as arch;
         let [a, b, c, d] = rows.map(|row| arch::_mm_loadu_si128(row.add(start).cast::<arch::__m128i>()));
-        let fours = fours! { [a, b, c, d] _mm_unpacklo_epi8 _mm_unpackhi_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
-        for (four, lanes) in fours.into_iter().enumerate() {
+        let low = quads! { [a, b, c, d] _mm_unpacklo_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
+        let high = quads! { [a, b, c, d] _mm_unpackhi_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
+        for (four, lanes) in low.into_iter().chain(high).enumerate() {
             arch::_mm_store_si128(out.0.as_mut_ptr().add(16 * four).cast(), lanes);
         }
     }
@@ -680,6 +712,8 @@ pub(crate) struct Products {
     /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
+    /// Quads of 64 features for tiles, or of sixteen: `[4][65]` lines.
+    quads: Vec<Line>,
     /// True if the rows at hand are copies; those behind them were prefetched when the copies were made.
     copied: bool,
 }
@@ -696,7 +730,7 @@ impl Products {
 
     /// [`Self::new`] on instructions that the processor has.
     fn unchecked(instructions: InstructionSet) -> Self {
-        Products { instructions, copies: Vec::new(), copied: false }
+        Products { instructions, copies: Vec::new(), quads: vec![EMPTY; 4 * QUADS], copied: false }
     }
 
     /// The operations, on this thread.
@@ -759,7 +793,7 @@ impl Session<'_> {
         }
     }
 
-    /// Puts rows to where [`Self::rows`] and [`Self::interleave`] read them fastest: copies of scattered rows one behind the other,
+    /// Puts rows to where [`Self::rows`] and [`Self::group`] read them fastest: copies of scattered rows one behind the other,
     /// if tiles read them. Replaces the first `count` pointers, and those behind them up to a multiple of 32, by the places. Pointers behind
     /// `count` are of rows that will be read later.
     ///
@@ -865,82 +899,109 @@ impl Session<'_> {
         }
     }
 
-    /// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for rows of signed digits and sixteen columns of unsigned bytes; i runs over
-    /// the first 4·`count` samples, and tiles read as many more digits of 0 as make a multiple of 64. Line q of `quads` holds
-    /// samples 4q … 4q + 3 of each column in turn. Behind [`QUADS`] lines there may be those of sixteen other columns, whose
-    /// sums lie `apart` behind the first. Without `add` the sums are overwritten.
-    pub(crate) fn columns(
+    /// `sums[v·apart + r·16 + 4l + f] += Σ_i digits_ri · byte_i` for rows of signed digits and byte `start` + 16l + 4v + f of the rows
+    /// i, at most [`MOST_SAMPLES`] in fours. Tiles read as many more digits, of 0, as make a multiple of 64. Without `add` the sums
+    /// are overwritten.
+    ///
+    /// # Safety
+    /// 64 bytes are readable `start` bytes after each pointer.
+    pub(crate) unsafe fn group(
         &mut self,
+        (rows, start): (&[*const u8], usize),
         digits: Digits<'_>,
-        (quads, count): (&[Line], usize),
         add: bool,
         (sums, apart): (&mut [i32], usize),
     ) {
-        let lines = quads.len() / QUADS;
-        assert!((1..=2).contains(&lines) && (1..=MOST_SAMPLES / 4).contains(&count));
-        assert!((1..=MOST_DIGIT_ROWS).contains(&digits.rows));
-        let behind = (count.div_ceil(LANES) - 1) * digits.step;
-        assert!(digits.bytes.len() >= behind + digits.rows * GROUP);
-        assert!(apart >= digits.rows * LANES && sums.len() >= (lines - 1) * apart + digits.rows * LANES);
-        #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-        if self.products.instructions == InstructionSet::Amx {
-            self.reshape(Some(digits.rows));
-            let columns = tiles::Columns {
-                digits: digits.bytes.as_ptr(),
-                rows: digits.rows,
-                digits_step: digits.step,
-                quads: quads.as_ptr().cast(),
-                other_quads: (lines == 2).then_some(QUADS * GROUP),
-                steps: count.div_ceil(LANES),
-                sums: sums.as_mut_ptr(),
-                other_sums: apart * size_of::<i32>(),
-                add,
-            };
-            // SAFETY: the asserts; the tiles have these shapes.
-            unsafe { tiles::column_products(columns) };
-            return;
+        digits.check(rows.len());
+        assert!(apart >= digits.rows * LANES && sums.len() >= 3 * apart + digits.rows * LANES);
+        let sums = sums.as_mut_ptr();
+        // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
+        unsafe {
+            match self.products.instructions {
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 | InstructionSet::Avx512 => {
+                    x86::group_avx2((rows, start), digits, add, (sums, apart));
+                }
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Vnni => x86::group_vnni((rows, start), digits, add, (sums, apart)),
+                #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+                InstructionSet::Amx => {
+                    let quads = self.products.quads.as_mut_ptr();
+                    x86::interleave(rows, start, quads);
+                    for half in 0..2 {
+                        let quads = (quads.add(2 * half * QUADS).cast_const(), 2);
+                        self.columns_on_tiles(quads, rows.len() / 4, digits, add, (sums.add(2 * half * apart), apart));
+                    }
+                }
+                _ => group_of::<Plain>((rows, start), digits, add, (sums, apart)),
+            }
         }
-        let samples = Samples { quads: quads.as_ptr(), lines, count, sums: sums.as_mut_ptr(), apart, add };
+    }
+
+    /// `sums[r·16 + c] += Σ_i digits_ri · byte_i` for byte `start` + c of the rows; otherwise as [`Self::group`].
+    ///
+    /// # Safety
+    /// Sixteen bytes are readable `start` bytes after each pointer.
+    pub(crate) unsafe fn sixteen(
+        &mut self,
+        (rows, start): (&[*const u8], usize),
+        digits: Digits<'_>,
+        add: bool,
+        sums: &mut [i32],
+    ) {
+        digits.check(rows.len());
+        assert!(sums.len() >= digits.rows * LANES);
+        for (rows, line) in rows.as_chunks::<4>().0.iter().zip(&mut self.products.quads) {
+            // SAFETY: the caller's promise.
+            unsafe { interleave_sixteen(*rows, start, line) };
+        }
+        let (quads, sums) = ((self.products.quads.as_ptr(), rows.len() / 4), sums.as_mut_ptr());
         // SAFETY: the asserts; `is_available` held in `new`.
         unsafe {
             match self.products.instructions {
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::columns_avx2(digits, samples),
+                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::sixteen_avx2(quads, digits, add, sums),
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Vnni | InstructionSet::Amx => x86::columns_vnni(digits, samples),
-                _ => all_columns_of::<Plain, 1>(digits, samples),
+                InstructionSet::Vnni => x86::sixteen_vnni(quads, digits, add, sums),
+                #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+                InstructionSet::Amx => self.columns_on_tiles((quads.0, 1), quads.1, digits, add, (sums, 0)),
+                _ => sixteen_of::<Plain>(quads, digits, add, sums),
             }
         }
     }
 
-    /// 64 bytes of each row from `start` on in quads of four rows: line `65v + q` of `out` ([`QUADS`]) holds, for rows 4q … 4q + 3, the
-    /// features 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
+    /// The sums of one or two lines of sixteen columns, [`QUADS`] lines of `count` quads each.
     ///
     /// # Safety
-    /// 64 bytes are readable `start` bytes after each pointer.
-    pub(crate) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line]) {
-        assert!(rows.len() <= MOST_SAMPLES && out.len() >= 4 * QUADS);
-        let out = out.as_mut_ptr();
-        // SAFETY: the caller's promise and the assert; `is_available` held in `new`.
-        unsafe {
-            match self.products.instructions {
-                #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::interleave_avx2(rows, start, out),
-                #[cfg(target_arch = "x86_64")]
-                InstructionSet::Vnni | InstructionSet::Amx => x86::interleave_vnni(rows, start, out),
-                _ => interleave_all::<Plain>(rows, start, out),
-            }
-        }
-    }
-
-    /// Sixteen bytes of each row from `start` on, in their order: line q of `out` holds rows 4q … 4q + 3.
-    ///
-    /// # Safety
-    /// Sixteen bytes are readable `start` bytes after each pointer.
-    pub(crate) unsafe fn interleave_sixteen(rows: &[*const u8], start: usize, out: &mut [Line]) {
-        for (rows, line) in rows.as_chunks::<4>().0.iter().zip(out) {
-            // SAFETY: the caller's promise.
-            unsafe { interleave_sixteen(*rows, start, line) };
+    /// As [`Self::group`].
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    unsafe fn columns_on_tiles(
+        &mut self,
+        (quads, lines): (*const Line, usize),
+        count: usize,
+        digits: Digits<'_>,
+        add: bool,
+        (sums, apart): (*mut i32, usize),
+    ) {
+        let mut first = 0;
+        while first < digits.rows {
+            let left = digits.rows - first;
+            let rows = left.div_ceil(left.div_ceil(MOST_DIGIT_ROWS));
+            self.reshape(Some(rows));
+            let columns = tiles::Columns {
+                digits: digits.bytes[first * GROUP..].as_ptr(),
+                rows,
+                digits_step: digits.step,
+                quads: quads.cast(),
+                other_quads: (lines == 2).then_some(QUADS * GROUP),
+                steps: count.div_ceil(LANES),
+                sums: sums.wrapping_add(first * LANES),
+                other_sums: apart * size_of::<i32>(),
+                add,
+            };
+            // SAFETY: the caller's promise; the tiles have these shapes.
+            unsafe { tiles::column_products(columns) };
+            first += rows;
         }
     }
 }
@@ -975,37 +1036,37 @@ mod tests {
     }
 
     #[test]
-    fn quads_of_every_set_are_those_of_the_definition() {
-        let rows: Vec<u8> = (0..MOST_SAMPLES * 80).map(|place| (place * 31 % 251) as u8).collect();
-        let pointers: Vec<*const u8> = (0..MOST_SAMPLES).map(|row| rows[row * 80..].as_ptr()).collect();
-        let of = |instructions| {
-            let mut products = Products::new(instructions);
-            let mut lines = vec![EMPTY; 4 * QUADS];
-            // SAFETY: rows of 80 bytes.
-            unsafe {
-                products.session().interleave(&pointers, 13, &mut lines);
-            };
-            bytes_of(&mut lines).to_vec()
-        };
-        let expected = of(InstructionSet::Scalar);
-        for (place, &byte) in expected.iter().enumerate() {
-            let (line, within) = (place / GROUP, place % GROUP);
-            if line % QUADS == MOST_SAMPLES / 4 {
-                continue;
+    fn sums_of_every_set_are_those_of_the_definition() {
+        const SAMPLES: usize = 132;
+        const APART: usize = 40 * LANES;
+        let rows: Vec<u8> = (0..SAMPLES * 80).map(|place| (place * 31 % 251) as u8).collect();
+        let pointers: Vec<*const u8> = (0..SAMPLES).map(|row| rows[row * 80..].as_ptr()).collect();
+        let digit = |row: usize, sample: usize| (row * 89 + sample * 57) as i8;
+        for digit_rows in [1, 5, 20, 37] {
+            let step = digit_rows * GROUP;
+            let mut bytes = vec![0; 3 * step];
+            for (row, sample) in (0..digit_rows).flat_map(|row| (0..SAMPLES).map(move |sample| (row, sample))) {
+                bytes[sample / GROUP * step + row * GROUP + sample % GROUP] = digit(row, sample) as u8;
             }
-            let feature = within / LANES * LANES + line / QUADS * 4 + within % LANES / 4;
-            let row = line % QUADS * 4 + within % 4;
-            assert_eq!(byte, rows[row * 80 + 13 + feature]);
-        }
-        for set in InstructionSet::available() {
-            assert!(of(set) == expected, "{set:?}");
-        }
-        let mut lines = vec![EMPTY; MOST_SAMPLES / 4];
-        // SAFETY: rows of 80 bytes.
-        unsafe { Session::interleave_sixteen(&pointers, 64, &mut lines) };
-        for (place, &byte) in bytes_of(&mut lines).iter().enumerate() {
-            let (row, feature) = (place / GROUP * 4 + place % 4, 64 + place % GROUP / 4);
-            assert_eq!(byte, rows[row * 80 + feature]);
+            let digits = Digits { bytes: &bytes, rows: digit_rows, step };
+            for set in InstructionSet::available() {
+                let mut products = Products::new(set);
+                let mut session = products.session();
+                let mut sums = vec![0; 5 * APART];
+                let (of_group, of_sixteen) = sums.split_at_mut(4 * APART);
+                // SAFETY: rows of 80 bytes.
+                unsafe {
+                    session.group((&pointers, 13), digits, false, (of_group, APART));
+                    session.sixteen((&pointers, 64), digits, false, of_sixteen);
+                }
+                for (place, &sum) in sums.iter().enumerate() {
+                    let (line, row, lane) = (place / APART, place % APART / LANES, place % LANES);
+                    let byte = if line == 4 { 64 + lane } else { 13 + 4 * line + lane / 4 * 16 + lane % 4 };
+                    let of_sample = |sample| i32::from(digit(row, sample)) * i32::from(rows[sample * 80 + byte]);
+                    let expected = if row < digit_rows { (0..SAMPLES).map(of_sample).sum() } else { 0 };
+                    assert_eq!(sum, expected, "{set:?}, {digit_rows} rows of digits, line {line}, {row}, {lane}");
+                }
+            }
         }
     }
 }

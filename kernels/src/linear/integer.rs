@@ -23,8 +23,7 @@ use super::residuals::{self, BlockRows};
 use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, Selection, U8Rows};
 use crate::instructions::products::{
-    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER, bytes_of,
-    integers_of,
+    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, Session, TOGETHER, bytes_of, integers_of,
 };
 use crate::instructions::{InstructionSet, has_integer_kernels};
 use crate::memory::ByteRows;
@@ -407,8 +406,6 @@ struct DigitSums {
     precision: Precision,
     /// Coefficients in digits, `[row/64][D·output + digit][row % 64]`.
     digits: Vec<Line>,
-    /// 64 features of the rows: `[4][64]` quads of rows.
-    quads: Vec<Line>,
     /// Sums of digits, `[plane][line][D·output + digit][16]`.
     sums: Vec<Line>,
     /// Rows in `sums`, which hold what was summed before if there are none.
@@ -435,7 +432,6 @@ impl Scratch {
                     columns,
                     precision: Precision::default(),
                     digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
-                    quads: vec![EMPTY; 4 * QUADS],
                     sums: vec![EMPTY; 2 * columns.lines() * DIGITS * model.outputs],
                     summed: 0,
                     totals: vec![0; model.outputs],
@@ -541,40 +537,28 @@ impl DigitSums {
 
     /// Adds the contributions of these rows, whose digits were written, to the sums of digits.
     fn add(&mut self, session: &mut Session<'_>, addresses: &Addresses) {
-        let DigitSums { columns, precision, digits, quads, sums, summed, totals } = self;
-        let (rows, outputs, each) = (addresses.rows(), totals.len(), precision.digits());
+        let DigitSums { columns, precision, digits, sums, summed, totals } = self;
+        let rows = addresses.rows();
         // Whole fours: the last row stands for those that are missing, whose digits are 0.
         let mut pointers = [*rows.last().expect("rows"); MOST_SAMPLES];
         pointers[..rows.len()].copy_from_slice(rows);
-        let fours = rows.len().div_ceil(4);
-        let pointers = &pointers[..4 * fours];
-        let (digits, sums): (&[u8], _) = (bytes_of(digits), integers_of(sums));
-        let step = each * outputs * GROUP;
-        let apart = each * outputs * LANES;
+        let pointers = &pointers[..rows.len().next_multiple_of(4)];
+        let digit_rows = precision.digits() * totals.len();
+        let digits = Digits { bytes: bytes_of(digits), rows: digit_rows, step: digit_rows * GROUP };
+        let (sums, apart) = (integers_of(sums), digit_rows * LANES);
         let add = *summed > 0;
         *summed += rows.len();
-        // Features of `line`, and of the next one if quads of two are given, of all runs of outputs.
-        let mut multiply = |session: &mut Session<'_>, line: usize, quads: &[Line]| {
-            let sums = &mut sums[line * apart..][..quads.len() / QUADS * apart];
-            for (first, outputs) in split(outputs, OUTPUTS) {
-                let digits = Digits { bytes: &digits[each * first * GROUP..], rows: each * outputs, step };
-                session.columns(digits, (quads, fours), add, (&mut sums[each * first * LANES..], apart));
-            }
-        };
         for plane in 0..addresses.planes {
-            let (start, first) = (plane * plane_bytes(columns.features), plane * columns.lines());
-            for group in 0..columns.groups {
+            let start = plane * plane_bytes(columns.features);
+            let sums = &mut sums[plane * columns.lines() * apart..][..columns.lines() * apart];
+            let (of_groups, of_rest) = sums.split_at_mut(4 * columns.groups * apart);
+            for (group, sums) in of_groups.chunks_exact_mut(4 * apart).enumerate() {
                 // SAFETY: each pointer is that of a whole row, and groups lie inside of its planes.
-                unsafe { session.interleave(pointers, start + group * GROUP, quads) };
-                for half in 0..2 {
-                    let line = first + 4 * group + 2 * half;
-                    multiply(session, line, &quads[2 * half * QUADS..][..2 * QUADS]);
-                }
+                unsafe { session.group((pointers, start + group * GROUP), digits, add, (sums, apart)) };
             }
-            for line in 0..columns.rest {
+            for (line, sums) in of_rest.chunks_exact_mut(apart).enumerate() {
                 // SAFETY: as above: a model of these kernels has at least 64 features.
-                unsafe { Session::interleave_sixteen(pointers, start + columns.start_of_rest(line), quads) };
-                multiply(session, first + 4 * columns.groups + line, &quads[..QUADS]);
+                unsafe { session.sixteen((pointers, start + columns.start_of_rest(line)), digits, add, sums) };
             }
         }
     }
