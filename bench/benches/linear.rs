@@ -10,8 +10,8 @@ use rounds_kernels::features::{Norm, Rows, Selection, SparseRows, Targets};
 use rounds_kernels::instructions::InstructionSet;
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
-    accumulate_gradients, evaluate, row_norms,
+    Batch, Clip, FeatureGrid, LinearModel, NonFiniteGradient, PackedQuery, Planes, Point, Precision, RowNorms,
+    SumLattice, Workspace, accumulate_differences, accumulate_gradients, accumulate_packed, evaluate, pack, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -165,26 +165,49 @@ fn scattered(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Rows of bytes in f32, and as integers on every set of instructions.
+/// Rows of bytes in f32, and integers of one and two planes and of both precisions on every set of instructions.
 fn integers(criterion: &mut Criterion) {
     let data = Data::new(60_000, 784);
     let model = model(784, 10);
     let parameters = vec![0.01; model.parameters()];
     let mut sum = vec![0.0; model.parameters()];
     let norms = row_norms(data.rows(true), true, Norm::L2).expect("finite rows");
-    let sets = InstructionSet::available();
-    let mut workspaces = vec![("f32".to_owned(), Workspace::new(&model).without_integers())];
-    workspaces.extend(sets.map(|set| (set.to_string(), Workspace::new(&model).on(&model, set))));
+    let of_set = |set| (set, PackedQuery::on(&model, set).expect("integers"), Workspace::new(&model).on(&model, set));
+    let mut sets: Vec<_> = InstructionSet::available().map(of_set).collect();
+    let mut floats = Workspace::new(&model).without_integers();
+    let fixed_point = FeatureGrid::fixed_point(1.0);
+    let mut planes = Planes::zeroed(60_000, 784, fixed_point);
+    planes.parts(60_000).for_each(|mut write| write(&data.floats));
+    let rows_of_f32 = data.rows(false).with_planes(Some(planes.view()));
+    let kinds = [("bytes", data.rows(true), FeatureGrid::bytes(1.0 / 255.0)), ("f32", rows_of_f32, fixed_point)];
     for rows in [64, 500, 2_000, 60_000] {
-        let mut group =
-            criterion.benchmark_group(format!("gradient of {rows} rows of bytes, 10 outputs, 784 features"));
-        let batch = Batch { selection: Selection::Range(0..rows), ..data.batch(true, 10, &norms) };
-        for (name, workspace) in workspaces.iter_mut().filter(|(name, _)| rows == 64 || name != "Scalar") {
-            group.bench_function(name.as_str(), |bencher| {
-                bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, workspace));
-            });
+        for (kind, features, grid) in kinds {
+            let mut group =
+                criterion.benchmark_group(format!("gradient of {rows} rows of {kind}, 10 outputs, 784 features"));
+            let selection = Selection::Range(0..rows);
+            let batch = Batch { rows: features, selection, ..data.batch(true, 10, &norms) };
+            if kind == "bytes" {
+                group.bench_function("f32", |bencher| {
+                    bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut floats));
+                });
+            }
+            for (set, packed, workspace) in &mut sets {
+                if rows > 64 && *set == InstructionSet::Scalar {
+                    continue;
+                }
+                for precision in [Precision::Bits16, Precision::Bits24] {
+                    let lattice = SumLattice::new(&model, (grid, precision), 1.0, CLIP, rows).expect("small sums");
+                    let point = Point { coefficient: 1.0, parameters: &parameters };
+                    group.bench_function(format!("{set}, {} bits", precision.name()), |bencher| {
+                        bencher.iter(|| {
+                            assert!(pack(&model, (point, None), &lattice, packed));
+                            accumulate_packed(&model, &batch, packed, (&mut sum, 1.0), workspace)
+                        });
+                    });
+                }
+            }
+            group.finish();
         }
-        group.finish();
     }
 }
 

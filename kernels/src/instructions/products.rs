@@ -1,9 +1,10 @@
 //! Exact sums of products of bytes and signed digits of 8 bits, in 32-bit integers, on every instruction set.
 //!
-//! Two operations, on operands that all sets lay out alike, in quads of bytes that are multiplied and added together:
+//! Two operations on quads of bytes that are multiplied and added together; all sets lay out their operands alike, but for tiles, which
+//! read other weights ([`InstructionSet::pack_group`]):
 //!
-//! - [`Session::rows`]: `sums_ic = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
-//! - [`Session::columns`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against sixteen, or twice sixteen, columns of bytes (gradients).
+//! - [`Session::rows`]: `sums_ci = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
+//! - [`Session::group`] and [`Session::sixteen`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against 64 or sixteen columns of bytes (gradients).
 //!
 //! Nothing rounds and, within the bounds that the callers keep, nothing overflows. So all sets give the same integers,
 //! which is what makes the bits of a model independent of the processor. A process may use any set that the processor
@@ -13,7 +14,7 @@ use super::set::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 use super::tiles;
 use crate::vector::lanes::LANES;
-use std::ops::Range;
+use wide::i32x8;
 
 /// Features of a group, the bytes of a cache line.
 pub(crate) const GROUP: usize = 64;
@@ -21,25 +22,19 @@ pub(crate) const GROUP: usize = 64;
 /// Rows whose products [`Session::rows`] computes together.
 pub(crate) const TOGETHER: usize = 32;
 
-/// Rows of digits that [`Session::columns`] takes at most: two tiles of fifteen.
+/// Rows of digits that go through tiles together: two tiles of fifteen.
 pub(crate) const MOST_DIGIT_ROWS: usize = 30;
 
-/// Samples that [`Session::columns`] takes at most.
-pub(crate) const MOST_SAMPLES: usize = 2 * SAMPLES;
-
-/// Samples that [`Session::columns`] takes best, but on tiles.
-pub(crate) const SAMPLES: usize = 128;
+/// Samples that [`Session::group`] takes at most, which loads and stores its sums each time.
+pub(crate) const MOST_SAMPLES: usize = 256;
 
 /// Lines from the quads of sixteen columns to those of the next sixteen. One line stays empty: lines that are written together would
 /// else lie 4 KiB apart, and loads would wait for stores whose addresses agree in the lower twelve bits.
-pub(crate) const QUADS: usize = MOST_SAMPLES / 4 + 1;
+const QUADS: usize = MOST_SAMPLES / 4 + 1;
 
 /// Rows that are prefetched ahead of the one that is copied.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 const AHEAD: usize = 16;
-
-/// Rows of bytes that lie in registers together.
-const ROWS: usize = 8;
 
 /// 64 bytes, a cache line and a row of a tile.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +53,46 @@ pub(crate) fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
 pub(crate) fn integers_of(lines: &mut [Line]) -> &mut [i32] {
     // SAFETY: a line is sixteen integers and nothing else, and its alignment suffices.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<i32>()) }
+}
+
+impl InstructionSet {
+    /// Lines of the weights of 64 features in so many columns, as [`Session::rows`] reads them.
+    pub(crate) fn group_lines(self, columns: usize) -> usize {
+        if self == Self::Amx { columns.div_ceil(LANES) * LANES } else { columns.div_ceil(4) * 4 }
+    }
+
+    /// Writes the weights of 64 features in [`Self::group_lines`]: for each sixteen features those of each column in turn. Tiles
+    /// read lines of sixteen columns instead, a quad of each.
+    pub(crate) fn pack_group(self, columns: &[Line; 2 * LANES], out: &mut [Line]) {
+        if self == Self::Amx {
+            for (columns, tile) in columns.as_chunks().0.iter().zip(out.chunks_exact_mut(LANES)) {
+                tile.copy_from_slice(&transpose_quads(columns));
+            }
+            return;
+        }
+        let part_lines = out.len() / 4;
+        for (part, lines) in out.chunks_exact_mut(part_lines).enumerate() {
+            for (columns, line) in columns.as_chunks::<4>().0.iter().zip(lines) {
+                for (column, sixteen) in columns.iter().zip(line.0.as_chunks_mut::<LANES>().0) {
+                    sixteen.copy_from_slice(&column.0[LANES * part..][..LANES]);
+                }
+            }
+        }
+    }
+}
+
+/// Quad q of line c of sixteen becomes quad c of line q.
+#[inline(always)]
+fn transpose_quads(lines: &[Line; LANES]) -> [Line; LANES] {
+    let mut out = [EMPTY; LANES];
+    for (rows, columns) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+        let half = |line: &Line| bytemuck::cast::<_, [i32x8; 2]>(line.0)[columns / 8];
+        let block = i32x8::transpose(std::array::from_fn(|row| half(&lines[rows + row])));
+        for (line, quads) in out[columns..][..8].iter_mut().zip(block) {
+            bytemuck::cast_mut::<_, [[i32; 8]; 2]>(&mut line.0)[rows / 8] = quads.to_array();
+        }
+    }
+    out
 }
 
 /// True if this processor has tiles and they give the sums of the definition, tried once: no sum that a release rests on comes
@@ -81,6 +116,8 @@ pub(super) fn tiles_agree() -> bool {
 /// Products of fixed operands: rows at one distance and at several, one and two tiles, all numbers of rows of digits.
 #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
 fn known_answers(products: &mut Products) -> Vec<i32> {
+    // More rows of digits than go through tiles together.
+    const DIGIT_ROWS: usize = MOST_DIGIT_ROWS + 3;
     const FEATURES: usize = 200;
     let mut state = 1_u32;
     let mut bytes = |count: usize| -> Vec<Line> {
@@ -92,9 +129,13 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         };
         (0..count).map(&mut line).collect()
     };
-    let (mut rows, weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
-    let (mut digits, quads) = (bytes(MOST_DIGIT_ROWS * MOST_SAMPLES / GROUP), bytes(2 * QUADS));
+    let (mut rows, mut weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
+    let mut digits = bytes(DIGIT_ROWS * MOST_SAMPLES / GROUP);
     let (rows, digits) = (&*bytes_of(&mut rows), &*bytes_of(&mut digits));
+    // As the definition asks: 0 for features of the last group that the group before has.
+    for line in &mut weights[3 * 2 * LANES..] {
+        line.0[..4 * GROUP - FEATURES].fill(0);
+    }
     let mut session = products.session();
     let mut answers = Vec::new();
     // Rows that follow each other, scattered ones, and from the last to the first.
@@ -102,27 +143,32 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         let place = |row: usize| if order == 2 { TOGETHER - 1 - row } else { row };
         let start = |row: usize| rows[place(row) * FEATURES + scattered * (row * row % 7)..].as_ptr();
         let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
-        for columns in [LANES, 20, 2 * LANES] {
-            let tiles = columns.div_ceil(LANES);
-            // As the definition asks: 0 for features of the last group that the group before has.
-            let mut weights = weights[..4 * tiles * LANES].to_vec();
-            for tile in weights[3 * tiles * LANES..].chunks_exact_mut(LANES) {
-                tile[..(4 * GROUP - FEATURES) / 4].fill(EMPTY);
+        for columns in [1, 7, 14, 20, 2 * LANES] {
+            let set = session.products.instructions;
+            let mut packed = vec![EMPTY; 4 * set.group_lines(columns)];
+            for (columns, out) in weights.as_chunks().0.iter().zip(packed.chunks_exact_mut(set.group_lines(columns))) {
+                set.pack_group(columns, out);
             }
-            let mut sums = vec![0; TOGETHER * tiles * LANES];
+            let mut sums = [EMPTY; 2 * LANES * TOGETHER / LANES];
             let all = (&pointers, TOGETHER);
             // SAFETY: `rows` goes on for more than a row behind the last start.
-            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&weights, columns), &mut sums) };
-            answers.extend(sums.chunks_exact(tiles * LANES).flat_map(|sums| &sums[..columns]));
+            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&packed, columns), &mut sums) };
+            answers.extend(&integers_of(&mut sums)[..columns * TOGETHER]);
         }
     }
-    for rows in 1..=MOST_DIGIT_ROWS {
+    let samples: [*const u8; MOST_SAMPLES] = std::array::from_fn(|sample| rows[37 * sample..].as_ptr());
+    for digit_rows in 1..=DIGIT_ROWS {
         // As in models of more outputs than go through the products together.
-        let (step, apart) = (MOST_DIGIT_ROWS * GROUP, MOST_DIGIT_ROWS * LANES);
-        let digits = Digits { bytes: digits, rows, step };
-        let mut sums = vec![-7; 2 * apart];
-        for (add, lines, samples) in [(false, 2, 32), (true, 1, 16), (true, 2, MOST_SAMPLES / 4)] {
-            session.columns(digits, (&quads[..lines * QUADS], samples), add, (&mut sums, apart));
+        let (step, apart) = (DIGIT_ROWS * GROUP, DIGIT_ROWS * LANES);
+        let digits = Digits { bytes: digits, rows: digit_rows, step };
+        let mut sums = vec![-7; 5 * apart];
+        let (of_group, of_sixteen) = sums.split_at_mut(4 * apart);
+        for (add, samples) in [(false, &samples[..128]), (true, &samples[..64]), (true, &samples)] {
+            // SAFETY: the last sample begins more than 64 bytes before the end of `rows`.
+            unsafe {
+                session.group((samples, 5), digits, add, (of_group, apart));
+                session.sixteen((samples, 1), digits, add, of_sixteen);
+            }
         }
         answers.extend(sums);
     }
@@ -135,8 +181,10 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
 /// `Vector` is `SUMS` integers of 32 bits and nothing else. Functions may need instructions that only callers with these features
 /// enabled have.
 unsafe trait Quads: Copy {
-    /// Sums of a vector.
+    /// Sums of a vector, a multiple of four.
     const SUMS: usize;
+    /// Vectors of columns whose sums of four rows stay in registers.
+    const COLUMNS: usize;
     /// Rows of digits whose sums of two vectors stay in registers with the bytes that they share.
     const DIGIT_ROWS: usize;
     /// Sums, or quads as they lie in memory.
@@ -146,94 +194,102 @@ unsafe trait Quads: Copy {
 
     /// One quad in all lanes.
     unsafe fn splat(quad: i32) -> Self::Vector;
+    /// Four quads, over and over.
+    unsafe fn repeat(sixteen: *const u8) -> Self::Vector;
+    /// The totals of each four lanes of four vectors: lane 4f + v is that of lanes 4f … 4f + 3 of vector v.
+    unsafe fn fold(vectors: [Self::Vector; 4]) -> Self::Vector;
     unsafe fn bytes(quads: Self::Vector) -> Self::Bytes;
     unsafe fn digits(quads: Self::Vector) -> Self::Digits;
     /// `sums + Σ_quad bytes·digits`.
     unsafe fn add(sums: Self::Vector, bytes: Self::Bytes, digits: Self::Digits) -> Self::Vector;
-    /// Quads of four rows' 64 features from `start` on: see [`Session::interleave`].
-    unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line);
+    /// Two vectors v of quads of the first 4·`SUMS` bytes of four rows: lane 4l + f holds byte 16l + 8·`HIGH` + 4v + f of each row
+    /// in turn.
+    unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [Self::Vector; 2];
 }
 
-/// Products of some rows of [`Session::rows`]: rows, those to prefetch, features, weights, columns, sums.
-type RowsOf = unsafe fn(&[*const u8], &[*const u8], usize, *const u8, usize, *mut i32);
+/// Products of four rows of [`Session::rows`]: rows, those to prefetch, features, weights, columns, sums.
+type FourRows = unsafe fn(&[*const u8; 4], &[*const u8], usize, *const u8, usize, *mut i32);
 
-/// `sums[row·16·tiles + c]` of `ROWS` rows for the columns c of `vectors`, `WIDTH` of them together; see [`Session::rows`].
+/// `sums[c·32 + row]` of four rows for the columns c of `WIDTH` vectors. A lane holds four products of one column: those of a
+/// quad of each sixteen features.
 ///
 /// # Safety
 /// As [`Session::rows`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
-    rows: &[*const u8],
+unsafe fn rows_of<V: Quads, const WIDTH: usize>(
+    rows: &[*const u8; 4],
     ahead: &[*const u8],
     features: usize,
-    weights: *const u8,
-    (tiles, vectors): (usize, Range<usize>),
+    (weights, step): (*const u8, usize),
     sums: *mut i32,
 ) {
     let groups = features.div_ceil(GROUP);
-    let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
-    for first in vectors.step_by(WIDTH) {
-        // SAFETY: the caller's promises.
-        unsafe {
-            let mut lanes: [[V::Vector; WIDTH]; ROWS] = std::mem::zeroed();
-            for group in 0..groups {
-                // The last group begins inside the one before: its digits there are 0 and need no multiplication.
-                let last = group + 1 == groups;
-                let start = if last { features - GROUP } else { group * GROUP };
-                let stale = if last { groups * GROUP - features } else { 0 };
-                if first == 0 {
-                    for pointer in ahead {
-                        crate::vector::lanes::prefetch(pointer.wrapping_add(start));
-                    }
-                }
-                for quad in stale / 4..LANES {
-                    let line = group * tiles * LANES + quad;
-                    let digits: [V::Digits; WIDTH] = std::array::from_fn(|column| {
-                        let lane = (first + column) * V::SUMS;
-                        let place = weights.add((line + lane / LANES * LANES) * GROUP + lane % LANES * 4);
-                        V::digits(place.cast::<V::Vector>().read_unaligned())
-                    });
-                    for (lanes, row) in lanes.iter_mut().zip(rows) {
-                        let bytes = V::bytes(V::splat(row.add(start + 4 * quad).cast::<i32>().read_unaligned()));
-                        for (lanes, digits) in lanes.iter_mut().zip(digits) {
-                            *lanes = V::add(*lanes, bytes, digits);
-                        }
+    // SAFETY: the caller's promises.
+    unsafe {
+        let mut lanes: [[V::Vector; 4]; WIDTH] = std::mem::zeroed();
+        for group in 0..groups {
+            // The last group begins inside the one before: its digits there are 0 and need no multiplication.
+            let last = group + 1 == groups;
+            let start = if last { features - GROUP } else { group * GROUP };
+            let stale = if last { groups * GROUP - features } else { 0 };
+            for pointer in ahead {
+                crate::vector::lanes::prefetch(pointer.wrapping_add(start));
+            }
+            for part in stale / LANES..4 {
+                let bytes = rows.map(|row| V::bytes(V::repeat(row.add(start + LANES * part))));
+                let weights = weights.add((4 * group + part) * step).cast::<V::Vector>();
+                for (vector, lanes) in lanes.iter_mut().enumerate() {
+                    let digits = V::digits(weights.add(vector).read_unaligned());
+                    for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                        *lanes = V::add(*lanes, bytes, digits);
                     }
                 }
             }
-            for (row, lanes) in lanes.into_iter().enumerate() {
-                for (column, lanes) in lanes.into_iter().enumerate() {
-                    let place = sums.add(row * tiles * LANES + (first + column) * V::SUMS);
-                    place.cast::<V::Vector>().write_unaligned(lanes);
-                }
+        }
+        for (vector, lanes) in lanes.into_iter().enumerate() {
+            let lanes = V::fold(lanes);
+            for column in 0..V::SUMS / 4 {
+                let four = (&raw const lanes).cast::<[i32; 4]>().add(column).read();
+                sums.add((vector * V::SUMS / 4 + column) * TOGETHER).cast::<[i32; 4]>().write_unaligned(four);
             }
         }
     }
 }
 
-/// [`rows_of`] for all vectors that hold any of the columns.
+/// [`rows_of`] for all vectors that hold any of the columns, in blocks of nearly as many each.
 ///
 /// # Safety
 /// As [`rows_of`].
 #[inline(always)]
-unsafe fn all_rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
-    rows: &[*const u8],
-    ahead: &[*const u8],
+unsafe fn all_rows_of<V: Quads>(
+    rows: &[*const u8; 4],
+    mut ahead: &[*const u8],
     features: usize,
     weights: *const u8,
     columns: usize,
     sums: *mut i32,
 ) {
-    let (tiles, vectors) = (columns.div_ceil(LANES), columns.div_ceil(V::SUMS));
-    let whole = vectors - vectors % WIDTH;
-    // SAFETY: the caller's promises.
-    unsafe {
-        rows_of::<V, ROWS, WIDTH>(rows, ahead, features, weights, (tiles, 0..whole), sums);
-        rows_of::<V, ROWS, 1>(rows, ahead, features, weights, (tiles, whole..vectors), sums);
+    let (vectors, step) = (columns.div_ceil(V::SUMS / 4), columns.div_ceil(4) * GROUP);
+    let mut first = 0;
+    while first < vectors {
+        let left = vectors - first;
+        // SAFETY: the caller's promises.
+        unsafe {
+            let weights = (weights.add(first * size_of::<V::Vector>()), step);
+            let sums = sums.add(first * V::SUMS / 4 * TOGETHER);
+            first += match left.div_ceil(left.div_ceil(V::COLUMNS)) {
+                5.. => (rows_of::<V, 5>(rows, ahead, features, weights, sums), 5).1,
+                4 => (rows_of::<V, 4>(rows, ahead, features, weights, sums), 4).1,
+                3 => (rows_of::<V, 3>(rows, ahead, features, weights, sums), 3).1,
+                2 => (rows_of::<V, 2>(rows, ahead, features, weights, sums), 2).1,
+                _ => (rows_of::<V, 1>(rows, ahead, features, weights, sums), 1).1,
+            };
+        }
+        ahead = &[];
     }
 }
 
-/// Digits of [`Session::columns`]: of 64 samples of a row, and behind them those of the next row.
+/// Digits of samples: 64 of a row, and behind them those of the next row.
 #[derive(Clone, Copy)]
 pub(crate) struct Digits<'a> {
     pub(crate) bytes: &'a [u8],
@@ -242,62 +298,47 @@ pub(crate) struct Digits<'a> {
     pub(crate) step: usize,
 }
 
-/// Operands of [`Session::columns`]: quads of `lines` times sixteen columns, and their sums.
-#[derive(Clone, Copy)]
-struct Samples {
-    quads: *const Line,
-    /// One or two.
-    lines: usize,
-    /// Quads of a column.
-    count: usize,
-    sums: *mut i32,
-    /// From the sums of a line to those of the next.
-    apart: usize,
-    /// True to add to the sums, false to overwrite them.
-    add: bool,
+impl Digits<'_> {
+    /// Panics unless there are digits for so many samples.
+    fn check(&self, samples: usize) {
+        assert!((4..=MOST_SAMPLES).contains(&samples) && samples.is_multiple_of(4) && self.rows > 0);
+        assert!(self.bytes.len() >= (samples.div_ceil(GROUP) - 1) * self.step + self.rows * GROUP);
+    }
 }
 
-/// `COUNT` rows of digits, each digit broadcast for `WIDTH` vectors of columns; see [`Session::columns`].
+/// `sums[v·apart + r·16 + lane] += Σ_i digits_ri · bytes_i` of `COUNT` rows of digits, each digit broadcast for the `WIDTH` vectors v of
+/// columns that `quads` gives for each four samples, in lanes; see [`Session::group`].
 ///
 /// # Safety
-/// As [`Session::columns`], and the instructions of `V`.
+/// As [`Session::group`], and the instructions of `V`.
 #[inline(always)]
 unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
     (digits, step): (*const u8, usize),
-    samples: Samples,
+    (quads, count): (&impl Fn(usize) -> [V::Vector; WIDTH], usize),
+    add: bool,
+    (sums, apart): (*mut i32, usize),
 ) {
-    for first in (0..samples.lines * LANES).step_by(V::SUMS * WIDTH) {
-        // SAFETY: the caller's promises.
-        unsafe {
-            // The vectors from column `first` on, in the quads and in the sums.
-            let columns: [usize; WIDTH] = std::array::from_fn(|v| first + v * V::SUMS);
-            let quads = columns.map(|column| {
-                samples.quads.add(column / LANES * QUADS).cast::<i32>().add(column % LANES).cast::<V::Vector>()
-            });
-            let sums = columns.map(|column| samples.sums.add(column / LANES * samples.apart + column % LANES));
-            let place = |row: usize, v: usize| sums[v].add(row * LANES).cast::<V::Vector>();
-            let start =
-                |row: usize, v: usize| if samples.add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
-            let mut lanes: [[V::Vector; WIDTH]; COUNT] =
-                std::array::from_fn(|row| std::array::from_fn(|v| start(row, v)));
-            for first_quad in (0..samples.count).step_by(LANES) {
-                let digits = digits.add(first_quad / LANES * step);
-                for quad in 0..(samples.count - first_quad).min(LANES) {
-                    let bytes =
-                        quads.map(|quads| V::bytes(quads.byte_add((first_quad + quad) * GROUP).read_unaligned()));
-                    for (row, lanes) in lanes.iter_mut().enumerate() {
-                        let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
-                        let of_row = V::digits(V::splat(of_row));
-                        for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
-                            *lanes = V::add(*lanes, bytes, of_row);
-                        }
+    // SAFETY: the caller's promises.
+    unsafe {
+        let place = |row: usize, v: usize| sums.add(v * apart + row * LANES).cast::<V::Vector>();
+        let start = |row: usize, v: usize| if add { place(row, v).read_unaligned() } else { std::mem::zeroed() };
+        let mut lanes: [[V::Vector; WIDTH]; COUNT] = std::array::from_fn(|row| std::array::from_fn(|v| start(row, v)));
+        for first in (0..count).step_by(LANES) {
+            let digits = digits.add(first / LANES * step);
+            for quad in 0..(count - first).min(LANES) {
+                let bytes = quads(first + quad).map(|quads| V::bytes(quads));
+                for (row, lanes) in lanes.iter_mut().enumerate() {
+                    let of_row = digits.add(row * GROUP + 4 * quad).cast::<i32>().read_unaligned();
+                    let of_row = V::digits(V::splat(of_row));
+                    for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                        *lanes = V::add(*lanes, bytes, of_row);
                     }
                 }
             }
-            for (row, lanes) in lanes.into_iter().enumerate() {
-                for (v, lanes) in lanes.into_iter().enumerate() {
-                    place(row, v).write_unaligned(lanes);
-                }
+        }
+        for (row, lanes) in lanes.into_iter().enumerate() {
+            for (v, lanes) in lanes.into_iter().enumerate() {
+                place(row, v).write_unaligned(lanes);
             }
         }
     }
@@ -306,28 +347,71 @@ unsafe fn columns_of<V: Quads, const COUNT: usize, const WIDTH: usize>(
 /// [`columns_of`] for any number of rows of digits, in blocks of nearly as many each.
 ///
 /// # Safety
-/// As [`Session::columns`], and the instructions of `V`.
+/// As [`columns_of`].
 #[inline(always)]
-unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(digits: Digits<'_>, samples: Samples) {
+unsafe fn all_columns_of<V: Quads, const WIDTH: usize>(
+    digits: Digits<'_>,
+    quads: (&impl Fn(usize) -> [V::Vector; WIDTH], usize),
+    add: bool,
+    (sums, apart): (*mut i32, usize),
+) {
     let mut first = 0;
     while first < digits.rows {
         let left = digits.rows - first;
-        let count = left.div_ceil(left.div_ceil(V::DIGIT_ROWS));
         // SAFETY: the caller's promises.
         unsafe {
-            let samples = Samples { sums: samples.sums.add(first * LANES), ..samples };
+            let sums = (sums.add(first * LANES), apart);
             let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
-            first += match count {
-                10.. => (columns_of::<V, 10, WIDTH>(digits, samples), 10).1,
-                9 => (columns_of::<V, 9, WIDTH>(digits, samples), 9).1,
-                8 => (columns_of::<V, 8, WIDTH>(digits, samples), 8).1,
-                7 => (columns_of::<V, 7, WIDTH>(digits, samples), 7).1,
-                6 => (columns_of::<V, 6, WIDTH>(digits, samples), 6).1,
-                4.. => (columns_of::<V, 4, WIDTH>(digits, samples), 4).1,
-                3 => (columns_of::<V, 3, WIDTH>(digits, samples), 3).1,
-                2 => (columns_of::<V, 2, WIDTH>(digits, samples), 2).1,
-                _ => (columns_of::<V, 1, WIDTH>(digits, samples), 1).1,
+            first += match left.div_ceil(left.div_ceil(V::DIGIT_ROWS)) {
+                10.. => (columns_of::<V, 10, WIDTH>(digits, quads, add, sums), 10).1,
+                9 => (columns_of::<V, 9, WIDTH>(digits, quads, add, sums), 9).1,
+                8 => (columns_of::<V, 8, WIDTH>(digits, quads, add, sums), 8).1,
+                7 => (columns_of::<V, 7, WIDTH>(digits, quads, add, sums), 7).1,
+                6 => (columns_of::<V, 6, WIDTH>(digits, quads, add, sums), 6).1,
+                4.. => (columns_of::<V, 4, WIDTH>(digits, quads, add, sums), 4).1,
+                3 => (columns_of::<V, 3, WIDTH>(digits, quads, add, sums), 3).1,
+                2 => (columns_of::<V, 2, WIDTH>(digits, quads, add, sums), 2).1,
+                _ => (columns_of::<V, 1, WIDTH>(digits, quads, add, sums), 1).1,
             };
+        }
+    }
+}
+
+/// [`Session::group`]. Quads are made in registers, for each block of rows of digits anew: written to memory and read again they take
+/// longer.
+///
+/// # Safety
+/// As [`Session::group`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn group_of<V: Quads>(
+    (rows, start): (&[*const u8], usize),
+    digits: Digits<'_>,
+    add: bool,
+    (sums, apart): (*mut i32, usize),
+) {
+    let rows = rows.as_chunks::<4>().0;
+    for first in (0..LANES).step_by(V::SUMS) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let four = |quad: usize| rows.get_unchecked(quad).map(|row| row.add(start + 4 * first));
+            let (low, high) = (|quad| V::quads::<false>(four(quad)), |quad| V::quads::<true>(four(quad)));
+            all_columns_of::<V, 2>(digits, (&low, rows.len()), add, (sums.add(first), apart));
+            all_columns_of::<V, 2>(digits, (&high, rows.len()), add, (sums.add(2 * apart + first), apart));
+        }
+    }
+}
+
+/// [`Session::sixteen`] of `count` quads.
+///
+/// # Safety
+/// As [`Session::sixteen`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn sixteen_of<V: Quads>((quads, count): (*const Line, usize), digits: Digits<'_>, add: bool, sums: *mut i32) {
+    for first in (0..LANES).step_by(V::SUMS) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let quads = |quad: usize| [quads.add(quad).cast::<i32>().add(first).cast::<V::Vector>().read_unaligned()];
+            all_columns_of::<V, 1>(digits, (&quads, count), add, (sums.add(first), 0));
         }
     }
 }
@@ -338,62 +422,64 @@ struct Plain;
 
 // SAFETY: needs no instructions.
 unsafe impl Quads for Plain {
-    const SUMS: usize = 1;
+    const SUMS: usize = 4;
+    const COLUMNS: usize = 2;
     const DIGIT_ROWS: usize = 6;
-    type Vector = i32;
-    type Bytes = [u8; 4];
-    type Digits = [i8; 4];
+    type Vector = [i32; 4];
+    type Bytes = [[u8; 4]; 4];
+    type Digits = [[i8; 4]; 4];
 
     #[inline(always)]
-    unsafe fn splat(quad: i32) -> i32 {
-        quad
+    unsafe fn splat(quad: i32) -> [i32; 4] {
+        [quad; 4]
     }
     #[inline(always)]
-    unsafe fn bytes(quads: i32) -> [u8; 4] {
-        quads.to_ne_bytes()
+    unsafe fn repeat(sixteen: *const u8) -> [i32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { sixteen.cast::<[i32; 4]>().read_unaligned() }
     }
     #[inline(always)]
-    unsafe fn digits(quads: i32) -> [i8; 4] {
-        quads.to_ne_bytes().map(u8::cast_signed)
+    unsafe fn fold(vectors: [[i32; 4]; 4]) -> [i32; 4] {
+        vectors.map(|lanes| lanes.into_iter().sum())
     }
     #[inline(always)]
-    unsafe fn add(sums: i32, bytes: [u8; 4], digits: [i8; 4]) -> i32 {
-        let products = bytes.into_iter().zip(digits);
-        sums + products.map(|(byte, digit)| i32::from(byte) * i32::from(digit)).sum::<i32>()
+    unsafe fn bytes(quads: [i32; 4]) -> [[u8; 4]; 4] {
+        quads.map(i32::to_ne_bytes)
     }
     #[inline(always)]
-    unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
-        for (row, pointer) in rows.into_iter().enumerate() {
-            for feature in 0..GROUP {
-                let (quarter, four, place) = (feature / LANES, feature % LANES / 4, feature % 4);
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let line = out.add(four * QUADS).cast::<u8>();
-                    line.add(16 * quarter + 4 * place + row).write(*pointer.add(start + feature));
-                }
-            }
-        }
+    unsafe fn digits(quads: [i32; 4]) -> [[i8; 4]; 4] {
+        quads.map(|quad| quad.to_ne_bytes().map(u8::cast_signed))
+    }
+    #[inline(always)]
+    unsafe fn add(sums: [i32; 4], bytes: [[u8; 4]; 4], digits: [[i8; 4]; 4]) -> [i32; 4] {
+        let of_quad = |lane: usize| -> i32 {
+            let products = bytes[lane].into_iter().zip(digits[lane]);
+            products.map(|(byte, digit)| i32::from(byte) * i32::from(digit)).sum()
+        };
+        std::array::from_fn(|lane| sums[lane] + of_quad(lane))
+    }
+    #[inline(always)]
+    unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [[i32; 4]; 2] {
+        // SAFETY: the caller's promise.
+        let byte = |place: usize| rows.map(|row| unsafe { *row.add(8 * usize::from(HIGH) + place) });
+        std::array::from_fn(|v| std::array::from_fn(|lane| i32::from_ne_bytes(byte(4 * v + lane))))
     }
 }
 
-/// Quads of four rows' bytes: those of the lower and of the upper halves of vectors of bytes and of pairs.
+/// Quads of four rows' bytes: those of the lower or upper halves of vectors of bytes, in two vectors.
 #[cfg(target_arch = "x86_64")]
-macro_rules! fours {
-    ([$a:ident, $b:ident, $c:ident, $d:ident] $low:ident $high:ident $low_pairs:ident $high_pairs:ident) => {{
-        let (ab, cd) = (arch::$low($a, $b), arch::$low($c, $d));
-        let (ab_high, cd_high) = (arch::$high($a, $b), arch::$high($c, $d));
-        [
-            arch::$low_pairs(ab, cd),
-            arch::$high_pairs(ab, cd),
-            arch::$low_pairs(ab_high, cd_high),
-            arch::$high_pairs(ab_high, cd_high),
-        ]
+macro_rules! quads {
+    ([$a:ident, $b:ident, $c:ident, $d:ident] $half:ident $low_pairs:ident $high_pairs:ident) => {{
+        let (ab, cd) = (arch::$half($a, $b), arch::$half($c, $d));
+        [arch::$low_pairs(ab, cd), arch::$high_pairs(ab, cd)]
     }};
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Digits, GROUP, LANES, Line, QUADS, Quads, Samples};
+    #[cfg(target_feature = "avx512bw")]
+    use super::QUADS;
+    use super::{Digits, GROUP, Line, Quads};
     use core::arch::x86_64 as arch;
 
     /// Bytes and digits as 16-bit numbers, the even ones and the odd ones: products of 8-bit numbers saturate on AVX2.
@@ -403,6 +489,7 @@ mod x86 {
     // SAFETY: the callers have AVX2.
     unsafe impl Quads for Avx2 {
         const SUMS: usize = 8;
+        const COLUMNS: usize = 2;
         const DIGIT_ROWS: usize = 4;
         type Vector = arch::__m256i;
         type Bytes = [arch::__m256i; 2];
@@ -412,6 +499,16 @@ mod x86 {
         unsafe fn splat(quad: i32) -> arch::__m256i {
             // SAFETY: the callers have AVX2, as in all of these.
             unsafe { arch::_mm256_set1_epi32(quad) }
+        }
+        #[inline(always)]
+        unsafe fn repeat(sixteen: *const u8) -> arch::__m256i {
+            // SAFETY: as above, and the caller's promise.
+            unsafe { arch::_mm256_broadcastsi128_si256(arch::_mm_loadu_si128(sixteen.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn fold([a, b, c, d]: [arch::__m256i; 4]) -> arch::__m256i {
+            // SAFETY: as above.
+            unsafe { arch::_mm256_hadd_epi32(arch::_mm256_hadd_epi32(a, b), arch::_mm256_hadd_epi32(c, d)) }
         }
         #[inline(always)]
         unsafe fn bytes(quads: arch::__m256i) -> [arch::__m256i; 2] {
@@ -443,17 +540,14 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
-            for half in 0..2 {
-                // SAFETY: as above.
-                unsafe {
-                    let [a, b, c, d] =
-                        rows.map(|row| arch::_mm256_loadu_si256(row.add(start + 32 * half).cast::<arch::__m256i>()));
-                    let fours = fours! { [a, b, c, d] _mm256_unpacklo_epi8 _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 };
-                    for (four, lanes) in fours.into_iter().enumerate() {
-                        let line = out.add(four * QUADS).cast::<u8>();
-                        arch::_mm256_storeu_si256(line.add(32 * half).cast(), lanes);
-                    }
+        unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [arch::__m256i; 2] {
+            // SAFETY: as above, and the caller's promise.
+            unsafe {
+                let [a, b, c, d] = rows.map(|row| arch::_mm256_loadu_si256(row.cast()));
+                if HIGH {
+                    quads! { [a, b, c, d] _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 }
+                } else {
+                    quads! { [a, b, c, d] _mm256_unpacklo_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16 }
                 }
             }
         }
@@ -466,6 +560,7 @@ mod x86 {
     // SAFETY: the callers have AVX-512BW and VNNI.
     unsafe impl Quads for Vnni {
         const SUMS: usize = 16;
+        const COLUMNS: usize = 5;
         const DIGIT_ROWS: usize = 10;
         type Vector = arch::__m512i;
         type Bytes = arch::__m512i;
@@ -475,6 +570,21 @@ mod x86 {
         unsafe fn splat(quad: i32) -> arch::__m512i {
             // SAFETY: the callers have AVX-512, as in all of these.
             unsafe { arch::_mm512_set1_epi32(quad) }
+        }
+        #[inline(always)]
+        unsafe fn repeat(sixteen: *const u8) -> arch::__m512i {
+            // SAFETY: as above, and the caller's promise.
+            unsafe { arch::_mm512_broadcast_i32x4(arch::_mm_loadu_si128(sixteen.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn fold([a, b, c, d]: [arch::__m512i; 4]) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe {
+                let pairs =
+                    |x, y| arch::_mm512_add_epi32(arch::_mm512_unpacklo_epi32(x, y), arch::_mm512_unpackhi_epi32(x, y));
+                let (ab, cd) = (pairs(a, b), pairs(c, d));
+                arch::_mm512_add_epi32(arch::_mm512_unpacklo_epi64(ab, cd), arch::_mm512_unpackhi_epi64(ab, cd))
+            }
         }
         #[inline(always)]
         unsafe fn bytes(quads: arch::__m512i) -> arch::__m512i {
@@ -490,87 +600,45 @@ mod x86 {
             unsafe { arch::_mm512_dpbusd_epi32(sums, bytes, digits) }
         }
         #[inline(always)]
-        unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
-            // SAFETY: as above.
+        unsafe fn quads<const HIGH: bool>(rows: [*const u8; 4]) -> [arch::__m512i; 2] {
+            // SAFETY: as above, and the caller's promise.
             unsafe {
-                let [a, b, c, d] = rows.map(|row| arch::_mm512_loadu_si512(row.add(start).cast()));
-                let fours = fours! { [a, b, c, d] _mm512_unpacklo_epi8 _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 };
-                for (four, lanes) in fours.into_iter().enumerate() {
-                    arch::_mm512_store_si512(out.add(four * QUADS).cast(), lanes);
+                let [a, b, c, d] = rows.map(|row| arch::_mm512_loadu_si512(row.cast()));
+                if HIGH {
+                    quads! { [a, b, c, d] _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 }
+                } else {
+                    quads! { [a, b, c, d] _mm512_unpacklo_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16 }
                 }
             }
         }
     }
 
-    /// [`super::rows_of`] of eight rows and 17 to 20 columns: the second tile's four columns of four quads share a vector, whose lane
-    /// 4q + c belongs to quad q.
+    /// 64 bytes of each row from `start` on in quads of four rows, for tiles: line `65v + q` of `out` ([`QUADS`]) holds, for rows 4q … 4q + 3,
+    /// the features 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
     ///
     /// # Safety
-    /// As [`super::rows_of`] of two tiles, of which the last 12 columns are not read; AVX-512BW and VNNI.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    pub(super) unsafe fn rows_folded(
-        rows: &[*const u8],
-        ahead: &[*const u8],
-        features: usize,
-        weights: *const u8,
-        _: usize,
-        sums: *mut i32,
-    ) {
-        const ROWS: usize = super::ROWS;
-        const TILE: usize = super::LANES * GROUP;
-        let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
-        let groups = features.div_ceil(GROUP);
-        let each_four_times = arch::_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-        // SAFETY: the caller's promises.
-        unsafe {
-            let mut lanes = [[arch::_mm512_setzero_si512(); 2]; ROWS];
-            for group in 0..groups {
-                let last = group + 1 == groups;
-                let start = if last { features - GROUP } else { group * GROUP };
-                let stale = if last { groups * GROUP - features } else { 0 };
-                for pointer in ahead {
-                    crate::vector::lanes::prefetch(pointer.wrapping_add(start));
+    /// 64 bytes are readable `start` bytes after each pointer, 4·[`QUADS`] lines are writable; AVX-512BW.
+    #[cfg(target_feature = "avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn interleave(rows: &[*const u8], start: usize, out: *mut Line) {
+        for (quad, rows) in rows.as_chunks::<4>().0.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let rows = rows.map(|row| row.add(start));
+                let halves = [Vnni::quads::<false>(rows), Vnni::quads::<true>(rows)];
+                for (v, lanes) in halves.into_iter().flatten().enumerate() {
+                    arch::_mm512_store_si512(out.add(v * QUADS + quad).cast(), lanes);
                 }
-                for four in stale / 16..4 {
-                    let line = |quad: usize| weights.add(2 * group * TILE + (4 * four + quad) * GROUP);
-                    let whole: [_; 4] = std::array::from_fn(|quad| arch::_mm512_loadu_si512(line(quad).cast()));
-                    let part = |quad: usize| arch::_mm_loadu_si128(line(quad).add(TILE).cast());
-                    let folded = arch::_mm512_castsi128_si512(part(0));
-                    let folded = arch::_mm512_inserti32x4::<1>(folded, part(1));
-                    let folded = arch::_mm512_inserti32x4::<2>(folded, part(2));
-                    let folded = arch::_mm512_inserti32x4::<3>(folded, part(3));
-                    for (lanes, row) in lanes.iter_mut().zip(rows) {
-                        let bytes = row.add(start + 16 * four);
-                        for (quad, whole) in whole.into_iter().enumerate() {
-                            let bytes = arch::_mm512_set1_epi32(bytes.add(4 * quad).cast::<i32>().read_unaligned());
-                            lanes[0] = arch::_mm512_dpbusd_epi32(lanes[0], bytes, whole);
-                        }
-                        let bytes = arch::_mm512_castsi128_si512(arch::_mm_loadu_si128(bytes.cast()));
-                        let bytes = arch::_mm512_permutexvar_epi32(each_four_times, bytes);
-                        lanes[1] = arch::_mm512_dpbusd_epi32(lanes[1], bytes, folded);
-                    }
-                }
-            }
-            for (row, [whole, folded]) in lanes.into_iter().enumerate() {
-                let sums = sums.add(2 * row * super::LANES);
-                arch::_mm512_storeu_si512(sums.cast(), whole);
-                let halves = arch::_mm256_add_epi32(
-                    arch::_mm512_castsi512_si256(folded),
-                    arch::_mm512_extracti64x4_epi64::<1>(folded),
-                );
-                let quarter = arch::_mm256_extracti128_si256::<1>(halves);
-                let quarter = arch::_mm_add_epi32(arch::_mm256_castsi256_si128(halves), quarter);
-                arch::_mm_storeu_si128(sums.add(super::LANES).cast(), quarter);
             }
         }
     }
 
     // The instructions of the traits above reach machine code in functions that enable them.
     macro_rules! with_features {
-        ($features:literal, $quads:ty, $width:literal, $rows:ident, $columns:ident, $interleave:ident) => {
+        ($features:literal, $quads:ty, $rows:ident, $group:ident, $sixteen:ident) => {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $rows(
-                rows: &[*const u8],
+                rows: &[*const u8; 4],
                 ahead: &[*const u8],
                 features: usize,
                 weights: *const u8,
@@ -578,46 +646,29 @@ mod x86 {
                 sums: *mut i32,
             ) {
                 // SAFETY: the caller's promises.
-                unsafe {
-                    super::all_rows_of::<$quads, { super::ROWS / $width }, 2>(
-                        rows, ahead, features, weights, columns, sums,
-                    );
-                }
+                unsafe { super::all_rows_of::<$quads>(rows, ahead, features, weights, columns, sums) }
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $columns(digits: Digits<'_>, samples: Samples) {
+            pub(super) unsafe fn $group(
+                rows: (&[*const u8], usize),
+                digits: Digits<'_>,
+                add: bool,
+                sums: (*mut i32, usize),
+            ) {
                 // SAFETY: the caller's promises.
-                unsafe {
-                    if samples.lines * LANES >= 2 * <$quads as Quads>::SUMS {
-                        super::all_columns_of::<$quads, 2>(digits, samples)
-                    } else {
-                        super::all_columns_of::<$quads, 1>(digits, samples)
-                    }
-                }
+                unsafe { super::group_of::<$quads>(rows, digits, add, sums) }
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $interleave(rows: &[*const u8], start: usize, out: *mut Line) {
+            pub(super) unsafe fn $sixteen(quads: (*const Line, usize), digits: Digits<'_>, add: bool, sums: *mut i32) {
                 // SAFETY: the caller's promises.
-                unsafe { super::interleave_all::<$quads>(rows, start, out) }
+                unsafe { super::sixteen_of::<$quads>(quads, digits, add, sums) }
             }
         };
     }
-    with_features!("avx2", Avx2, 2, rows_avx2, columns_avx2, interleave_avx2);
-    with_features!("avx512f,avx512bw,avx512vnni", Vnni, 1, rows_vnni, columns_vnni, interleave_vnni);
+    with_features!("avx2", Avx2, rows_avx2, group_avx2, sixteen_avx2);
+    with_features!("avx512f,avx512bw,avx512vnni", Vnni, rows_vnni, group_vnni, sixteen_vnni);
 
     const _: () = assert!(GROUP == size_of::<Line>());
-}
-
-/// All fours of `rows`.
-///
-/// # Safety
-/// As [`Session::interleave`], and the instructions of `V`.
-#[inline(always)]
-unsafe fn interleave_all<V: Quads>(rows: &[*const u8], start: usize, out: *mut Line) {
-    for (quad, rows) in rows.as_chunks::<4>().0.iter().enumerate() {
-        // SAFETY: the caller's promises.
-        unsafe { V::interleave(*rows, start, out.add(quad)) };
-    }
 }
 
 /// A line of sixteen features of four rows from `start` on: a row's byte beside the next row's.
@@ -631,8 +682,9 @@ unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line)
     unsafe {
         use core::arch::x86_64 as arch;
         let [a, b, c, d] = rows.map(|row| arch::_mm_loadu_si128(row.add(start).cast::<arch::__m128i>()));
-        let fours = fours! { [a, b, c, d] _mm_unpacklo_epi8 _mm_unpackhi_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
-        for (four, lanes) in fours.into_iter().enumerate() {
+        let low = quads! { [a, b, c, d] _mm_unpacklo_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
+        let high = quads! { [a, b, c, d] _mm_unpackhi_epi8 _mm_unpacklo_epi16 _mm_unpackhi_epi16 };
+        for (four, lanes) in low.into_iter().chain(high).enumerate() {
             arch::_mm_store_si128(out.0.as_mut_ptr().add(16 * four).cast(), lanes);
         }
     }
@@ -660,6 +712,8 @@ pub(crate) struct Products {
     /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
+    /// Quads of 64 features for tiles, or of sixteen: `[4][65]` lines.
+    quads: Vec<Line>,
     /// True if the rows at hand are copies; those behind them were prefetched when the copies were made.
     copied: bool,
 }
@@ -676,7 +730,7 @@ impl Products {
 
     /// [`Self::new`] on instructions that the processor has.
     fn unchecked(instructions: InstructionSet) -> Self {
-        Products { instructions, copies: Vec::new(), copied: false }
+        Products { instructions, copies: Vec::new(), quads: vec![EMPTY; 4 * QUADS], copied: false }
     }
 
     /// The operations, on this thread.
@@ -698,10 +752,10 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// `sums[i·16·tiles + c] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
-    /// and at most 32 columns of signed ones in one or two tiles; sums of the columns behind them are not specified. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
-    /// the four weights of features 4q … 4q + 3 for each of its columns in turn. The last group ends with the row, and the
-    /// weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
+    /// `sums[c·32 + i] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
+    /// and at most 32 columns of signed ones; sums of the columns behind them up to a multiple of sixteen are not specified.
+    /// `weights` are those of each group of 64 features as [`InstructionSet::pack_group`] writes them. The last group ends with the
+    /// row, and the weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
     /// copies, for which [`Self::place`] did so, and only all 32 of them.
     ///
     /// # Safety
@@ -712,40 +766,34 @@ impl Session<'_> {
         ahead: &[*const u8],
         features: usize,
         (weights, columns): (&[Line], usize),
-        sums: &mut [i32],
+        sums: &mut [Line],
     ) {
-        let tiles = columns.div_ceil(LANES);
-        assert!(features >= GROUP && weights.len() >= features.div_ceil(GROUP) * tiles * LANES);
-        assert!((1..=2).contains(&tiles) && sums.len() >= TOGETHER * tiles * LANES);
-        let (weights, sums) = (weights.as_ptr().cast::<u8>(), sums.as_mut_ptr());
-        let run = |step: usize, run: RowsOf| {
-            for first in (0..count.min(TOGETHER)).step_by(step) {
-                let end = (first + step).min(ahead.len());
-                let ahead = &ahead[first.min(end)..end];
-                // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
-                unsafe {
-                    let sums = sums.add(first * tiles * LANES);
-                    run(&rows[first..], ahead, features, weights, columns, sums);
-                };
-            }
-        };
-        match self.products.instructions {
+        let lines = features.div_ceil(GROUP) * self.products.instructions.group_lines(columns);
+        assert!(features >= GROUP && (1..=2 * LANES).contains(&columns) && weights.len() >= lines);
+        assert!(sums.len() >= columns.next_multiple_of(LANES) * TOGETHER / LANES);
+        let weights = weights.as_ptr().cast::<u8>();
+        let four_rows: FourRows = match self.products.instructions {
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 | InstructionSet::Avx512 => run(ROWS / 2, x86::rows_avx2),
+            InstructionSet::Avx2 | InstructionSet::Avx512 => x86::rows_avx2,
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Vnni if (17..=20).contains(&columns) => run(ROWS, x86::rows_folded),
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Vnni => run(ROWS, x86::rows_vnni),
+            InstructionSet::Vnni => x86::rows_vnni,
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             InstructionSet::Amx => {
                 // SAFETY: the caller's promise and the asserts.
-                unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
+                unsafe { self.rows_on_tiles(rows, ahead, features, (weights, columns.div_ceil(LANES)), sums) };
+                return;
             }
-            _ => run(1, all_rows_of::<Plain, 1, 1>),
+            _ => all_rows_of::<Plain>,
+        };
+        let sums = integers_of(sums).as_mut_ptr();
+        for (four, rows) in rows.as_chunks::<4>().0.iter().enumerate().take(count.div_ceil(4)) {
+            let ahead = ahead.chunks(4).nth(four).unwrap_or(&[]);
+            // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
+            unsafe { four_rows(rows, ahead, features, weights, columns, sums.add(4 * four)) };
         }
     }
 
-    /// Puts rows to where [`Self::rows`] and [`Self::interleave`] read them fastest: copies of scattered rows one behind the other,
+    /// Puts rows to where [`Self::rows`] and [`Self::group`] read them fastest: copies of scattered rows one behind the other,
     /// if tiles read them. Replaces the first `count` pointers, and those behind them up to a multiple of 32, by the places. Pointers behind
     /// `count` are of rows that will be read later.
     ///
@@ -804,9 +852,8 @@ impl Session<'_> {
         rows: &[*const u8; TOGETHER],
         ahead: &[*const u8],
         features: usize,
-        weights: *const u8,
-        tiles: usize,
-        sums: *mut i32,
+        (weights, tiles): (*const u8, usize),
+        sums: &mut [Line],
     ) {
         let groups = features.div_ceil(GROUP);
         let (start, stride) = if at_one_distance(rows) {
@@ -825,8 +872,17 @@ impl Session<'_> {
             // Behind a copy lie copies.
             ahead: ahead.first_chunk().filter(|_| !self.products.copied),
         };
+        let mut by_row = [EMPTY; 2 * TOGETHER];
         // SAFETY: the caller's promise; the tiles have these shapes.
-        unsafe { tiles::row_products(operand, weights, tiles, sums) };
+        unsafe { tiles::row_products(operand, weights, tiles, integers_of(&mut by_row).as_mut_ptr()) };
+        for (tile, sums) in sums.chunks_exact_mut(TOGETHER).take(tiles).enumerate() {
+            for half in 0..2 {
+                let lines = std::array::from_fn(|row| by_row[(half * LANES + row) * tiles + tile]);
+                for (sums, line) in sums[half..].iter_mut().step_by(2).zip(transpose_quads(&lines)) {
+                    *sums = line;
+                }
+            }
+        }
     }
 
     /// Gives the tiles the shapes for so many rows of digits, `None` for rows of bytes, unless they have them.
@@ -843,87 +899,109 @@ impl Session<'_> {
         }
     }
 
-    /// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for rows of signed digits and sixteen columns of unsigned bytes; i runs over
-    /// the first 4·`count` samples, and tiles read as many more digits of 0 as make a multiple of 64. Line q of `quads` holds
-    /// samples 4q … 4q + 3 of each column in turn. Behind [`QUADS`] lines there may be those of sixteen other columns, whose
-    /// sums lie `apart` behind the first. Without `add` the sums are overwritten.
-    pub(crate) fn columns(
+    /// `sums[v·apart + r·16 + 4l + f] += Σ_i digits_ri · byte_i` for rows of signed digits and byte `start` + 16l + 4v + f of the rows
+    /// i, at most [`MOST_SAMPLES`] in fours. Tiles read as many more digits, of 0, as make a multiple of 64. Without `add` the sums
+    /// are overwritten.
+    ///
+    /// # Safety
+    /// 64 bytes are readable `start` bytes after each pointer.
+    pub(crate) unsafe fn group(
         &mut self,
+        (rows, start): (&[*const u8], usize),
         digits: Digits<'_>,
-        (quads, count): (&[Line], usize),
         add: bool,
         (sums, apart): (&mut [i32], usize),
     ) {
-        let lines = quads.len() / QUADS;
-        assert!((1..=2).contains(&lines) && (1..=MOST_SAMPLES / 4).contains(&count));
-        assert!((1..=MOST_DIGIT_ROWS).contains(&digits.rows));
-        let behind = (count.div_ceil(LANES) - 1) * digits.step;
-        assert!(digits.bytes.len() >= behind + digits.rows * GROUP);
-        assert!(apart >= digits.rows * LANES && sums.len() >= (lines - 1) * apart + digits.rows * LANES);
-        #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-        if self.products.instructions == InstructionSet::Amx {
-            self.reshape(Some(digits.rows));
-            let columns = tiles::Columns {
-                digits: digits.bytes.as_ptr(),
-                rows: digits.rows,
-                digits_step: digits.step,
-                quads: quads.as_ptr().cast(),
-                other_quads: (lines == 2).then_some(QUADS * GROUP),
-                steps: count.div_ceil(LANES),
-                sums: sums.as_mut_ptr(),
-                other_sums: apart * size_of::<i32>(),
-                add,
-            };
-            // SAFETY: the asserts; the tiles have these shapes.
-            unsafe { tiles::column_products(columns) };
-            return;
+        digits.check(rows.len());
+        assert!(apart >= digits.rows * LANES && sums.len() >= 3 * apart + digits.rows * LANES);
+        let sums = sums.as_mut_ptr();
+        // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
+        unsafe {
+            match self.products.instructions {
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 | InstructionSet::Avx512 => {
+                    x86::group_avx2((rows, start), digits, add, (sums, apart));
+                }
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Vnni => x86::group_vnni((rows, start), digits, add, (sums, apart)),
+                #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+                InstructionSet::Amx => {
+                    let quads = self.products.quads.as_mut_ptr();
+                    x86::interleave(rows, start, quads);
+                    for half in 0..2 {
+                        let quads = (quads.add(2 * half * QUADS).cast_const(), 2);
+                        self.columns_on_tiles(quads, rows.len() / 4, digits, add, (sums.add(2 * half * apart), apart));
+                    }
+                }
+                _ => group_of::<Plain>((rows, start), digits, add, (sums, apart)),
+            }
         }
-        let samples = Samples { quads: quads.as_ptr(), lines, count, sums: sums.as_mut_ptr(), apart, add };
+    }
+
+    /// `sums[r·16 + c] += Σ_i digits_ri · byte_i` for byte `start` + c of the rows; otherwise as [`Self::group`].
+    ///
+    /// # Safety
+    /// Sixteen bytes are readable `start` bytes after each pointer.
+    pub(crate) unsafe fn sixteen(
+        &mut self,
+        (rows, start): (&[*const u8], usize),
+        digits: Digits<'_>,
+        add: bool,
+        sums: &mut [i32],
+    ) {
+        digits.check(rows.len());
+        assert!(sums.len() >= digits.rows * LANES);
+        for (rows, line) in rows.as_chunks::<4>().0.iter().zip(&mut self.products.quads) {
+            // SAFETY: the caller's promise.
+            unsafe { interleave_sixteen(*rows, start, line) };
+        }
+        let (quads, sums) = ((self.products.quads.as_ptr(), rows.len() / 4), sums.as_mut_ptr());
         // SAFETY: the asserts; `is_available` held in `new`.
         unsafe {
             match self.products.instructions {
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::columns_avx2(digits, samples),
+                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::sixteen_avx2(quads, digits, add, sums),
                 #[cfg(target_arch = "x86_64")]
-                InstructionSet::Vnni | InstructionSet::Amx => x86::columns_vnni(digits, samples),
-                _ => all_columns_of::<Plain, 1>(digits, samples),
+                InstructionSet::Vnni => x86::sixteen_vnni(quads, digits, add, sums),
+                #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+                InstructionSet::Amx => self.columns_on_tiles((quads.0, 1), quads.1, digits, add, (sums, 0)),
+                _ => sixteen_of::<Plain>(quads, digits, add, sums),
             }
         }
     }
 
-    /// Samples that one call of [`Self::columns`] takes best: more on tiles, which load and store their sums each time.
-    pub(crate) fn samples(&self) -> usize {
-        if self.products.instructions == InstructionSet::Amx { MOST_SAMPLES } else { SAMPLES }
-    }
-
-    /// 64 bytes of each row from `start` on in quads of four rows: line `65v + q` of `out` ([`QUADS`]) holds, for rows 4q … 4q + 3, the
-    /// features 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
+    /// The sums of one or two lines of sixteen columns, [`QUADS`] lines of `count` quads each.
     ///
     /// # Safety
-    /// 64 bytes are readable `start` bytes after each pointer.
-    pub(crate) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line]) {
-        assert!(rows.len() <= MOST_SAMPLES && out.len() >= 4 * QUADS);
-        let out = out.as_mut_ptr();
-        // SAFETY: the caller's promise and the assert; `is_available` held in `new`.
-        unsafe {
-            match self.products.instructions {
-                #[cfg(target_arch = "x86_64")]
-                InstructionSet::Avx2 | InstructionSet::Avx512 => x86::interleave_avx2(rows, start, out),
-                #[cfg(target_arch = "x86_64")]
-                InstructionSet::Vnni | InstructionSet::Amx => x86::interleave_vnni(rows, start, out),
-                _ => interleave_all::<Plain>(rows, start, out),
-            }
-        }
-    }
-
-    /// Sixteen bytes of each row from `start` on, in their order: line q of `out` holds rows 4q … 4q + 3.
-    ///
-    /// # Safety
-    /// Sixteen bytes are readable `start` bytes after each pointer.
-    pub(crate) unsafe fn interleave_sixteen(rows: &[*const u8], start: usize, out: &mut [Line]) {
-        for (rows, line) in rows.as_chunks::<4>().0.iter().zip(out) {
-            // SAFETY: the caller's promise.
-            unsafe { interleave_sixteen(*rows, start, line) };
+    /// As [`Self::group`].
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    unsafe fn columns_on_tiles(
+        &mut self,
+        (quads, lines): (*const Line, usize),
+        count: usize,
+        digits: Digits<'_>,
+        add: bool,
+        (sums, apart): (*mut i32, usize),
+    ) {
+        let mut first = 0;
+        while first < digits.rows {
+            let left = digits.rows - first;
+            let rows = left.div_ceil(left.div_ceil(MOST_DIGIT_ROWS));
+            self.reshape(Some(rows));
+            let columns = tiles::Columns {
+                digits: digits.bytes[first * GROUP..].as_ptr(),
+                rows,
+                digits_step: digits.step,
+                quads: quads.cast(),
+                other_quads: (lines == 2).then_some(QUADS * GROUP),
+                steps: count.div_ceil(LANES),
+                sums: sums.wrapping_add(first * LANES),
+                other_sums: apart * size_of::<i32>(),
+                add,
+            };
+            // SAFETY: the caller's promise; the tiles have these shapes.
+            unsafe { tiles::column_products(columns) };
+            first += rows;
         }
     }
 }
@@ -948,37 +1026,47 @@ mod tests {
     }
 
     #[test]
-    fn quads_of_every_set_are_those_of_the_definition() {
-        let rows: Vec<u8> = (0..MOST_SAMPLES * 80).map(|place| (place * 31 % 251) as u8).collect();
-        let pointers: Vec<*const u8> = (0..MOST_SAMPLES).map(|row| rows[row * 80..].as_ptr()).collect();
-        let of = |instructions| {
-            let mut products = Products::new(instructions);
-            let mut lines = vec![EMPTY; 4 * QUADS];
-            // SAFETY: rows of 80 bytes.
-            unsafe {
-                products.session().interleave(&pointers, 13, &mut lines);
-            };
-            bytes_of(&mut lines).to_vec()
-        };
-        let expected = of(InstructionSet::Scalar);
-        for (place, &byte) in expected.iter().enumerate() {
-            let (line, within) = (place / GROUP, place % GROUP);
-            if line % QUADS == MOST_SAMPLES / 4 {
-                continue;
+    fn quads_of_sixteen_lines_are_transposed() {
+        let lines = std::array::from_fn(|line| Line(std::array::from_fn(|byte| (line * 64 + byte * 5) as u8)));
+        for (quad, line) in transpose_quads(&lines).iter().enumerate() {
+            for (byte, &found) in line.0.iter().enumerate() {
+                assert_eq!(found, lines[byte / 4].0[4 * quad + byte % 4]);
             }
-            let feature = within / LANES * LANES + line / QUADS * 4 + within % LANES / 4;
-            let row = line % QUADS * 4 + within % 4;
-            assert_eq!(byte, rows[row * 80 + 13 + feature]);
         }
-        for set in InstructionSet::available() {
-            assert!(of(set) == expected, "{set:?}");
-        }
-        let mut lines = vec![EMPTY; MOST_SAMPLES / 4];
-        // SAFETY: rows of 80 bytes.
-        unsafe { Session::interleave_sixteen(&pointers, 64, &mut lines) };
-        for (place, &byte) in bytes_of(&mut lines).iter().enumerate() {
-            let (row, feature) = (place / GROUP * 4 + place % 4, 64 + place % GROUP / 4);
-            assert_eq!(byte, rows[row * 80 + feature]);
+    }
+
+    #[test]
+    fn sums_of_every_set_are_those_of_the_definition() {
+        const SAMPLES: usize = 132;
+        const APART: usize = 40 * LANES;
+        let rows: Vec<u8> = (0..SAMPLES * 80).map(|place| (place * 31 % 251) as u8).collect();
+        let pointers: Vec<*const u8> = (0..SAMPLES).map(|row| rows[row * 80..].as_ptr()).collect();
+        let digit = |row: usize, sample: usize| (row * 89 + sample * 57) as i8;
+        for digit_rows in [1, 5, 20, 37] {
+            let step = digit_rows * GROUP;
+            let mut bytes = vec![0; 3 * step];
+            for (row, sample) in (0..digit_rows).flat_map(|row| (0..SAMPLES).map(move |sample| (row, sample))) {
+                bytes[sample / GROUP * step + row * GROUP + sample % GROUP] = digit(row, sample) as u8;
+            }
+            let digits = Digits { bytes: &bytes, rows: digit_rows, step };
+            for set in InstructionSet::available() {
+                let mut products = Products::new(set);
+                let mut session = products.session();
+                let mut sums = vec![0; 5 * APART];
+                let (of_group, of_sixteen) = sums.split_at_mut(4 * APART);
+                // SAFETY: rows of 80 bytes.
+                unsafe {
+                    session.group((&pointers, 13), digits, false, (of_group, APART));
+                    session.sixteen((&pointers, 64), digits, false, of_sixteen);
+                }
+                for (place, &sum) in sums.iter().enumerate() {
+                    let (line, row, lane) = (place / APART, place % APART / LANES, place % LANES);
+                    let byte = if line == 4 { 64 + lane } else { 13 + 4 * line + lane / 4 * 16 + lane % 4 };
+                    let of_sample = |sample| i32::from(digit(row, sample)) * i32::from(rows[sample * 80 + byte]);
+                    let expected = if row < digit_rows { (0..SAMPLES).map(of_sample).sum() } else { 0 };
+                    assert_eq!(sum, expected, "{set:?}, {digit_rows} rows of digits, line {line}, {row}, {lane}");
+                }
+            }
         }
     }
 }

@@ -23,14 +23,13 @@ use super::residuals::{self, BlockRows};
 use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, Selection, U8Rows};
 use crate::instructions::products::{
-    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER, bytes_of,
-    integers_of,
+    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, Session, TOGETHER, bytes_of, integers_of,
 };
 use crate::instructions::{InstructionSet, has_integer_kernels};
 use crate::memory::ByteRows;
-use crate::vector::lanes::{LANES, low_bytes, to_f64};
+use crate::vector::lanes::{LANES, low_bytes, put, to_f64};
 use std::ops::Range;
-use wide::{f32x16, f64x8, i32x8, i32x16};
+use wide::{f32x16, f64x8, i32x16};
 
 /// The most digits of a weight and of a coefficient ([`Precision`]).
 const DIGITS: usize = 3;
@@ -173,10 +172,11 @@ pub fn has_integer_kernels_for(model: &LinearModel) -> bool {
     are_integers_for(model) && has_integer_kernels()
 }
 
-/// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features,
-/// one or two tiles.
+/// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features.
 #[derive(Clone, Debug)]
 struct Weights {
+    /// Those that read them.
+    instructions: InstructionSet,
     precision: Precision,
     lines: Vec<Line>,
     /// The value of one unit of each output's last digit.
@@ -184,11 +184,6 @@ struct Weights {
     biases: Vec<f64>,
     /// Σ_j w_kj of each output, for fixed-point features.
     totals: Vec<f64>,
-}
-
-/// Tiles of margins that a run of `outputs` outputs takes.
-fn margin_tiles(outputs: usize, digits: usize) -> usize {
-    (digits * outputs).div_ceil(LANES)
 }
 
 /// The D signed digits of sixteen integers, the last digit first, a byte each: `n = Σ_j 256^j·digit_j`. Adding 128 to each
@@ -228,26 +223,14 @@ fn weight_digits<const D: usize>(weights: &[f32; GROUP], inverse_step: f32, stal
     }
 }
 
-/// Quad q of line c of sixteen becomes quad c of line q.
-#[inline(always)]
-fn transpose_quads(lines: &[Line], out: &mut [Line]) {
-    for (rows, columns) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
-        let half = |line: &Line| bytemuck::cast::<_, [i32x8; 2]>(line.0)[columns / 8];
-        let block = i32x8::transpose(std::array::from_fn(|row| half(&lines[rows + row])));
-        for (line, quads) in out[columns..][..8].iter_mut().zip(block) {
-            bytemuck::cast_mut::<_, [[i32; 8]; 2]>(&mut line.0)[rows / 8] = quads.to_array();
-        }
-    }
-}
-
 impl Weights {
-    fn new(model: &LinearModel) -> Self {
-        let groups = model.features.div_ceil(GROUP);
+    fn new(model: &LinearModel, instructions: InstructionSet) -> Self {
         let runs = split(model.outputs, OUTPUTS);
-        let tiles: usize = runs.map(|(_, outputs)| margin_tiles(outputs, DIGITS)).sum();
+        let lines: usize = runs.map(|(_, outputs)| instructions.group_lines(DIGITS * outputs)).sum();
         Weights {
+            instructions,
             precision: Precision::default(),
-            lines: vec![EMPTY; tiles * groups * LANES],
+            lines: vec![EMPTY; model.features.div_ceil(GROUP) * lines],
             steps: vec![0.0; model.outputs],
             biases: vec![0.0; model.outputs],
             totals: vec![0.0; model.outputs],
@@ -270,8 +253,8 @@ impl Weights {
         let groups = features.div_ceil(GROUP);
         let mut lines = &mut self.lines[..];
         for (first, outputs) in split(model.outputs, OUTPUTS) {
-            let tiles = margin_tiles(outputs, D);
-            let (packed, rest) = std::mem::take(&mut lines).split_at_mut(groups * tiles * LANES);
+            let group_lines = self.instructions.group_lines(D * outputs);
+            let (packed, rest) = std::mem::take(&mut lines).split_at_mut(groups * group_lines);
             lines = rest;
             let weights = |output: usize| &parameters[(first + output) * width..][..width];
             let mut inverses = [0.0; OUTPUTS];
@@ -291,7 +274,7 @@ impl Weights {
                 self.biases[first + output] = weights.get(features).map_or(0.0, |&b| f64::from(b) * bias * scale);
             }
             let mut columns = [EMPTY; 2 * LANES];
-            for (group, packed) in packed.chunks_exact_mut(tiles * LANES).enumerate() {
+            for (group, packed) in packed.chunks_exact_mut(group_lines).enumerate() {
                 let last = group + 1 == groups;
                 let start = if last { features - GROUP } else { group * GROUP };
                 // The last group begins inside the one before: what was there already counts once.
@@ -304,9 +287,7 @@ impl Weights {
                         columns[(D - 1 - digit) * outputs + output].0 = line.0;
                     }
                 }
-                for (columns, tile) in columns.chunks_exact(LANES).zip(packed.chunks_exact_mut(LANES)) {
-                    transpose_quads(columns, tile);
-                }
+                self.instructions.pack_group(&columns, packed);
             }
         }
         true
@@ -327,9 +308,14 @@ pub struct PackedQuery {
 impl PackedQuery {
     /// Memory for queries of `model`; `None` if its rows take other kernels ([`has_integer_kernels_for`]).
     pub fn new(model: &LinearModel) -> Option<Self> {
+        Self::on(model, InstructionSet::fastest())
+    }
+
+    /// For workspaces on given instructions ([`super::Workspace::on`]).
+    pub fn on(model: &LinearModel, instructions: InstructionSet) -> Option<Self> {
         has_integer_kernels_for(model).then(|| PackedQuery {
             shape: (model.features, model.outputs),
-            weights: [Weights::new(model), Weights::new(model)],
+            weights: [0, 1].map(|_| Weights::new(model, instructions)),
             coefficients: (0.0, None),
             lattice: None,
         })
@@ -407,7 +393,7 @@ pub(super) struct Scratch {
     products: Products,
     /// Features and outputs of the model that it was made for.
     shape: (usize, usize),
-    /// Margins of 32 rows, `[plane][32][32]`.
+    /// Sums of the digits of 32 rows, `[plane][D·output + digit][32]`.
     margins: Vec<Line>,
     sums: DigitSums,
 }
@@ -420,8 +406,6 @@ struct DigitSums {
     precision: Precision,
     /// Coefficients in digits, `[row/64][D·output + digit][row % 64]`.
     digits: Vec<Line>,
-    /// 64 features of the rows: `[4][64]` quads of rows.
-    quads: Vec<Line>,
     /// Sums of digits, `[plane][line][D·output + digit][16]`.
     sums: Vec<Line>,
     /// Rows in `sums`, which hold what was summed before if there are none.
@@ -443,12 +427,11 @@ impl Scratch {
             Box::new(Scratch {
                 products: Products::new(instructions),
                 shape: (model.features, model.outputs),
-                margins: vec![EMPTY; 2 * PLANE_SUMS / LANES],
+                margins: vec![EMPTY; 2 * PLANE_SUMS],
                 sums: DigitSums {
                     columns,
                     precision: Precision::default(),
                     digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
-                    quads: vec![EMPTY; 4 * QUADS],
                     sums: vec![EMPTY; 2 * columns.lines() * DIGITS * model.outputs],
                     summed: 0,
                     totals: vec![0; model.outputs],
@@ -457,9 +440,10 @@ impl Scratch {
         })
     }
 
-    /// Panics unless this and `packed` were made for models of this shape.
+    /// Panics unless this and `packed` were made for models of this shape and the same instructions.
     pub(super) fn check(&self, model: &LinearModel, packed: &PackedQuery) {
-        assert!(self.shape == packed.shape, "a query packed for another workspace");
+        let of = (self.shape, self.products.instructions);
+        assert!(of == (packed.shape, packed.weights[0].instructions), "a query packed for another workspace");
         packed.check(model);
     }
 
@@ -478,7 +462,7 @@ impl Scratch {
         let addresses = Addresses::of(rows, selection, positions, &mut session);
         let block = (&addresses, 0..addresses.count);
         let side = (&packed.weights[0], out);
-        margins_of_block(&mut session, shape, &mut [side], block, integers_of(&mut self.margins));
+        margins_of_block(&mut session, shape, &mut [side], block, &mut self.margins);
     }
 
     /// `sum += worth · Σ_i ρ_i ⊗ a_i` over the rows at `positions`, at most 128, of which `values[k·128 + i]` are the coefficients
@@ -553,40 +537,28 @@ impl DigitSums {
 
     /// Adds the contributions of these rows, whose digits were written, to the sums of digits.
     fn add(&mut self, session: &mut Session<'_>, addresses: &Addresses) {
-        let DigitSums { columns, precision, digits, quads, sums, summed, totals } = self;
-        let (rows, outputs, each) = (addresses.rows(), totals.len(), precision.digits());
+        let DigitSums { columns, precision, digits, sums, summed, totals } = self;
+        let rows = addresses.rows();
         // Whole fours: the last row stands for those that are missing, whose digits are 0.
         let mut pointers = [*rows.last().expect("rows"); MOST_SAMPLES];
         pointers[..rows.len()].copy_from_slice(rows);
-        let fours = rows.len().div_ceil(4);
-        let pointers = &pointers[..4 * fours];
-        let (digits, sums): (&[u8], _) = (bytes_of(digits), integers_of(sums));
-        let step = each * outputs * GROUP;
-        let apart = each * outputs * LANES;
+        let pointers = &pointers[..rows.len().next_multiple_of(4)];
+        let digit_rows = precision.digits() * totals.len();
+        let digits = Digits { bytes: bytes_of(digits), rows: digit_rows, step: digit_rows * GROUP };
+        let (sums, apart) = (integers_of(sums), digit_rows * LANES);
         let add = *summed > 0;
         *summed += rows.len();
-        // Features of `line`, and of the next one if quads of two are given, of all runs of outputs.
-        let mut multiply = |session: &mut Session<'_>, line: usize, quads: &[Line]| {
-            let sums = &mut sums[line * apart..][..quads.len() / QUADS * apart];
-            for (first, outputs) in split(outputs, OUTPUTS) {
-                let digits = Digits { bytes: &digits[each * first * GROUP..], rows: each * outputs, step };
-                session.columns(digits, (quads, fours), add, (&mut sums[each * first * LANES..], apart));
-            }
-        };
         for plane in 0..addresses.planes {
-            let (start, first) = (plane * plane_bytes(columns.features), plane * columns.lines());
-            for group in 0..columns.groups {
+            let start = plane * plane_bytes(columns.features);
+            let sums = &mut sums[plane * columns.lines() * apart..][..columns.lines() * apart];
+            let (of_groups, of_rest) = sums.split_at_mut(4 * columns.groups * apart);
+            for (group, sums) in of_groups.chunks_exact_mut(4 * apart).enumerate() {
                 // SAFETY: each pointer is that of a whole row, and groups lie inside of its planes.
-                unsafe { session.interleave(pointers, start + group * GROUP, quads) };
-                for half in 0..2 {
-                    let line = first + 4 * group + 2 * half;
-                    multiply(session, line, &quads[2 * half * QUADS..][..2 * QUADS]);
-                }
+                unsafe { session.group((pointers, start + group * GROUP), digits, add, (sums, apart)) };
             }
-            for line in 0..columns.rest {
+            for (line, sums) in of_rest.chunks_exact_mut(apart).enumerate() {
                 // SAFETY: as above: a model of these kernels has at least 64 features.
-                unsafe { Session::interleave_sixteen(pointers, start + columns.start_of_rest(line), quads) };
-                multiply(session, first + 4 * columns.groups + line, &quads[..QUADS]);
+                unsafe { session.sixteen((pointers, start + columns.start_of_rest(line)), digits, add, sums) };
             }
         }
     }
@@ -697,32 +669,26 @@ impl Addresses {
     }
 }
 
-/// Sums of a plane of 32 rows, and space behind them.
-const PLANE_SUMS: usize = TOGETHER * 2 * LANES + LANES;
+/// Lines of the sums of a plane of 32 rows.
+const PLANE_SUMS: usize = 2 * LANES * TOGETHER / LANES;
 
-/// Sums of the digits of `run` outputs, sixteen rows of `tiles` tiles, and those of the upper plane behind them.
-struct RowSums<'a> {
-    planes: usize,
-    tiles: usize,
-    run: usize,
-    digits: &'a [i32],
-}
-
-impl RowSums<'_> {
-    /// The margins of the rows by output, from sums of D digits, and steps, biases and totals of the weights.
+impl Weights {
+    /// The margins of sixteen rows for one of `run` outputs from `first` on, from sums of D digits, those of an upper plane behind
+    /// them.
     #[inline(always)]
     fn margins<const D: usize>(
         &self,
-        (steps, biases, totals): (&[f64; LANES], &[f64; LANES], &[f64; LANES]),
-    ) -> [[f32; LANES]; LANES] {
-        std::array::from_fn(|row| {
-            let sums = &self.digits[row * self.tiles * LANES..];
-            let mut sum = whole::<D>(sums, self.run, |digit| D - 1 - digit);
-            if self.planes == 2 {
-                join(&mut sum, &whole::<D>(&sums[PLANE_SUMS..], self.run, |digit| D - 1 - digit), totals);
-            }
-            std::array::from_fn(|lane| sum[lane].mul_add(steps[lane], biases[lane]) as f32)
-        })
+        (first, run, output): (usize, usize, usize),
+        sums: &[i32],
+        planes: usize,
+    ) -> f32x16 {
+        let whole = |sums: &[i32]| whole::<D>(sums, run * TOGETHER, |digit| D - 1 - digit);
+        let mut sum = whole(sums);
+        if planes == 2 {
+            join(&mut sum, &whole(&sums[PLANE_SUMS * LANES..]), &[self.totals[first + output]; LANES]);
+        }
+        let (step, bias) = (self.steps[first + output], self.biases[first + output]);
+        f32x16::new(sum.map(|sum| sum.mul_add(step, bias) as f32))
     }
 }
 
@@ -732,7 +698,7 @@ fn margins_of_block(
     (features, outputs): (usize, usize),
     sides: &mut [(&Weights, &mut [f32])],
     (addresses, places): (&Addresses, Range<usize>),
-    sums: &mut [i32],
+    sums: &mut [Line],
 ) {
     let groups = features.div_ceil(GROUP);
     for start in (0..places.len()).step_by(TOGETHER) {
@@ -746,7 +712,6 @@ fn margins_of_block(
             let mut lines = &weights.lines[..];
             for (first, run) in split(outputs, OUTPUTS) {
                 let columns = weights.precision.digits() * run;
-                let tiles = columns.div_ceil(LANES);
                 for (start, sums) in planes.clone().zip(sums.chunks_exact_mut(PLANE_SUMS)) {
                     let of_plane = |rows: &[*const u8]| -> [*const u8; TOGETHER] {
                         std::array::from_fn(|row| rows.get(row).map_or(std::ptr::null(), |row| row.wrapping_add(start)))
@@ -763,25 +728,16 @@ fn margins_of_block(
                     };
                 }
                 ahead = &[];
-                lines = &lines[groups * tiles * LANES..];
-                let mut steps = [0.0; LANES];
-                let mut biases = [0.0; LANES];
-                let mut totals = [0.0; LANES];
-                steps[..run].copy_from_slice(&weights.steps[first..first + run]);
-                biases[..run].copy_from_slice(&weights.biases[first..first + run]);
-                totals[..run].copy_from_slice(&weights.totals[first..first + run]);
-                for half in (0..TOGETHER).step_by(LANES) {
-                    let sums = RowSums { planes: addresses.planes, tiles, run, digits: &sums[half * tiles * LANES..] };
-                    let linear = (&steps, &biases, &totals);
-                    let margins = match weights.precision {
-                        Precision::Bits16 => sums.margins::<2>(linear),
-                        Precision::Bits24 => sums.margins::<3>(linear),
-                    };
-                    for output in 0..run {
-                        let out: &mut [f32; LANES] = out[(first + output) * BLOCK_ROWS + start + half..]
-                            .first_chunk_mut()
-                            .expect("a block of margins");
-                        *out = std::array::from_fn(|row| margins[row][output]);
+                lines = &lines[groups * weights.instructions.group_lines(columns)..];
+                let sums = integers_of(sums);
+                for output in 0..run {
+                    for half in (0..TOGETHER).step_by(LANES) {
+                        let (of, sums) = ((first, run, output), &sums[output * TOGETHER + half..]);
+                        let margins = match weights.precision {
+                            Precision::Bits16 => weights.margins::<2>(of, sums, addresses.planes),
+                            Precision::Bits24 => weights.margins::<3>(of, sums, addresses.planes),
+                        };
+                        put(out, (first + output) * BLOCK_ROWS + start + half, margins);
                     }
                 }
             }
@@ -829,9 +785,8 @@ pub(super) fn accumulate(
     let points = 1 + usize::from(query.coefficients.1.is_some());
     let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
     let mut session = products.session();
-    let together = session.samples();
-    for first in (0..selection.len()).step_by(together) {
-        let end = (first + together).min(selection.len());
+    for first in (0..selection.len()).step_by(MOST_SAMPLES) {
+        let end = (first + MOST_SAMPLES).min(selection.len());
         if sums.summed + (end - first) > SUMMED_ROWS {
             sums.finish(model, lattice, worth, sum);
         }
@@ -844,7 +799,7 @@ pub(super) fn accumulate(
             let block = (&addresses, start - first..start - first + count);
             let [current, previous] = &query.weights;
             let sides = &mut [(current, &mut *margins), (previous, &mut *others)][..points];
-            margins_of_block(&mut session, query.shape, sides, block, integers_of(sums_of_rows));
+            margins_of_block(&mut session, query.shape, sides, block, sums_of_rows);
             let facts = (model.loss, outputs);
             let found = residuals::combined(query.coefficients, facts, count, block_rows, margins, others);
             if let Err(error) = found {
@@ -1033,7 +988,7 @@ mod tests {
         ) -> (Vec<f64>, f64, Tally) {
             let norms = self.norms(clip);
             let batch = self.batch(norms.as_ref(), selection);
-            let mut packed = PackedQuery::new(&self.model).expect("integers");
+            let mut packed = PackedQuery::on(&self.model, instructions).expect("integers");
             let points = self.points(difference);
             let weight = Query::new(points, clip).weight();
             let lattice = self.lattice(weight, clip);
@@ -1297,11 +1252,11 @@ mod tests {
             example.parameters.fill(0.0);
             let rows = vec![0; SUMMED_ROWS + 1000];
             for coefficient in [1.0_f32, 65_793.0 / 65_536.0] {
-                let mut packed = PackedQuery::new(&example.model).expect("integers");
                 let point = Point { coefficient, parameters: &example.parameters };
                 let lattice = example.lattice(coefficient, Clip::Unbounded);
-                assert!(pack(&example.model, (point, None), &lattice, &mut packed));
                 for set in sets() {
+                    let mut packed = PackedQuery::on(&example.model, set).expect("integers");
+                    assert!(pack(&example.model, (point, None), &lattice, &mut packed));
                     let mut workspace = Workspace::new(&example.model).on(&example.model, set);
                     let mut sum = |selection| {
                         let batch = example.batch(None, selection);

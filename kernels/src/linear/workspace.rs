@@ -73,6 +73,7 @@ impl Workspace {
     #[must_use]
     pub fn on(mut self, model: &LinearModel, instructions: InstructionSet) -> Self {
         self.integer = self.integer.and_then(|_| integer::Scratch::on(model, instructions));
+        self.packed = integer::PackedQuery::on(model, instructions);
         self
     }
 }
