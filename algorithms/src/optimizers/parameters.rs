@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use rounds_kernels::linear::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM};
 
+use super::schedule::LearningRateSchedule;
 use super::settings::{Bits, SamplingKind, Settings, SettingsError};
 use crate::choices::Choice;
 use crate::noise::NoiseKind;
@@ -253,7 +254,7 @@ macro_rules! parameters {
         }
     ) => {
         $(#[$attribute])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq)]
         $visibility struct $name {
             $($(#[doc = $about])+ $visibility $field: $type),+
         }
@@ -354,6 +355,8 @@ parameters! {
         sampling: Option<SamplingKind>,
         /// Step size
         learning_rate: Option<f64> [Range::POSITIVE],
+        /// Step sizes over the rounds, as factors of the learning rate: linear ends at 0, cooldown falls to 0 over the last quarter (default: constant)
+        learning_rate_schedule: Option<LearningRateSchedule>,
         /// Momentum β
         momentum: Option<f64> [Range::FRACTION],
         /// Clip norm C of per-example gradients
@@ -373,7 +376,7 @@ parameters! {
 pub(super) const BATCHES: &[Parameter] =
     &[Common::epochs(), Common::rounds(), Common::batch_size(), Common::sampling()];
 /// Parameters of steps with momentum.
-pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::momentum()];
+pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::learning_rate_schedule(), Common::momentum()];
 /// Parameters of a guarantee.
 pub(super) const PRIVACY: &[Parameter] = &[Common::clip_norm(), Common::adjacency(), Common::accountant()];
 /// Shorter integers, whose rounding is far below the noise.

@@ -3,7 +3,7 @@
 //! ```text
 //! D_t = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i) − c_t·∇f(x_{t−1}; d_i), C) + (C_s⁻¹ Z)_t) / B,     c_1 = 0
 //! g_t = c·g_{t−1} + D_t
-//! v_t = β·v_{t−1} + g_t,     x_{t+1} = x_t − η·v_t
+//! v_t = β·v_{t−1} + g_t,     x_{t+1} = x_t − η_t·v_t
 //! ```
 //!
 //! Line 7 of the listing adds the noise a second time to g_t; D_t is the private release and g_t post-processing of it,
@@ -13,7 +13,8 @@
 //!
 //! **Privacy.** As in [`super::matrix_factorization`], of the rows D_t: an example takes part in one difference a round
 //! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
-//! the loss, convex or not. Workload: S (`ones`), or M·S·L with the momentum and the decay of the run (`true`).
+//! the loss, convex or not. Workload: S (`ones`), or S·diag(η)·M·L with the step sizes, the momentum
+//! and the decay of the run (`true`).
 //!
 //! As printed, the steps are those of L·(D + (I + L⁻¹)·C_s⁻¹Z), a Gaussian mechanism with the strategy
 //! C_s·(I + L⁻¹)⁻¹ = ½·Σ_k (c/2)^k·C_s·P^k, P the shift by a round. C_s·P^k has the columns of C_s k rounds later, those of one
@@ -23,11 +24,12 @@
 use rounds_kernels::linear::Point;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
-use super::matrix_factorization::{WorkloadKind, tenth, whole_epochs};
+use super::matrix_factorization::{WorkloadKind, scheduled, tenth, whole_epochs};
 use super::noisy_sums::{Iteration, NoisySums, Release};
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan;
 use super::scene::Scene;
+use super::schedule::LearningRateSchedule;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::NoiseKind;
 use crate::state::StateVisitor;
@@ -37,7 +39,7 @@ parameters! {
     struct Recursion {
         /// c of g_t = c·g_{t−1} + D_t
         decay: f64 [Range::FRACTION] = (-2.5_f64).exp(),
-        /// Workload of the factorisation: M·S·L with momentum and decay, or prefix sums S
+        /// Workload of the factorisation: S·diag(η)·M·L with step sizes, momentum and decay, or prefix sums S
         workload: WorkloadKind = WorkloadKind::True,
         /// Steps with the noise added a second time, as line 7 of the paper's listing prints it
         paper_line_7: bool = false,
@@ -69,17 +71,22 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
         if decay > 0.0 {
             workload = workload.with_decay(decay);
         }
+        workload = scheduled(run, &plan, workload)?;
     }
     let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
     let mut sums = NoisySums::new(run, &plan, Some(noise))?;
     if own.paper_line_7 {
         sums = sums.telling_noise();
     }
+    let schedule = run.common.learning_rate_schedule.clone().unwrap_or_default();
+    schedule.check(plan.rounds)?;
     let dimension = run.problem.parameters();
     let iteration = SrgMatrixFactorization {
         decay: decay as f32,
         momentum: momentum as f32,
-        learning_rate: learning_rate as f32,
+        learning_rate,
+        schedule,
+        rounds: plan.rounds as u64,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursive: vec![0.0; dimension],
@@ -97,7 +104,10 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
 struct SrgMatrixFactorization {
     decay: f32,
     momentum: f32,
-    learning_rate: f32,
+    learning_rate: f64,
+    schedule: LearningRateSchedule,
+    /// T.
+    rounds: u64,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// g_t.
@@ -123,7 +133,8 @@ impl Iteration for SrgMatrixFactorization {
         let decay = self.decay(release.round);
         let per_row = 1.0 / release.batch_size as f32;
         let regularization = release.regularization as f32;
-        let (momentum, rate) = (self.momentum, self.learning_rate);
+        let rate = (self.learning_rate * self.schedule.factor(release.round, self.rounds)) as f32;
+        let momentum = self.momentum;
         let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursive).zip(&mut self.velocity);
         let mut added = release.noise_alone.iter();
         for ((((x, previous), g), v), &sum) in state.zip(release.sum) {

@@ -2,11 +2,17 @@
 
 use rounds_kernels::features::Norm;
 
-/// Splits `KEY=VALUE`.
+/// Splits `KEY=VALUE`; of `KEY=@FILE` the value is the lines of the file, separated by commas.
 pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
-    text.split_once('=')
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))?;
+    let value = match value.strip_prefix('@') {
+        None => value.to_owned(),
+        Some(path) => {
+            let content = std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
+            content.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(",")
+        }
+    };
+    Ok((key.to_owned(), value))
 }
 
 /// A positive finite number.

@@ -126,6 +126,13 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     add("Gaussian of dp-gd", "dp-gd", &|training| training.privacy.noise = Some(NoiseKind::Independent));
     add("tree, zcdp", "dp-ftrl", &|training| training.privacy.accountant = Some(Accountant::Zcdp));
     add("private bounds", "dp-ftrl", &|training| training.data.declaration.bounds = Some("private:0.5".into()));
+    for (name, id, schedule) in
+        [("linear", "dp-sgd", "linear"), ("factors", "dp-mf", "1,1,1,0.5,1,1,1,0.5,1,1,1,1,1,1,0.5,0.25")]
+    {
+        add(name, id, &|training| {
+            training.parameters.push(("learning-rate-schedule".to_owned(), schedule.to_owned()));
+        });
+    }
     add("treated", "pgd", &|training| {
         (training.data.scale_features, training.data.clip_features) = (Some(0.1), Some((Norm::L2, 0.3)));
         (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
