@@ -1,5 +1,5 @@
-//! Sequences over the rounds of a run: step sizes η_t. They are public and given before the first round; no row is read, so that a
-//! schedule is post-processing of what was released, and the guarantee is that of constant steps.
+//! Sequences over the rounds of a run: step sizes η_t and decays c_t. They are public and given before the first round, and no row is
+//! read for them. Steps are post-processing of what was released: the guarantee is that of constant ones.
 
 use std::sync::Arc;
 
@@ -48,6 +48,65 @@ impl LearningRateSchedule {
     pub(super) fn factors(&self, rounds: usize) -> Option<Vec<f64>> {
         let factor = |round| self.factor(round, rounds as u64);
         (*self != Self::Constant).then(|| (0..rounds as u64).map(factor).collect())
+    }
+}
+
+/// The decays c_t of a recursive gradient `g_t = c_t·g_{t−1} + D_t`, t = 1 … T − 1; the first round has none.
+///
+/// **Privacy.** c_t is a public number, and the difference `∇f(x_t; d) − c_t·∇f(x_{t−1}; d)` of a row is clipped as one, so that a row
+/// moves D_t by at most the clip norm whatever c_t is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Decay {
+    /// c_t = c in [0, 1).
+    Constant(f64),
+    /// c_t = η_{t−1}/η_t of the learning-rate schedule, with which `η_t·g_t = η_{t−1}·g_{t−1} + η_t·D_t`.
+    StepRatio,
+    /// c_t in [0, 1] of a list with a value for every round, of which the first is not used.
+    Sequence(Arc<[f64]>),
+}
+
+impl Decay {
+    /// c_0 = 0, c_1 … c_{T−1}.
+    ///
+    /// # Errors
+    /// A list for another number of rounds.
+    pub(super) fn sequence(&self, schedule: &LearningRateSchedule, rounds: usize) -> Result<Vec<f64>, SettingsError> {
+        let mut decays = match self {
+            Self::Constant(constant) => vec![*constant; rounds],
+            Self::StepRatio => {
+                let factor = |round| schedule.factor(round, rounds as u64);
+                (0..rounds as u64).map(|round| factor(round.saturating_sub(1)) / factor(round)).collect()
+            }
+            Self::Sequence(values) => {
+                check_length("decay", values, rounds)?;
+                values.to_vec()
+            }
+        };
+        decays[0] = 0.0;
+        Ok(decays)
+    }
+}
+
+impl ParameterValue for Decay {
+    const EXPECTED: &'static str =
+        "a number in [0, 1), eta-ratio, or as many numbers in [0, 1] as rounds, separated by commas,";
+
+    fn parsed(text: &str) -> Option<Self> {
+        if text == "eta-ratio" {
+            return Some(Self::StepRatio);
+        }
+        match text.parse() {
+            Ok(constant) => (0.0..1.0).contains(&constant).then_some(Self::Constant(constant)),
+            Err(_) => numbers(text, |value| (0.0..=1.0).contains(&value)).map(Self::Sequence),
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(match self {
+            Self::Constant(constant) => constant.to_string(),
+            Self::StepRatio => "eta-ratio".to_owned(),
+            Self::Sequence(values) => listed(values),
+        })
     }
 }
 

@@ -136,6 +136,7 @@ fn a_schedule_scales_the_steps_and_the_factorisation_follows_it() {
     }
     let prefix = WorkloadSpecification::prefix;
     let rates = || prefix().with_learning_rates(linear.clone());
+    let ratios = || (0..12).map(|t| f64::from(12 - t + i32::from(t > 0)) / f64::from(12 - t)).collect();
     let schedule = "learning-rate-schedule=linear momentum=0.5";
     for (id, own, expected) in [
         ("dp-mf", "", rates()),
@@ -145,10 +146,49 @@ fn a_schedule_scales_the_steps_and_the_factorisation_follows_it() {
         ("dp-mf-plus", "tau=3", rates().with_lambda_tau(Some(3))),
         ("dp-srg-memf", "decay=0.25", rates().with_momentum(0.5).with_decay(0.25)),
         ("dp-srg-memf", "workload=ones", prefix()),
+        ("dp-srg-memf", "decay=eta-ratio", rates().with_momentum(0.5).with_decays(ratios())),
     ] {
         let found = workloads(&problem, id, &format!("{schedule} {own}"));
         let expected = Workload::new(12, expected).expect("a workload");
-        assert!(!found.is_empty() && found.iter().all(|found| found.matrix() == expected.matrix()), "{id} {own}");
+        let is_expected = |found: &Workload| (found.matrix() - expected.matrix()).norm_max() < 1e-12;
+        assert!(!found.is_empty() && found.iter().all(is_expected), "{id} {own}");
+    }
+}
+
+#[test]
+fn decays_are_a_sequence_and_a_zero_starts_the_recursion_again() {
+    let (_, problem) = planted(1_200, 5, 3.0);
+    let of = |decay: &str, own: &str| {
+        let common = format!("batch-size=200 epochs=2 momentum=0.5 learning-rate=0.25 sampling=fixed {own}");
+        iterates(&problem, "dp-srg-memf", &settings(1.5, 5, &common).with("workload", "ones").with("decay", decay)).0
+    };
+    let list = |decays: [f64; 12]| decays.map(|decay| decay.to_string()).join(",");
+    let constant = of("0.25", "");
+    // The first value is not used.
+    assert_eq!(of(&list([0.25; 12]), ""), constant);
+    assert_eq!(of(&list(std::array::from_fn(|t| if t == 0 { 0.75 } else { 0.25 })), ""), constant);
+    let none = of("0", "");
+    assert!(none[2] != constant[2]);
+    // Of zeros there is no difference to clip.
+    assert_eq!(of(&list([0.0; 12]), ""), none);
+    let later = of(&list(std::array::from_fn(|t| if t < 11 { 0.25 } else { 0.0 })), "");
+    assert!(later[..12] == constant[..12] && later[12] != constant[12]);
+    // η_t ∝ 4^t: c_t = 1/4 in every round.
+    let growing = list(std::array::from_fn(|t| 4_f64.powi(t as i32 - 11)));
+    let own = format!("learning-rate-schedule={growing}");
+    assert_eq!(of("eta-ratio", &own), of("0.25", &own));
+    // c_t = 1 where steps are constant.
+    assert_eq!(of("eta-ratio", ""), of(&list([1.0; 12]), ""));
+    for (decay, own, part) in [
+        ("1", "", "eta-ratio"),
+        ("0.5,1.5", "", "eta-ratio"),
+        ("0.5,0.5", "", "of 2 values for 12 rounds"),
+        ("eta-ratio", "paper-line-7=true", "a constant decay alone"),
+    ] {
+        let settings = settings(1.5, 5, &format!("batch-size=200 epochs=2 {own}")).with("decay", decay);
+        let error = catalog::find("dp-srg-memf").expect("an id").prepare(problem.public(), &settings).err();
+        let message = error.expect("refused").to_string();
+        assert!(message.contains(part), "{message}");
     }
 }
 

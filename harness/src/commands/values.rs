@@ -40,3 +40,18 @@ pub(super) fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
         _ => Err(format!("'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_a_text_or_the_lines_of_a_file() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), " 1\n\n0.5\n").expect("written");
+        let of = |value: &str| key_value(&format!("decay={value}")).map(|(_, value)| value);
+        assert_eq!(of("file=x"), Ok("file=x".to_owned()));
+        assert_eq!(of(&format!("@{}", file.path().display())), Ok("1,0.5".to_owned()));
+        assert!(of("@/no/such/file").is_err() && key_value("decay").is_err());
+    }
+}

@@ -133,6 +133,10 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
             training.parameters.push(("learning-rate-schedule".to_owned(), schedule.to_owned()));
         });
     }
+    add("decays", "dp-srg-memf", &|training| {
+        let set = [("learning-rate-schedule", "cooldown"), ("decay", "eta-ratio")];
+        training.parameters = set.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    });
     add("treated", "pgd", &|training| {
         (training.data.scale_features, training.data.clip_features) = (Some(0.1), Some((Norm::L2, 0.3)));
         (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
