@@ -111,7 +111,7 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
             });
         }
     }
-    for accountant in [Accountant::Gdp, Accountant::Zcdp, Accountant::Rdp, Accountant::Pld] {
+    for accountant in [Accountant::Gdp, Accountant::Zcdp, Accountant::ZcdpSimple, Accountant::Rdp, Accountant::Pld] {
         add(&format!("all rows, {accountant}"), "dp-sgd", &|training| {
             training.privacy.accountant = Some(accountant);
             (training.optimizer.sampling, training.optimizer.batch_size) = (Some(SamplingKind::Fixed), Some(400));
@@ -178,7 +178,7 @@ fn places(value: &Value, place: String, leaves: &mut Vec<String>, groups: &mut V
 const WORDS: [&str; 10] = [
     "release simulation none",
     "zero-out add-remove replace-one",
-    "gdp zcdp rdp pld pure",
+    "gdp zcdp zcdp-simple rdp pld pure",
     "chacha20 xoshiro",
     "exact idealised",
     "l1 l2",
