@@ -174,6 +174,34 @@ fn a_private_algorithm_without_a_budget_claims_nothing() {
 }
 
 #[test]
+fn a_theorem_is_promised_with_its_constants_alone() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        assert!(
+            !algorithm.promise.contains("Theorem 1") && !algorithm.promise.contains("Theorem 2"),
+            "{}",
+            algorithm.id
+        );
+    }
+    for (id, theorem) in [("resque-epoch-sgd", "Theorem 1"), ("resque-ac-sa", "Theorem 2")] {
+        let algorithm = catalog::find(id).expect("an id");
+        let promise = |outer: &str, samples: f64| {
+            let settings = settings(algorithm).with("outer", outer).with("samples", samples);
+            algorithm.prepare(&problem, &settings).expect("prepared").parameters["promise"].clone()
+        };
+        assert_eq!(prepared(algorithm, &problem).parameters["promise"], algorithm.promise);
+        for (outer, samples, holds) in [
+            ("bisection-free", 48.0, false),
+            ("line-search", 47.9, false),
+            ("line-search", 48.0, true),
+            ("line-search", 96.0, true),
+        ] {
+            assert_eq!(promise(outer, samples).contains(theorem), holds, "{outer} {samples}");
+        }
+    }
+}
+
+#[test]
 fn unknown_parameters_are_named() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {
