@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn every_form_is_read_back_bit_by_bit() {
-        let texts = "optimal banded=3 blt=2 toeplitz identity tree honaker-online honaker-full";
+        let texts = "optimal banded=3 blt=2 toeplitz fourier identity tree honaker-online honaker-full";
         for method in texts.split(' ') {
             let method = method.parse().unwrap();
             let request = request(method);

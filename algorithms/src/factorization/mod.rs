@@ -51,7 +51,7 @@ use error::{check_square, numerical};
 pub use participation::{Exactness, Participation, Sensitivity};
 pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, Strategy};
-use toeplitz::square_root_coefficients;
+use toeplitz::{fourier_gram, square_root_coefficients};
 pub use tree::TreeVariant;
 pub(crate) use tree::estimate_variance;
 #[cfg(test)]
@@ -61,8 +61,8 @@ use tree::tree_sensitivity;
 pub(crate) use workload::lambda_tau_matrix;
 pub use workload::{Workload, WorkloadSpecification};
 
-/// The choice of C. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `tree`, `honaker-online`, `honaker-full`,
-/// `identity`.
+/// The choice of C. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `fourier`, `tree`, `honaker-online`,
+/// `honaker-full`, `identity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The least error of all C, with a certified gap.
@@ -79,6 +79,8 @@ pub enum Method {
     },
     /// The square root of the workload (of its Toeplitz part, where it is not Toeplitz).
     Toeplitz,
+    /// DP-Fourier: the transform of the workload (of its Toeplitz part) on a circle of 2T rounds, with the best decoder, A·C⁺.
+    Fourier,
     /// The binary tree.
     Tree(TreeVariant),
     /// C = I: independent noise.
@@ -87,9 +89,10 @@ pub enum Method {
 
 impl Method {
     /// The methods without a parameter.
-    const NAMED: [(&str, Self); 6] = [
+    const NAMED: [(&str, Self); 7] = [
         ("optimal", Self::Optimal),
         ("toeplitz", Self::Toeplitz),
+        ("fourier", Self::Fourier),
         ("tree", Self::Tree(TreeVariant::Plain)),
         ("honaker-online", Self::Tree(TreeVariant::HonakerOnline)),
         ("honaker-full", Self::Tree(TreeVariant::HonakerFull)),
@@ -104,7 +107,7 @@ impl FromStr for Method {
         let unreadable = || FactorizationError::Unreadable {
             what: "a factorisation method",
             text: text.to_owned(),
-            expected: "optimal, banded=b, blt=m, toeplitz, tree, honaker-online, honaker-full or identity",
+            expected: "optimal, banded=b, blt=m, toeplitz, fourier, tree, honaker-online, honaker-full or identity",
         };
         let number = |value: &str| value.parse::<usize>().ok().filter(|&value| value > 0).ok_or_else(unreadable);
         Ok(match text.split_once('=') {
@@ -159,7 +162,7 @@ impl FactorizationRequest {
             (Method::Optimal, Participation::Single) => 8,
             (Method::Optimal, _) => 16,
             (Method::Banded { .. }, _) => 3,
-            (Method::Tree(TreeVariant::HonakerFull), _) => 5,
+            (Method::Tree(TreeVariant::HonakerFull) | Method::Fourier, _) => 5,
             // Noise through it is drawn by its inverse.
             (Method::Toeplitz, _) => 1,
             (Method::Blt { .. } | Method::Tree(_) | Method::Identity, _) => 0,
@@ -199,6 +202,13 @@ impl FactorizationRequest {
             Method::Blt { buffers } => blt::optimize(&workload, &participation, objective, buffers)?,
             Method::Toeplitz => {
                 Strategy::Toeplitz { coefficients: square_root_coefficients(rounds, &workload.similar_roots()) }
+            }
+            Method::Fourier => {
+                let lags = fourier_gram(rounds, &workload.similar_roots());
+                let gram = Mat::from_fn(rounds, rounds, |row, column| lags[row.abs_diff(column)]);
+                let routine = "the Cholesky factorisation of DP-Fourier's Gram matrix";
+                let factor = dense::strategy_from_gram(gram.as_ref());
+                Strategy::Dense(factor.ok_or_else(|| numerical(routine, rounds))?)
             }
             Method::Tree(TreeVariant::HonakerFull) => {
                 // B = S·H⁺ has the law of S·C⁻¹ with CᵀC = HᵀH.

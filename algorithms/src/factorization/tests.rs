@@ -180,8 +180,8 @@ fn closed_forms_have_the_reference_errors() {
 }
 
 /// A text for every method.
-const METHODS: [&str; 8] =
-    ["optimal", "banded=4", "blt=2", "toeplitz", "tree", "honaker-online", "honaker-full", "identity"];
+const METHODS: [&str; 9] =
+    ["optimal", "banded=4", "blt=2", "toeplitz", "fourier", "tree", "honaker-online", "honaker-full", "identity"];
 
 #[test]
 fn every_form_has_one_error_whether_measured_by_columns_or_by_its_matrix() {
@@ -206,6 +206,46 @@ fn every_form_has_one_error_whether_measured_by_columns_or_by_its_matrix() {
             assert!(worst.0 < 1e-9, "{method}: {worst:?}");
         }
     }
+}
+
+/// C = Λ^{1/2}·F·[I; 0] entry by entry, as real and imaginary rows.
+#[test]
+fn dp_fourier_has_the_gram_matrix_of_its_transform() {
+    const T: usize = 7;
+    for specification in [sums(), sums().with_momentum(0.9).with_decay(0.2)] {
+        let workload = Workload::new(T, specification).unwrap();
+        let first = workload.matrix();
+        let angle = |k: usize, j: usize| std::f64::consts::PI * (k * j) as f64 / T as f64;
+        let size = |k: usize| {
+            let sum = |part: fn(f64) -> f64| (0..T).map(|j| first[(j, 0)] * part(angle(k, j))).sum::<f64>();
+            sum(f64::cos).hypot(sum(f64::sin)).sqrt() / (2.0 * T as f64).sqrt()
+        };
+        let transform = Mat::from_fn(4 * T, T, |row, j| {
+            let angle = angle(row / 2, j);
+            size(row / 2) * if row % 2 == 0 { angle.cos() } else { angle.sin() }
+        });
+        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 7 }] {
+            let found =
+                FactorizationRequest::new(workload.clone(), participation, Method::Fourier).factorize().unwrap();
+            let strategy = found.strategy().matrix();
+            let difference = strategy.transpose() * &strategy - transform.transpose() * &transform;
+            assert!(difference.norm_max() < 1e-12);
+            assert_eq!(found.sensitivity().exactness, Exactness::Exact);
+            let column = |j: usize| transform.col(j).norm_l2();
+            let all = (0..4 * T).map(|row| transform.row(row).iter().sum::<f64>().powi(2)).sum::<f64>().sqrt();
+            let expected = if participation == Participation::Single { column(0) } else { all };
+            assert!((found.sensitivity().value / expected - 1.0).abs() < 1e-12, "{:?}", found.sensitivity());
+        }
+    }
+    let errors = [1, 4].map(|epochs| {
+        [Method::Fourier, Method::Optimal].map(|method| {
+            let request = FactorizationRequest::new(prefix(128), Participation::epochs(epochs), method);
+            request.factorize().unwrap().rms_error()
+        })
+    });
+    let expected = [[2.428, 2.311], [6.341, 4.805]];
+    let close = errors.as_flattened().iter().zip(expected.as_flattened()).all(|(a, b)| (a - b).abs() < 5e-4);
+    assert!(close, "{errors:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Toeplitz strategies: the closed-form square root of a Toeplitz workload, and products of Toeplitz sequences.
 
+use rounds_numerics::{Complex64, RealFourier};
+
 use super::dual::Objective;
 use super::error::FactorizationError;
 use super::participation::{Participation, earliest_sum};
@@ -59,6 +61,33 @@ pub(crate) fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, Fac
         }
     }
     Ok(inverse)
+}
+
+/// The first column of `CᵀC`, which is Toeplitz, for the C of DP-Fourier [Choquette-Choo et al. 2022, arXiv 2211.06530]: with A the Toeplitz
+/// workload of these roots, F the unitary transform of 2T points and Λ the eigenvalues of the circulant matrix whose first column is that of A
+/// followed by T zeros,
+///
+/// ```text
+/// C = Λ^{1/2}·F·[I; 0],    CᵀC = [I 0]·F*·|Λ|·F·[I; 0]
+/// ```
+///
+/// Sensitivity and the error of the best decoder depend on C by `CᵀC` alone, so that a real triangular C with the same one stands for it.
+/// Prefix sums at sensitivity 1, root mean square error of T = 128 rounds: 2.428 where the optimum has 2.311 (one epoch), and 6.341 against
+/// 4.805 (four epochs).
+pub(crate) fn fourier_gram(rounds: usize, roots: &[f64]) -> Vec<f64> {
+    let mut values = vec![0.0; 2 * rounds];
+    values[0] = 1.0;
+    for root in roots {
+        for round in 1..rounds {
+            values[round] += root * values[round - 1];
+        }
+    }
+    let mut fourier = RealFourier::new(2 * rounds);
+    let mut spectrum = vec![Complex64::default(); fourier.spectrum_length()];
+    fourier.forward(&mut values, &mut spectrum);
+    spectrum.iter_mut().for_each(|value| *value = Complex64::from(value.norm()));
+    fourier.inverse(&mut spectrum, &mut values);
+    values[..rounds].iter().map(|value| value / (2 * rounds) as f64).collect()
 }
 
 /// The error and the sensitivity of a Toeplitz C under a Toeplitz workload, with their gradients: what the banded and

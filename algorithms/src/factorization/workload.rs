@@ -18,7 +18,7 @@ use rounds_numerics::dense;
 ///
 /// * S, the prefix sum: (S g)_t = Σ_{s ≤ t} g_s [001 §2.1];
 /// * M, momentum β: (M g)_t = Σ_{s ≤ t} β^{t−s} g_s [000 §5.1];
-/// * L, the SRG recursion with decay c: (L D)_t = c (L D)_{t−1} + D_t [000 Algorithm 3];
+/// * L, the SRG recursion with decays c_t: (L D)_t = c_t (L D)_{t−1} + D_t [000 Algorithm 3];
 /// * η, learning rates: round t's step is η_t times the (momentum) gradient;
 /// * Λ_τ, the weighting of DP-MF⁺ [001 (15); specification 5.2].
 ///
@@ -28,6 +28,7 @@ use rounds_numerics::dense;
 pub struct WorkloadSpecification {
     momentum: Option<f64>,
     decay: Option<f64>,
+    decays: Option<Vec<f64>>,
     learning_rates: Option<Vec<f64>>,
     period: Option<usize>,
 }
@@ -49,6 +50,13 @@ impl WorkloadSpecification {
     #[must_use]
     pub fn with_decay(mut self, decay: f64) -> Self {
         self.decay = Some(decay);
+        self
+    }
+
+    /// Multiplies by L with the decays c_t ≥ 0, one a round, of which the first is not used.
+    #[must_use]
+    pub fn with_decays(mut self, decays: Vec<f64>) -> Self {
+        self.decays = Some(decays);
         self
     }
 
@@ -132,6 +140,14 @@ impl Workload {
         if let Some(decay) = specification.decay {
             check_range("srg", decay, 0.0..1.0, "a decay 0 ≤ c < 1")?;
         }
+        if let Some(decays) = &specification.decays {
+            check_length("the decays", decays.len(), rounds)?;
+            // No entry of L is negative, and L·1 bounds all of them.
+            let (mut sums, range) = (vec![1.0; rounds], "numbers of at least 0 whose products are finite");
+            decays.iter().try_for_each(|&decay| check_range("srg", decay, 0.0..f64::INFINITY, range))?;
+            accumulate(&mut sums, decays);
+            sums.iter().try_for_each(|&sum| check_range("srg", sum, 0.0..f64::INFINITY, range))?;
+        }
         if let Some(rates) = &specification.learning_rates {
             check_length("the learning-rate schedule", rates.len(), rounds)?;
             let positive = f64::MIN_POSITIVE..f64::MAX;
@@ -153,13 +169,18 @@ impl Workload {
 
     /// A canonical text of everything this workload is made of, apart from T, bit-exact: what a cache is keyed by.
     pub(crate) fn key(&self) -> String {
-        let WorkloadSpecification { momentum, decay, learning_rates, period } = &self.specification;
+        let WorkloadSpecification { momentum, decay, decays, learning_rates, period } = &self.specification;
         let none = || "none".to_owned();
         let bits = |value: &f64| format!("{:016x}", value.to_bits());
         let decay = decay.as_ref().map_or_else(none, |decay| format!("constant {}", bits(decay)));
-        let rates =
-            learning_rates.as_ref().map_or_else(none, |rates| rates.iter().map(bits).collect::<Vec<_>>().join(","));
-        format!("composed;momentum={:?};decay={decay};rates={rates};period={period:?}", momentum.map(f64::to_bits))
+        let list = |values: &Vec<f64>| values.iter().map(bits).collect::<Vec<_>>().join(",");
+        // Caches hold keys from before there were sequences of decays.
+        let decays = decays.as_ref().map_or_else(String::new, |decays| format!(" sequence {}", list(decays)));
+        let rates = learning_rates.as_ref().map_or_else(none, list);
+        format!(
+            "composed;momentum={:?};decay={decay}{decays};rates={rates};period={period:?}",
+            momentum.map(f64::to_bits)
+        )
     }
 
     /// A⁻¹.
@@ -169,6 +190,9 @@ impl Workload {
 
     /// x ← A x = Λ_τ·S·diag(η)·M·L x, one pass a factor, O(T). `values` has one entry a round.
     pub fn apply_in_place(&self, values: &mut [f64]) {
+        if let Some(decays) = &self.specification.decays {
+            accumulate(values, decays);
+        }
         for factor in [self.specification.decay, self.specification.momentum].into_iter().flatten() {
             for round in 1..values.len() {
                 values[round] += factor * values[round - 1];
@@ -192,9 +216,10 @@ impl Workload {
         matrix_of_map(self.rounds, |values| self.apply_in_place(values))
     }
 
-    /// A has neither learning rates nor Λ_τ.
+    /// A has neither learning rates, Λ_τ nor decays that change.
     pub(crate) fn is_toeplitz(&self) -> bool {
-        self.specification.learning_rates.is_none() && self.specification.period.is_none()
+        let WorkloadSpecification { learning_rates, period, decays, .. } = &self.specification;
+        learning_rates.is_none() && period.is_none() && decays.is_none()
     }
 
     /// The zeros r_i of ∏ (1 − r_i x) = 1/A(x), where A is Toeplitz with the generating function A(x): {1, β, c}. Of one
@@ -229,6 +254,13 @@ impl Workload {
                 values[column..].iter().map(|value| value * value).sum()
             })
             .collect()
+    }
+}
+
+/// x_t ← c_t x_{t−1} + x_t, in the order of rounds.
+fn accumulate(values: &mut [f64], decays: &[f64]) {
+    for round in 1..values.len() {
+        values[round] += decays[round] * values[round - 1];
     }
 }
 
@@ -356,6 +388,10 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
         inverse =
             BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -factor }).multiply(&inverse);
     }
+    if let Some(decays) = &specification.decays {
+        inverse = BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -decays[row] })
+            .multiply(&inverse);
+    }
     inverse
 }
 
@@ -373,6 +409,8 @@ mod tests {
             sums().with_decay(0.3),
             sums().with_decay(0.3).with_momentum(0.5),
             sums().with_learning_rates(rates.clone()),
+            sums().with_decays(rates.clone()),
+            sums().with_decays(rates.clone()).with_momentum(0.8).with_learning_rates(rates.clone()),
             sums().with_decay(0.6).with_momentum(0.8).with_learning_rates(rates),
         ];
         for period in [1, 2, 3, rounds] {
@@ -406,6 +444,10 @@ mod tests {
         };
         let expected = power(1.0) * power(momentum) * power(decay);
         assert!(largest_difference(workload.matrix().as_ref(), expected.as_ref()).0 < 1e-12);
+        let mut constant = vec![decay; 9];
+        constant[0] = 7.0;
+        let listed = Workload::new(9, sums().with_momentum(momentum).with_decays(constant)).unwrap();
+        assert!(listed.matrix() == workload.matrix() && !listed.is_toeplitz() && listed.key() != workload.key());
         assert!(workload.is_toeplitz());
         assert_eq!(workload.similar_roots(), [1.0, momentum, decay]);
     }
@@ -467,6 +509,8 @@ mod tests {
             sums().with_momentum(1.0),
             sums().with_momentum(f64::NAN),
             sums().with_decay(-0.1),
+            sums().with_decays(vec![0.5, -0.1]),
+            sums().with_decays(vec![0.5, f64::NAN]),
             sums().with_learning_rates(vec![1.0, 0.0]),
             sums().with_learning_rates(vec![1.0, f64::INFINITY]),
             sums().with_lambda_tau(Some(0)),

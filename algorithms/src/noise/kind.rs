@@ -85,6 +85,8 @@ registry! {
     Blt(buffers = 3) "blt" => |plan, memory, buffers| factorized::prepare(plan, memory, Method::Blt { buffers });
     /// The square root of the Toeplitz workload.
     Toeplitz "toeplitz" => |plan, memory| factorized::prepare(plan, memory, Method::Toeplitz);
+    /// DP-Fourier: the transform of the Toeplitz workload on a circle of 2T rounds.
+    Fourier "fourier" => |plan, memory| factorized::prepare(plan, memory, Method::Fourier);
     /// Differences of fresh Gaussians, C = S.
     AntiCorrelated "anti-correlated" => |plan, _| Ok(anti_correlated::planned(plan));
     /// Laplace noise with a scale a round, accounted for by the accelerated methods.

@@ -147,7 +147,7 @@ fn banded_noise_solves_its_recursion() {
 #[test]
 fn streams_of_factorisations_apply_the_inverse_of_c() {
     let (rounds, key) = (24, StreamKey::Release([7; 32]));
-    for kind in ["optimal", "banded=4", "blt=3", "toeplitz", "honaker-full"] {
+    for kind in ["optimal", "banded=4", "blt=3", "toeplitz", "fourier", "honaker-full"] {
         let plan = NoisePlan { rounds, rounds_per_epoch: 8, workload: WorkloadSpecification::prefix(), dimension: 5 };
         let method: Method = kind.parse().unwrap();
         let workload = Workload::new(rounds, WorkloadSpecification::prefix()).unwrap();

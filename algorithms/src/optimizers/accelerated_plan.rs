@@ -466,6 +466,9 @@ impl BudgetOf<'_> {
                 Budget::Target { epsilon, delta } if self.calibration.accountant == Some(Accountant::Zcdp) => {
                     zcdp::rho(epsilon, delta)?
                 }
+                Budget::Target { epsilon, delta } if self.calibration.accountant == Some(Accountant::ZcdpSimple) => {
+                    zcdp::simple_rho(epsilon, delta)?
+                }
                 Budget::Target { epsilon, delta } => gaussian::mu(epsilon, delta)?.powi(2) / 2.0,
                 Budget::NoiseMultiplier { noise_multiplier, .. } => {
                     let per_round = self.sensitivity / (f64::from(self.calibration.clip_norm) * noise_multiplier);

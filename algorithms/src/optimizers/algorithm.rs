@@ -233,7 +233,7 @@ pub struct Algorithm {
     pub name: &'static str,
     /// The publication.
     pub source: &'static str,
-    /// The guarantee, in a line.
+    /// The guarantee of its defaults, in a line. Where it depends on the parameters, a run tells its own as `promise`.
     pub promise: &'static str,
     /// True if it adds noise and states a guarantee.
     pub private: bool,

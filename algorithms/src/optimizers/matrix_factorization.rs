@@ -70,7 +70,7 @@ choices! {
     pub(super) enum WorkloadKind {
         /// Prefix sums.
         Ones = "ones",
-        /// The sums that the run takes, with its momentum.
+        /// The sums that the run takes, with its momentum and step sizes.
         True = "true",
     }
 }
@@ -78,7 +78,7 @@ choices! {
 parameters! {
     /// Parameters of the factorisation.
     struct Factorized {
-        /// Workload of the factorisation: prefix sums, or with the momentum of the run (default: by algorithm)
+        /// Workload of the factorisation: prefix sums, or those of the run with its momentum and step sizes (default: by algorithm, with the step sizes)
         workload: Option<WorkloadKind>,
     }
 }
@@ -145,6 +145,20 @@ pub(super) fn tenth(run: &Run<'_>) -> usize {
     run.problem.rows().div_ceil(10).clamp(1, 500)
 }
 
+/// `workload` with the step sizes of the run as factors of its learning rate: a factor common to all rounds changes no strategy.
+pub(super) fn scheduled(
+    run: &Run<'_>,
+    plan: &BatchPlan,
+    workload: WorkloadSpecification,
+) -> Result<WorkloadSpecification, SettingsError> {
+    let Some(schedule) = &run.common.learning_rate_schedule else { return Ok(workload) };
+    schedule.check(plan.rounds)?;
+    Ok(match schedule.factors(plan.rounds) {
+        Some(factors) => workload.with_learning_rates(factors),
+        None => workload,
+    })
+}
+
 /// The run; DP-MF⁺ minimises the Λ_τ-`weighted` error.
 fn prepare(
     run: &Run<'_>,
@@ -158,6 +172,9 @@ fn prepare(
     let weighs_momentum = own.workload.map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
     if weighs_momentum && momentum > 0.0 {
         workload = workload.with_momentum(momentum);
+    }
+    if own.workload != Some(WorkloadKind::Ones) {
+        workload = scheduled(run, &plan, workload)?;
     }
     if let Some(weighted) = weighted {
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));

@@ -21,6 +21,7 @@ mod randomized_smoothing;
 mod resque_parallel;
 mod resque_private;
 pub mod scene;
+mod schedule;
 pub mod settings;
 pub(crate) mod sgd;
 mod srg_matrix_factorization;

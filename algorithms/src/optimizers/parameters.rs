@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use rounds_kernels::linear::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM};
 
+use super::schedule::LearningRateSchedule;
 use super::settings::{Bits, SamplingKind, Settings, SettingsError};
 use crate::choices::Choice;
 use crate::noise::NoiseKind;
@@ -244,19 +245,25 @@ pub(super) const fn hyphenated<const LENGTH: usize>(field: &str) -> [u8; LENGTH]
 }
 
 /// Declares a struct of parameters: `/// description`, then `field: Type [range] = default`. Range and default may be left
-/// out; an `Option` without a default is `None`.
+/// out; an `Option` without a default is `None`. The struct is `Copy`, but for `struct Name: Clone`, whose values hold lists.
 macro_rules! parameters {
+    (@copy $name:ident) => {
+        impl Copy for $name {}
+    };
+    (@copy $name:ident Clone) => {};
     (
         $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident {
+        $visibility:vis struct $name:ident $(: $clone:ident)? {
             $($(#[doc = $about:literal])+ $field:ident: $type:ty $([$range:expr])? $(= $default:expr)?),+ $(,)?
         }
     ) => {
         $(#[$attribute])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq)]
         $visibility struct $name {
             $($(#[doc = $about])+ $visibility $field: $type),+
         }
+
+        $crate::optimizers::parameters::parameters!(@copy $name $($clone)?);
 
         #[allow(dead_code)]
         impl $name {
@@ -343,7 +350,7 @@ pub(super) use {default, expected, holds, parameters};
 
 parameters! {
     /// Parameters that many algorithms share. The catalogue's entry of an algorithm lists those that it reads.
-    pub struct Common {
+    pub struct Common: Clone {
         /// Passes over the data (expected ones for Poisson sampling)
         epochs: Option<f64> [Range::EPOCHS],
         /// Number of rounds, instead of passes over the data
@@ -354,6 +361,8 @@ parameters! {
         sampling: Option<SamplingKind>,
         /// Step size
         learning_rate: Option<f64> [Range::POSITIVE],
+        /// Step sizes over the rounds, as factors of the learning rate: linear ends at 0, cooldown falls to 0 over the last quarter (default: constant)
+        learning_rate_schedule: Option<LearningRateSchedule>,
         /// Momentum β
         momentum: Option<f64> [Range::FRACTION],
         /// Clip norm C of per-example gradients
@@ -373,7 +382,7 @@ parameters! {
 pub(super) const BATCHES: &[Parameter] =
     &[Common::epochs(), Common::rounds(), Common::batch_size(), Common::sampling()];
 /// Parameters of steps with momentum.
-pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::momentum()];
+pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::learning_rate_schedule(), Common::momentum()];
 /// Parameters of a guarantee.
 pub(super) const PRIVACY: &[Parameter] = &[Common::clip_norm(), Common::adjacency(), Common::accountant()];
 /// Shorter integers, whose rounding is far below the noise.

@@ -8,7 +8,7 @@ use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::parameters::{Common, Range, parameters};
 use super::pooled;
 use super::scene::Scene;
-use crate::resque::parallel::{Outer, PRACTICAL_SAMPLES, ParallelParameters, ParallelResque, Solver};
+use crate::resque::parallel::{Outer, PRACTICAL_SAMPLES, ParallelParameters, ParallelResque, Solver, THEOREM_SAMPLES};
 use crate::resque::projected::{self, Weights};
 
 parameters! {
@@ -29,13 +29,30 @@ parameters! {
     }
 }
 
+/// The promise of the defaults.
+const PRACTICAL: &str = "no privacy, and no bound: a search for λ without bisection and few samples, judged by its gap";
+
+/// The promise of a run: the theorem's with its line search and sample sizes alone.
+fn promise(own: &ParallelSettings, solver: Solver) -> &'static str {
+    match solver {
+        _ if own.outer != Outer::LineSearch || own.samples < THEOREM_SAMPLES => PRACTICAL,
+        Solver::EpochSgd => {
+            "no privacy; query depth d^{1/3}κ^{2/3} and κ² queries by Theorem 1, up to the constants of balls and estimates that it does \
+             not name"
+        }
+        Solver::AcceleratedSa => {
+            "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries and computational depth d^{1/4}κ by Theorem 2, up to the constants of \
+             balls and estimates that it does not name"
+        }
+    }
+}
+
 /// The scheme of Theorem 1.
 pub(super) static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     id: "resque-epoch-sgd",
     name: "parallel ReSQue with EpochSGD",
     source: "[002 Algorithm 1], in the scheme of [002 Theorem 1]",
-    promise: "no privacy, and no bound: constants are practical; with outer=line-search and constants that it does not name Theorem 1 has \
-              query depth d^{1/3}κ^{2/3} and κ² queries",
+    promise: PRACTICAL,
     private: false,
     release: false,
     common: &[&[Common::rounds()]],
@@ -48,8 +65,7 @@ pub(super) static RESQUE_AC_SA: Algorithm = Algorithm {
     id: "resque-ac-sa",
     name: "parallel ReSQue with AC-SA",
     source: "[002 Algorithm 2], in the scheme of [002 Theorem 2]",
-    promise: "no privacy, and no bound: constants are practical; with outer=line-search and constants that it does not name Theorem 2 has \
-              query depth d^{1/3}κ^{2/3}, κ² queries and computational depth d^{1/4}κ",
+    promise: PRACTICAL,
     private: false,
     release: false,
     common: &[&[Common::rounds()]],
@@ -71,6 +87,7 @@ fn prepare(run: &Run<'_>, own: ParallelSettings, solver: Solver) -> Result<Prepa
         outer: own.outer,
         samples: own.samples,
     };
+    let promise = promise(&own, solver);
     let resque = ParallelResque::new(parameters, vec![0.0; run.problem.parameters()], run.key().clone())?;
-    pooled::prepared(run, resque, (own.weights, lipschitz), rounds as u64)
+    Ok(pooled::prepared(run, resque, (own.weights, lipschitz), rounds as u64)?.with("promise", promise))
 }

@@ -4,13 +4,13 @@
 //! ```text
 //! g_t     = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i), C) + C·σ·z_t) / B + λ·x_t,     z_t ~ N(0, I)
 //! v_t     = β·v_{t−1} + g_t
-//! x_{t+1} = Π_R(x_t − η·v_t)
+//! x_{t+1} = Π_R(x_t − η_t·v_t)
 //! ```
 //!
 //! **Privacy.** Adding or removing one example (or replacing its gradient by 0) changes one summand of each batch that
 //! holds it, by at most C in the L2 norm since every summand is clipped; replacing one changes it by at most 2C. B is
 //! the public nominal batch size, never the realised one, so dividing by it is post-processing; so are momentum, the
-//! regulariser (independent of the data), the projection and averaging. An empty Poisson batch is a round like any
+//! regulariser (independent of the data), the step sizes η_t (public, [`LearningRateSchedule`]), the projection and averaging. An empty Poisson batch is a round like any
 //! other: its release is noise alone. Hence one round is a Gaussian mechanism of noise multiplier σ, Poisson- or
 //! fixed-size-subsampled where the sampler is, and the run is the adaptive composition of its rounds.
 
@@ -23,6 +23,7 @@ use super::noisy_sums::{Iteration, NoisySums, Release};
 use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
+use super::schedule::LearningRateSchedule;
 use super::settings::{Averaging, SamplingKind};
 use crate::noise::PrivateNoise;
 use crate::problem::PublicProblem;
@@ -162,6 +163,7 @@ fn dp_sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
 pub(super) struct Sgd {
     /// η > 0.
     learning_rate: f64,
+    schedule: LearningRateSchedule,
     /// β ∈ [0, 1).
     momentum: f64,
     /// R, if there is one.
@@ -192,9 +194,12 @@ impl Sgd {
         let learning_rate = run.common.learning_rate.unwrap_or(learning_rate);
         let momentum = run.common.momentum.unwrap_or(momentum);
         let dimension = run.problem.parameters();
+        let schedule = run.common.learning_rate_schedule.clone().unwrap_or_default();
+        schedule.check(plan.rounds)?;
         let averages = if averaging == Averaging::Last { 0 } else { dimension };
         let iteration = Self {
             learning_rate,
+            schedule,
             momentum,
             radius: own.radius,
             averaging,
@@ -235,10 +240,11 @@ impl Iteration for Sgd {
         (Point::at(&self.iterate), None)
     }
 
-    /// `v ← β·v + g`, `x ← Π_R(x − η·v)`, with `g = sum/B + λ·x`.
+    /// `v ← β·v + g`, `x ← Π_R(x − η_t·v)`, with `g = sum/B + λ·x`.
     fn update(&mut self, release: &Release<'_>) {
         let (per_row, decay) = ((1.0 / release.batch_size) as f32, release.regularization as f32);
-        let (rate, momentum) = (self.learning_rate as f32, self.momentum as f32);
+        let rate = (self.learning_rate * self.schedule.factor(release.round, self.rounds)) as f32;
+        let momentum = self.momentum as f32;
         if self.velocity.is_empty() {
             for (x, &sum) in self.iterate.iter_mut().zip(release.sum) {
                 *x -= rate * (sum as f32 * per_row + decay * *x);

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! D_t = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i) − c_t·∇f(x_{t−1}; d_i), C) + (C_s⁻¹ Z)_t) / B,     c_1 = 0
-//! g_t = c·g_{t−1} + D_t
-//! v_t = β·v_{t−1} + g_t,     x_{t+1} = x_t − η·v_t
+//! g_t = c_t·g_{t−1} + D_t
+//! v_t = β·v_{t−1} + g_t,     x_{t+1} = x_t − η_t·v_t
 //! ```
 //!
 //! Line 7 of the listing adds the noise a second time to g_t; D_t is the private release and g_t post-processing of it,
 //! so g_t itself is used. `paper-line-7=true` steps as printed, by g_t + (C_s⁻¹Z)_t/B: 3.8 times the energy of the noise at
 //! c = e^{−5/2}.
-//! c < 1 weighs the *past* down: c = η_{t−1}/η_t for growing η_t = c^{−t}.
+//! c_t < 1 weighs the *past* down: c_t = η_{t−1}/η_t for growing η_t, η_t = c^{−t} where it is constant.
 //!
 //! **Privacy.** As in [`super::matrix_factorization`], of the rows D_t: an example takes part in one difference a round
 //! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
-//! the loss, convex or not. Workload: S (`ones`), or M·S·L with the momentum and the decay of the run (`true`).
+//! the loss, convex or not. Workload: S (`ones`), or S·diag(η)·M·L with the step sizes, the momentum
+//! and the decays of the run (`true`).
 //!
 //! As printed, the steps are those of L·(D + (I + L⁻¹)·C_s⁻¹Z), a Gaussian mechanism with the strategy
 //! C_s·(I + L⁻¹)⁻¹ = ½·Σ_k (c/2)^k·C_s·P^k, P the shift by a round. C_s·P^k has the columns of C_s k rounds later, those of one
@@ -23,21 +24,23 @@
 use rounds_kernels::linear::Point;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
-use super::matrix_factorization::{WorkloadKind, tenth, whole_epochs};
+use super::matrix_factorization::{WorkloadKind, scheduled, tenth, whole_epochs};
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
+use super::parameters::{BATCHES, NOISE, PRIVACY, STEPS, parameters};
 use super::plan;
 use super::scene::Scene;
+use super::schedule::{Decay, LearningRateSchedule};
+use super::settings::SettingsError;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::NoiseKind;
 use crate::state::StateVisitor;
 
 parameters! {
     /// Parameters of the recursion.
-    struct Recursion {
-        /// c of g_t = c·g_{t−1} + D_t
-        decay: f64 [Range::FRACTION] = (-2.5_f64).exp(),
-        /// Workload of the factorisation: M·S·L with momentum and decay, or prefix sums S
+    struct Recursion: Clone {
+        /// c_t of g_t = c_t·g_{t−1} + D_t: a constant, η_{t−1}/η_t of the learning-rate schedule, or a value a round
+        decay: Decay = Decay::Constant((-2.5_f64).exp()),
+        /// Workload of the factorisation: S·diag(η)·M·L with step sizes, momentum and decay, or prefix sums S
         workload: WorkloadKind = WorkloadKind::True,
         /// Steps with the noise added a second time, as line 7 of the paper's listing prints it
         paper_line_7: bool = false,
@@ -57,37 +60,49 @@ pub(super) static DP_SRG_MEMF: Algorithm = Algorithm {
 };
 
 fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
+    let Recursion { decay, workload: kind, paper_line_7 } = own;
     let plan = whole_epochs(run, tenth(run), 5.0)?;
-    let decay = own.decay;
     let momentum = run.common.momentum.unwrap_or(0.9);
     let learning_rate = run.common.learning_rate.unwrap_or(0.5);
+    let schedule = run.common.learning_rate_schedule.clone().unwrap_or_default();
+    schedule.check(plan.rounds)?;
+    let decays = decay.sequence(&schedule, plan.rounds)?;
+    if paper_line_7 && !matches!(decay, Decay::Constant(_)) {
+        let reason = "steps as printed with a constant decay alone, for which the guarantee is shown";
+        return Err(SettingsError::unsupported("paper-line-7", true, run.id, reason).into());
+    }
     let mut workload = WorkloadSpecification::prefix();
-    if own.workload == WorkloadKind::True {
+    if kind == WorkloadKind::True {
         if momentum > 0.0 {
             workload = workload.with_momentum(momentum);
         }
-        if decay > 0.0 {
-            workload = workload.with_decay(decay);
-        }
+        workload = match decay {
+            Decay::Constant(0.0) => workload,
+            Decay::Constant(decay) => workload.with_decay(decay),
+            Decay::StepRatio | Decay::Sequence(_) => workload.with_decays(decays.clone()),
+        };
+        workload = scheduled(run, &plan, workload)?;
     }
     let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
     let mut sums = NoisySums::new(run, &plan, Some(noise))?;
-    if own.paper_line_7 {
+    if paper_line_7 {
         sums = sums.telling_noise();
     }
     let dimension = run.problem.parameters();
     let iteration = SrgMatrixFactorization {
-        decay: decay as f32,
+        decays: decays.iter().map(|&decay| decay as f32).collect(),
         momentum: momentum as f32,
-        learning_rate: learning_rate as f32,
+        learning_rate,
+        schedule,
+        rounds: plan.rounds as u64,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursive: vec![0.0; dimension],
         velocity: vec![0.0; dimension],
     };
-    let differences = iteration.decay != 0.0;
+    let differences = iteration.takes_differences();
     let mut prepared = sums.prepared(&plan, iteration, differences);
-    if own.paper_line_7 && run.is_release() {
+    if paper_line_7 && run.is_release() {
         prepared = prepared.revoked("paper-line-7 doubles noise of integers, which then shows whether a sum is even");
     }
     Ok(prepared.with("learning-rate", learning_rate).with("momentum", momentum))
@@ -95,9 +110,13 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
 
 /// The iteration above.
 struct SrgMatrixFactorization {
-    decay: f32,
+    /// c_t, 0 in the first round.
+    decays: Vec<f32>,
     momentum: f32,
-    learning_rate: f32,
+    learning_rate: f64,
+    schedule: LearningRateSchedule,
+    /// T.
+    rounds: u64,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// g_t.
@@ -106,24 +125,24 @@ struct SrgMatrixFactorization {
 }
 
 impl SrgMatrixFactorization {
-    /// c_t.
-    fn decay(&self, round: u64) -> f32 {
-        if round == 0 { 0.0 } else { self.decay }
+    /// True if rounds after the first query the previous point too: all or none, so that the number of queries is planned.
+    fn takes_differences(&self) -> bool {
+        self.decays.iter().any(|&decay| decay != 0.0)
     }
 }
 
 impl Iteration for SrgMatrixFactorization {
     fn query(&mut self, round: u64) -> (Point<'_>, Option<Point<'_>>) {
-        let decay = self.decay(round);
-        let previous = Point { coefficient: decay, parameters: &self.previous };
-        (Point::at(&self.iterate), (decay != 0.0).then_some(previous))
+        let previous = Point { coefficient: self.decays[round as usize], parameters: &self.previous };
+        (Point::at(&self.iterate), (round > 0 && self.takes_differences()).then_some(previous))
     }
 
     fn update(&mut self, release: &Release<'_>) {
-        let decay = self.decay(release.round);
+        let decay = self.decays[release.round as usize];
         let per_row = 1.0 / release.batch_size as f32;
         let regularization = release.regularization as f32;
-        let (momentum, rate) = (self.momentum, self.learning_rate);
+        let rate = (self.learning_rate * self.schedule.factor(release.round, self.rounds)) as f32;
+        let momentum = self.momentum;
         let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursive).zip(&mut self.velocity);
         let mut added = release.noise_alone.iter();
         for ((((x, previous), g), v), &sum) in state.zip(release.sum) {

@@ -13,6 +13,8 @@ choices! {
         Gdp = "gdp",
         /// Gaussian and Laplace without Gaussian subsampling; the tight conversion.
         Zcdp = "zcdp",
+        /// As zcdp, by the conversion ρ + 2√(ρ ln(1/δ)) that papers print: to compare with their numbers, never tighter.
+        ZcdpSimple = "zcdp-simple",
         /// Everything; continuous orders, the tight conversion.
         Rdp = "rdp",
         /// The privacy loss distribution: the tightest for Poisson sampling and unlike steps.

@@ -3,7 +3,7 @@
 use super::examples::{self, assert_relative, gaussian as release, laplace, poisson, without_replacement};
 use super::*;
 
-use Accountant::{Gdp, Pld, Pure, Rdp, Zcdp};
+use Accountant::{Gdp, Pld, Pure, Rdp, Zcdp, ZcdpSimple};
 use Adjacency::{AddRemove, ReplaceOne, ZeroOut};
 
 /// Noise, rate, steps, δ, and ε of the reference library: by RDP over its grid of orders, by PLD at discretisation 1e-4, and at
@@ -100,7 +100,7 @@ fn golden_calibrations() {
 #[test]
 fn calibration_returns_the_smallest_noise_rounded_up() {
     type Family = fn(f64) -> Mechanism;
-    let gaussians = [Gdp, Zcdp, Rdp].into_iter().flat_map(|accountant| {
+    let gaussians = [Gdp, Zcdp, ZcdpSimple, Rdp].into_iter().flat_map(|accountant| {
         let targets = [(0.01, 1e-9), (1.0, 1e-5), (20.0, 1e-2), (400.0, 1e-6)];
         targets.map(|(epsilon, delta)| (accountant, ReplaceOne, epsilon, delta, release as Family))
     });
@@ -115,6 +115,10 @@ fn calibration_returns_the_smallest_noise_rounded_up() {
         assert!(at(noise) <= epsilon, "{accountant} {epsilon}");
         assert!(at(noise * (1.0 - 1e-9)) > epsilon, "{accountant} {epsilon}");
     }
+    // 000 §5.1: (0.1, 1e-6) of one pass by the printed conversion.
+    let noise = calibrate(ZcdpSimple, ZeroOut, 0.1, 1e-6, release).unwrap();
+    assert_relative(noise, 52.660_166_125_723_82, 1e-9, "noise");
+    assert!(ZcdpSimple.epsilon(&poisson(1.0, 0.1, 2), AddRemove, 1e-6).is_err());
     let noise = calibrate(Gdp, ZeroOut, 1.0, 1e-5, release).unwrap();
     assert_relative(noise, 1.0 / gaussian::mu(1.0, 1e-5).unwrap(), 1e-9, "noise");
 }

@@ -94,6 +94,16 @@ pub fn simple_epsilon(delta: f64, rho: f64) -> Result<f64, PrivacyError> {
     Ok(rho + 2.0 * (-rho * delta.ln()).sqrt())
 }
 
+/// δ = exp(−(ε − ρ)²/(4ρ)) of [`simple_epsilon`], 1 where ε ≤ ρ.
+///
+/// # Errors
+/// [`PrivacyError::OutOfRange`] unless ε > 0 and ρ > 0 are finite.
+pub fn simple_delta(epsilon: f64, rho: f64) -> Result<f64, PrivacyError> {
+    error::target_epsilon(epsilon)?;
+    checked_rho(rho)?;
+    Ok((-(epsilon - rho).max(0.0).powi(2) / (4.0 * rho)).exp())
+}
+
 /// ρ = (√(ln(1/δ) + ε) − √(ln(1/δ)))², the inverse of [`simple_epsilon`].
 ///
 /// # Errors
@@ -181,6 +191,8 @@ mod tests {
                     assert_relative(delta(tight, rho_value).unwrap(), delta_value, 1e-7, "zCDP");
                     assert_relative(rho(tight, delta_value).unwrap(), rho_value, 1e-7, "zCDP");
                     let simple = simple_epsilon(delta_value, rho_value).unwrap();
+                    assert_relative(simple_delta(simple, rho_value).unwrap(), delta_value, 1e-7, "zCDP");
+                    assert!(simple_delta(tight, rho_value).unwrap() >= delta_value);
                     assert_relative(simple_rho(simple, delta_value).unwrap(), rho_value, 1e-12, "zCDP");
                 }
             }

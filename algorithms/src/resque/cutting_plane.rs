@@ -21,6 +21,9 @@ use crate::vectors::{add_scaled, dot, map2};
 /// Largest dimension of the matrix methods.
 pub const MOST_DIMENSIONS: usize = 1_024;
 
+/// Newton's steps to an analytic centre, about.
+const NEWTON_STEPS: f64 = 6.0;
+
 choices! {
     /// The centre that is queried.
     pub enum Centre {
@@ -138,6 +141,11 @@ impl CuttingPlane {
             if decrement < 1e-12 {
                 break;
             }
+            if decrement < 1.0 / 16.0 {
+                // Newton's full step converges from here. Rounding of the barrier's value could refuse it, round after round.
+                x = map2(&x, &direction, |x, d| x - d);
+                continue;
+            }
             let here = value(&self.cuts, &x);
             // Damped Newton: 1/(1 + √decrement) always decreases a self-concordant barrier.
             let mut size = if decrement < 0.25 { 1.0 } else { 1.0 / (1.0 + decrement.sqrt()) };
@@ -154,6 +162,17 @@ impl CuttingPlane {
             self.centre = x;
             project(&mut self.centre, self.domain_radius);
         }
+    }
+
+    /// Multiplications of all rounds, about: `m·d` for the queries of a round, d² for a cut of the ellipsoid; for an analytic centre after t
+    /// cuts [`NEWTON_STEPS`] Hessians of `t·d²/2` and their solutions of `d³/6`.
+    pub fn multiplications(&self) -> f64 {
+        let (d, rounds, batch) = (self.centre.len() as f64, self.rounds as f64, self.batch as f64);
+        let centre = match self.kind {
+            Centre::Ellipsoid => d * d,
+            Centre::Analytic => NEWTON_STEPS * (0.25 * rounds * d * d + d * d * d / 6.0),
+        };
+        rounds * (batch * d + centre)
     }
 
     /// Planned rounds.

@@ -47,8 +47,9 @@ choices! {
     }
 }
 
-/// The constant of sample sizes in use. Algorithms 1 and 2 take 48 for T and N_k; the practical constants here give up the bounds
-/// of the theorems, not their exponents.
+/// The constant of sample sizes of Algorithms 1 and 2, for T and N_k.
+pub const THEOREM_SAMPLES: f64 = 48.0;
+/// That in use by default: the practical constants here give up the bounds of the theorems, not their exponents.
 pub const PRACTICAL_SAMPLES: f64 = 2.0;
 /// C of the ball accuracy φ = λr²/C, practical: the theorems take λr²/(C_ba·log³κ) with a constant that they do not name.
 const PRACTICAL_BALL: f64 = 2.0;

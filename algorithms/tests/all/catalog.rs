@@ -174,6 +174,50 @@ fn a_private_algorithm_without_a_budget_claims_nothing() {
 }
 
 #[test]
+fn a_theorem_is_promised_with_its_constants_alone() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        assert!(
+            !algorithm.promise.contains("Theorem 1") && !algorithm.promise.contains("Theorem 2"),
+            "{}",
+            algorithm.id
+        );
+    }
+    for (id, theorem) in [("resque-epoch-sgd", "Theorem 1"), ("resque-ac-sa", "Theorem 2")] {
+        let algorithm = catalog::find(id).expect("an id");
+        let promise = |outer: &str, samples: f64| {
+            let settings = settings(algorithm).with("outer", outer).with("samples", samples);
+            algorithm.prepare(&problem, &settings).expect("prepared").parameters["promise"].clone()
+        };
+        assert_eq!(prepared(algorithm, &problem).parameters["promise"], algorithm.promise);
+        for (outer, samples, holds) in [
+            ("bisection-free", 48.0, false),
+            ("line-search", 47.9, false),
+            ("line-search", 48.0, true),
+            ("line-search", 96.0, true),
+        ] {
+            assert_eq!(promise(outer, samples).contains(theorem), holds, "{outer} {samples}");
+        }
+    }
+}
+
+#[test]
+fn cutting_planes_that_outlast_a_minute_say_so_before_they_start() {
+    let cutting_plane = catalog::find("cutting-plane").expect("an id");
+    let warnings = |features: usize, own: &[(&str, &str)]| {
+        let problem = whole(&dataset("f32", 600, features, 0).clip_features(Norm::L2, 1.0).expect("a bound"));
+        let all = own.iter().fold(settings(cutting_plane), |settings, (name, value)| settings.with(name, value));
+        let warnings = cutting_plane.prepare(&problem, &all).expect("prepared").warnings;
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(warnings(6, &[]).is_empty());
+    let said = warnings(150, &[]);
+    assert!(said.len() == 1 && said[0].contains("minutes"), "{said:?}");
+    let fewer = warnings(150, &[("accuracy", "4")]);
+    assert!(fewer.is_empty(), "{fewer:?}");
+}
+
+#[test]
 fn unknown_parameters_are_named() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {

@@ -1,11 +1,11 @@
 //! Recursive gradients and correlated noise (papers 000, 001, 004): reductions, bounds, and what is refused or warned of.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
-use rounds_algorithms::factorization::FactorizationSource;
+use rounds_algorithms::factorization::{FactorizationSource, Workload, WorkloadSpecification};
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{AssumptionWarning, NoiseKind, PrepareError, Settings};
 use rounds_algorithms::oracle::{Ledger, Oracle};
@@ -90,6 +90,127 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
         for id in ["dp-memf", "pgd"] {
             assert_eq!(last(&problem, id, &independent), dp_sgd, "{id}");
         }
+    }
+}
+
+/// The workloads that a run of 12 rounds asks factorisations for.
+fn workloads(problem: &Problem, id: &str, parameters: &str) -> Vec<Workload> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&asked);
+    let mut settings = settings(1.0, 5, &format!("noise=optimal batch-size=200 epochs=2 {parameters}"));
+    settings.strategies = StrategyMemory::filled_from(FactorizationSource::new(move |request| {
+        kept.lock().expect("one thread").push(request.workload.clone());
+        request.factorize()
+    }));
+    last(problem, id, &settings);
+    asked.lock().expect("one thread").clone()
+}
+
+#[test]
+fn a_schedule_scales_the_steps_and_the_factorisation_follows_it() {
+    let (_, problem) = planted(1_200, 5, 3.0);
+    let linear: Vec<f64> = (0..12).map(|t| f64::from(12 - t) / 12.0).collect();
+    let cooldown: Vec<f64> = linear.iter().map(|left| (4.0 * left).min(1.0)).collect();
+    assert_eq!(cooldown[8..], [1.0, 1.0, 2.0 / 3.0, 1.0 / 3.0]);
+    let listed = |factors: &[f64]| factors.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+    for id in ["sgd", "dp-sgd", "dp-ftrl", "dp-srg-memf"] {
+        let of = |schedule: &str| {
+            let common = "batch-size=200 epochs=2 momentum=0.5 learning-rate=0.25 sampling=fixed";
+            let common = settings(1.5, 5, common).with("learning-rate-schedule", schedule);
+            let common = if id == "dp-srg-memf" { common.with("workload", "ones") } else { common };
+            let common = if id == "sgd" { common.with("averaging", "last") } else { common };
+            iterates(&problem, id, &common).0
+        };
+        let constant = of("constant");
+        assert_eq!(of(&listed(&[1.0; 12])), constant, "{id}");
+        assert_eq!(of("linear"), of(&listed(&linear)), "{id}");
+        assert_eq!(of("cooldown"), of(&listed(&cooldown)), "{id}");
+        let mut last_half = [1.0; 12];
+        last_half[11] = 0.5;
+        let halved = of(&listed(&last_half));
+        assert_eq!(halved[..12], constant[..12], "{id}");
+        for coordinate in 0..5 {
+            let step = |run: &[Vec<f32>]| run[12][coordinate] - run[11][coordinate];
+            assert!((step(&halved) - 0.5 * step(&constant)).abs() < 1e-6, "{id}");
+        }
+    }
+    let prefix = WorkloadSpecification::prefix;
+    let rates = || prefix().with_learning_rates(linear.clone());
+    let ratios = || (0..12).map(|t| f64::from(12 - t + i32::from(t > 0)) / f64::from(12 - t)).collect();
+    let schedule = "learning-rate-schedule=linear momentum=0.5";
+    for (id, own, expected) in [
+        ("dp-mf", "", rates()),
+        ("dp-mf", "workload=ones", prefix()),
+        ("dp-mf", "workload=true", rates().with_momentum(0.5)),
+        ("dp-memf", "", rates().with_momentum(0.5)),
+        ("dp-mf-plus", "tau=3", rates().with_lambda_tau(Some(3))),
+        ("dp-srg-memf", "decay=0.25", rates().with_momentum(0.5).with_decay(0.25)),
+        ("dp-srg-memf", "workload=ones", prefix()),
+        ("dp-srg-memf", "decay=eta-ratio", rates().with_momentum(0.5).with_decays(ratios())),
+    ] {
+        let found = workloads(&problem, id, &format!("{schedule} {own}"));
+        let expected = Workload::new(12, expected).expect("a workload");
+        let is_expected = |found: &Workload| (found.matrix() - expected.matrix()).norm_max() < 1e-12;
+        assert!(!found.is_empty() && found.iter().all(is_expected), "{id} {own}");
+    }
+}
+
+#[test]
+fn decays_are_a_sequence_and_a_zero_starts_the_recursion_again() {
+    let (_, problem) = planted(1_200, 5, 3.0);
+    let of = |decay: &str, own: &str| {
+        let common = format!("batch-size=200 epochs=2 momentum=0.5 learning-rate=0.25 sampling=fixed {own}");
+        iterates(&problem, "dp-srg-memf", &settings(1.5, 5, &common).with("workload", "ones").with("decay", decay)).0
+    };
+    let list = |decays: [f64; 12]| decays.map(|decay| decay.to_string()).join(",");
+    let constant = of("0.25", "");
+    // The first value is not used.
+    assert_eq!(of(&list([0.25; 12]), ""), constant);
+    assert_eq!(of(&list(std::array::from_fn(|t| if t == 0 { 0.75 } else { 0.25 })), ""), constant);
+    let none = of("0", "");
+    assert!(none[2] != constant[2]);
+    // Of zeros there is no difference to clip.
+    assert_eq!(of(&list([0.0; 12]), ""), none);
+    let later = of(&list(std::array::from_fn(|t| if t < 11 { 0.25 } else { 0.0 })), "");
+    assert!(later[..12] == constant[..12] && later[12] != constant[12]);
+    // η_t ∝ 4^t: c_t = 1/4 in every round.
+    let growing = list(std::array::from_fn(|t| 4_f64.powi(t as i32 - 11)));
+    let own = format!("learning-rate-schedule={growing}");
+    assert_eq!(of("eta-ratio", &own), of("0.25", &own));
+    // c_t = 1 where steps are constant.
+    assert_eq!(of("eta-ratio", ""), of(&list([1.0; 12]), ""));
+    for (decay, own, part) in [
+        ("1", "", "eta-ratio"),
+        ("0.5,1.5", "", "eta-ratio"),
+        ("0.5,0.5", "", "of 2 values for 12 rounds"),
+        ("eta-ratio", "paper-line-7=true", "a constant decay alone"),
+    ] {
+        let settings = settings(1.5, 5, &format!("batch-size=200 epochs=2 {own}")).with("decay", decay);
+        let error = catalog::find("dp-srg-memf").expect("an id").prepare(problem.public(), &settings).err();
+        let message = error.expect("refused").to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn schedules_that_do_not_fit_are_refused_by_name() {
+    let (_, problem) = planted(1_200, 5, 3.0);
+    let refused = |id: &str, schedule: &str| {
+        let settings = settings(1.5, 5, "batch-size=200 epochs=2").with("learning-rate-schedule", schedule);
+        let error = catalog::find(id).expect("an id").prepare(problem.public(), &settings).err();
+        error.expect("refused").to_string()
+    };
+    for id in ["dp-sgd", "dp-mf", "dp-srg-memf"] {
+        for schedule in ["", "exponential", "1,0,1", "1,-1", "1,nan", "1,inf"] {
+            let message = refused(id, schedule);
+            assert!(message.starts_with("learning-rate-schedule ") && message.contains("cooldown"), "{id}: {message}");
+        }
+        let message = refused(id, "1,0.5");
+        assert!(message.contains("of 2 values for 12 rounds: one value a round"), "{id}: {message}");
+    }
+    for id in ["dp-gd", "phased-sgd", "accelerated-dp-srg"] {
+        let message = refused(id, "linear");
+        assert!(message.contains("has no such parameter"), "{message}");
     }
 }
 

@@ -85,7 +85,7 @@ struct Question {
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 struct Method {
-    /// Accountant: gdp, zcdp, rdp, pld or pure [default: the tightest that covers the mechanism]
+    /// Accountant: gdp, zcdp, zcdp-simple, rdp, pld or pure [default: the tightest that covers the mechanism]
     #[arg(long)]
     accountant: Option<Accountant>,
     /// Neighbouring relation: zero-out, add-remove or replace-one. Under replace-one an example's term moves by two clip norms.
@@ -513,6 +513,7 @@ gaussian --noise-multiplier 2 --steps 4 --delta 1e-5 = 4.37717809568114 1e-12
 gaussian --noise-multiplier 4 --adjacency replace-one --delta 1e-5 = 1.99309140441512 1e-12
 tree --noise-multiplier 2 --steps 400 --restarts 4 --delta 1e-6 = 18.16344576 1e-9
 zcdp --rho 0.15 --delta 1e-10 = 3.573775031 1e-6
+gaussian --noise-multiplier 2.23606797749979 --delta 1e-6 --accountant zcdp-simple = 2.450788 1e-7
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.01 --steps 1000 --delta 1e-5 = 1.828236737 3e-5
 subsampled-gaussian --noise-multiplier 2 --n 60000 --m 600 --steps 500 --delta 1e-5 = 2.538897891 5e-3";
 
@@ -557,7 +558,7 @@ gaussian --noise-multiplier 1 --delta NaN | delta must be
 gaussian --noise-multiplier 1 | --delta
 gaussian --delta 1e-5 | --noise-multiplier
 gaussian --noise-multiplier 1 --epsilon 1 --delta 1e-5 | --epsilon
-gaussian --noise-multiplier 1 --delta 1e-5 --accountant moments | gdp, zcdp, rdp, pld, pure
+gaussian --noise-multiplier 1 --delta 1e-5 --accountant moments | gdp, zcdp, zcdp-simple, rdp, pld, pure
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant pure | pure
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 1.5 --delta 1e-5 | the sampling rate must be
 subsampled-gaussian --noise-multiplier 1 --delta 1e-5 | --sampling-rate

@@ -29,7 +29,7 @@ pub struct FactorizeArguments {
     /// Number of epochs k. An example participates once in each, always at the same position.
     #[arg(long, default_value_t = 1, value_name = "K")]
     epochs: usize,
-    /// Method: optimal, banded=b, blt=m, toeplitz, tree, honaker-online, honaker-full or identity.
+    /// Method: optimal, banded=b, blt=m, toeplitz, fourier, tree, honaker-online, honaker-full or identity.
     #[arg(long, default_value = "optimal", value_name = "METHOD")]
     method: String,
     /// Objective to minimise: frobenius (all rounds) or max (the worst round).

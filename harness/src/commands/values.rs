@@ -2,11 +2,17 @@
 
 use rounds_kernels::features::Norm;
 
-/// Splits `KEY=VALUE`.
+/// Splits `KEY=VALUE`; of `KEY=@FILE` the value is the lines of the file, separated by commas.
 pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
-    text.split_once('=')
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))?;
+    let value = match value.strip_prefix('@') {
+        None => value.to_owned(),
+        Some(path) => {
+            let content = std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
+            content.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(",")
+        }
+    };
+    Ok((key.to_owned(), value))
 }
 
 /// A positive finite number.
@@ -32,5 +38,20 @@ pub(super) fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
         Some(("l1", Some(bound))) => Ok((Norm::L1, bound)),
         Some(("l2", Some(bound))) => Ok((Norm::L2, bound)),
         _ => Err(format!("'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_a_text_or_the_lines_of_a_file() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), " 1\n\n0.5\n").expect("written");
+        let of = |value: &str| key_value(&format!("decay={value}")).map(|(_, value)| value);
+        assert_eq!(of("file=x"), Ok("file=x".to_owned()));
+        assert_eq!(of(&format!("@{}", file.path().display())), Ok("1,0.5".to_owned()));
+        assert!(of("@/no/such/file").is_err() && key_value("decay").is_err());
     }
 }

@@ -45,6 +45,8 @@ const REFUSED: [(&str, &str); 4] = [
 --epsilon=1 --loss=hnge --batch-size=10 | --loss
 --epsilon=1 --batch-size=10 --clip-norm=1e-30 | clip-norm 1e-30
 --epsilon=1 --batch-size=10 --clip-norm 1e30 | 2^64
+--epsilon=1 --set=learning-rate-schedule=quadratic | cooldown
+--epsilon=1 --set=learning-rate-schedule=@/no/such/file | /no/such/file cannot be read
 --epsilon=1 --epochs=1e9 | epochs 1000000000
 --epsilon=1 --set rounds=1000000000000 | rounds 1000000000000
 --epsilon=1 --epochs=1e6 --batch-size=1 --set rounds=1e9 | rounds 1e9

@@ -111,7 +111,7 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
             });
         }
     }
-    for accountant in [Accountant::Gdp, Accountant::Zcdp, Accountant::Rdp, Accountant::Pld] {
+    for accountant in [Accountant::Gdp, Accountant::Zcdp, Accountant::ZcdpSimple, Accountant::Rdp, Accountant::Pld] {
         add(&format!("all rows, {accountant}"), "dp-sgd", &|training| {
             training.privacy.accountant = Some(accountant);
             (training.optimizer.sampling, training.optimizer.batch_size) = (Some(SamplingKind::Fixed), Some(400));
@@ -126,6 +126,17 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     add("Gaussian of dp-gd", "dp-gd", &|training| training.privacy.noise = Some(NoiseKind::Independent));
     add("tree, zcdp", "dp-ftrl", &|training| training.privacy.accountant = Some(Accountant::Zcdp));
     add("private bounds", "dp-ftrl", &|training| training.data.declaration.bounds = Some("private:0.5".into()));
+    for (name, id, schedule) in
+        [("linear", "dp-sgd", "linear"), ("factors", "dp-mf", "1,1,1,0.5,1,1,1,0.5,1,1,1,1,1,1,0.5,0.25")]
+    {
+        add(name, id, &|training| {
+            training.parameters.push(("learning-rate-schedule".to_owned(), schedule.to_owned()));
+        });
+    }
+    add("decays", "dp-srg-memf", &|training| {
+        let set = [("learning-rate-schedule", "cooldown"), ("decay", "eta-ratio")];
+        training.parameters = set.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    });
     add("treated", "pgd", &|training| {
         (training.data.scale_features, training.data.clip_features) = (Some(0.1), Some((Norm::L2, 0.3)));
         (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
@@ -167,7 +178,7 @@ fn places(value: &Value, place: String, leaves: &mut Vec<String>, groups: &mut V
 const WORDS: [&str; 10] = [
     "release simulation none",
     "zero-out add-remove replace-one",
-    "gdp zcdp rdp pld pure",
+    "gdp zcdp zcdp-simple rdp pld pure",
     "chacha20 xoshiro",
     "exact idealised",
     "l1 l2",

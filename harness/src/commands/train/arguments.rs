@@ -20,7 +20,7 @@ pub struct TrainArguments {
     /// Algorithm, one of `rounds list algorithms`
     #[arg(long, default_value = "dp-sgd", value_name = "ID")]
     algorithm: String,
-    /// Parameter of the algorithm (see `rounds list algorithms ID`); may be repeated
+    /// Parameter of the algorithm (see `rounds list algorithms ID`); may be repeated; KEY=@FILE takes the lines of a file as a list
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     parameters: Vec<(String, String)>,
     /// Output file of the model, which `rounds predict` reads; NAME.npy holds the weights alone: f32 [K, d + 1], bias last
@@ -87,7 +87,7 @@ struct PrivacyArguments {
     /// Neighbouring relation: zero-out, add-remove or replace-one
     #[arg(long, value_name = "RELATION")]
     adjacency: Option<Adjacency>,
-    /// Accountant: gdp, zcdp, rdp, pld or pure
+    /// Accountant: gdp, zcdp, zcdp-simple, rdp, pld or pure
     #[arg(long)]
     accountant: Option<Accountant>,
     /// Release: draw noise and sampling from a 256-bit key of the operating system
