@@ -4,6 +4,7 @@
 //! oracle does not answer.
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::optimizer::AssumptionWarning;
 use super::parameters::{Common, Range, parameters};
 use super::pooled;
 use super::scene::Scene;
@@ -35,6 +36,9 @@ pub(super) static CUTTING_PLANE: Algorithm = Algorithm {
     constructor: &Reads(prepare),
 };
 
+/// Multiplications of which a run warns: a minute at 10⁹ a second.
+const MINUTE: f64 = 60e9;
+
 fn prepare(run: &Run<'_>, own: Cuts) -> Result<Prepared, PrepareError> {
     let dimension = run.problem.parameters();
     if dimension > MOST_DIMENSIONS {
@@ -46,8 +50,12 @@ fn prepare(run: &Run<'_>, own: Cuts) -> Result<Prepared, PrepareError> {
     let accuracy = own.accuracy.unwrap_or(lipschitz * own.radius / 1_000.0);
     let batch = run.common.batch_size.unwrap_or(run.problem.rows());
     let cuts = CuttingPlane::for_accuracy(own.centre, dimension, lipschitz, own.radius, accuracy, batch)?;
-    let rounds = cuts.rounds();
-    pooled::prepared(run, cuts, (Weights::Conditional, lipschitz), rounds)
+    let (rounds, multiplications) = (cuts.rounds(), cuts.multiplications());
+    let mut prepared = pooled::prepared(run, cuts, (Weights::Conditional, lipschitz), rounds)?;
+    if multiplications > MINUTE {
+        prepared.warnings.push(AssumptionWarning::Work { multiplications, rounds });
+    }
+    Ok(prepared)
 }
 
 #[cfg(test)]

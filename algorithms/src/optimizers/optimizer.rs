@@ -42,7 +42,7 @@ pub enum RoundError {
 }
 
 /// A constant outside what a theorem assumes, where `constants = practical` goes on: utility is then not proven. Privacy
-/// never rests on these, since clipping is always on.
+/// never rests on these, since clipping is always on. Also work that a person may not expect, a function of public numbers.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssumptionWarning {
@@ -77,6 +77,18 @@ pub enum AssumptionWarning {
          without one, noise may carry iterates anywhere"
     )]
     NoProjection,
+    /// Rounds that outlast a minute.
+    #[error(
+        "{rounds} rounds, one after the other, take up to {multiplications:.0e} multiplications, {minutes:.0} minutes at 10^9 a second; \
+         fewer parameters (loss=logistic for two classes), a larger accuracy or a smaller batch-size take less",
+        minutes = multiplications / 60e9
+    )]
+    Work {
+        /// Multiplications of all rounds, at most.
+        multiplications: f64,
+        /// T.
+        rounds: u64,
+    },
 }
 
 /// A first-order method as a state machine. An [`Executor`](crate::executor::Executor) counts its rounds.

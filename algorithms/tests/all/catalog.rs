@@ -202,6 +202,22 @@ fn a_theorem_is_promised_with_its_constants_alone() {
 }
 
 #[test]
+fn cutting_planes_that_outlast_a_minute_say_so_before_they_start() {
+    let cutting_plane = catalog::find("cutting-plane").expect("an id");
+    let warnings = |features: usize, own: &[(&str, &str)]| {
+        let problem = whole(&dataset("f32", 600, features, 0).clip_features(Norm::L2, 1.0).expect("a bound"));
+        let all = own.iter().fold(settings(cutting_plane), |settings, (name, value)| settings.with(name, value));
+        let warnings = cutting_plane.prepare(&problem, &all).expect("prepared").warnings;
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(warnings(6, &[]).is_empty());
+    let said = warnings(150, &[]);
+    assert!(said.len() == 1 && said[0].contains("minutes"), "{said:?}");
+    let fewer = warnings(20, &[("accuracy", "4")]);
+    assert!(fewer.is_empty(), "{fewer:?}");
+}
+
+#[test]
 fn unknown_parameters_are_named() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {
