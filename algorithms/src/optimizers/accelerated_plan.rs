@@ -249,7 +249,7 @@ impl AcceleratedPlan {
             _ => Some(BudgetOf {
                 calibration: run.calibration(adjacency, clip_norm)?,
                 id: run.id,
-                division: division.clone(),
+                division: *division,
                 sampling,
                 batch,
                 sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency),

@@ -245,11 +245,15 @@ pub(super) const fn hyphenated<const LENGTH: usize>(field: &str) -> [u8; LENGTH]
 }
 
 /// Declares a struct of parameters: `/// description`, then `field: Type [range] = default`. Range and default may be left
-/// out; an `Option` without a default is `None`.
+/// out; an `Option` without a default is `None`. The struct is `Copy`, but for `struct Name: Clone`, whose values hold lists.
 macro_rules! parameters {
+    (@copy $name:ident) => {
+        impl Copy for $name {}
+    };
+    (@copy $name:ident Clone) => {};
     (
         $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident {
+        $visibility:vis struct $name:ident $(: $clone:ident)? {
             $($(#[doc = $about:literal])+ $field:ident: $type:ty $([$range:expr])? $(= $default:expr)?),+ $(,)?
         }
     ) => {
@@ -258,6 +262,8 @@ macro_rules! parameters {
         $visibility struct $name {
             $($(#[doc = $about])+ $visibility $field: $type),+
         }
+
+        $crate::optimizers::parameters::parameters!(@copy $name $($clone)?);
 
         #[allow(dead_code)]
         impl $name {
@@ -344,7 +350,7 @@ pub(super) use {default, expected, holds, parameters};
 
 parameters! {
     /// Parameters that many algorithms share. The catalogue's entry of an algorithm lists those that it reads.
-    pub struct Common {
+    pub struct Common: Clone {
         /// Passes over the data (expected ones for Poisson sampling)
         epochs: Option<f64> [Range::EPOCHS],
         /// Number of rounds, instead of passes over the data

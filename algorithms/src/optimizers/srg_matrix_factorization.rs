@@ -37,7 +37,7 @@ use crate::state::StateVisitor;
 
 parameters! {
     /// Parameters of the recursion.
-    struct Recursion {
+    struct Recursion: Clone {
         /// c_t of g_t = c_t·g_{t−1} + D_t: a constant, η_{t−1}/η_t of the learning-rate schedule, or a value a round
         decay: Decay = Decay::Constant((-2.5_f64).exp()),
         /// Workload of the factorisation: S·diag(η)·M·L with step sizes, momentum and decay, or prefix sums S
@@ -60,31 +60,32 @@ pub(super) static DP_SRG_MEMF: Algorithm = Algorithm {
 };
 
 fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
+    let Recursion { decay, workload: kind, paper_line_7 } = own;
     let plan = whole_epochs(run, tenth(run), 5.0)?;
     let momentum = run.common.momentum.unwrap_or(0.9);
     let learning_rate = run.common.learning_rate.unwrap_or(0.5);
     let schedule = run.common.learning_rate_schedule.clone().unwrap_or_default();
     schedule.check(plan.rounds)?;
-    let decays = own.decay.sequence(&schedule, plan.rounds)?;
-    if own.paper_line_7 && !matches!(own.decay, Decay::Constant(_)) {
+    let decays = decay.sequence(&schedule, plan.rounds)?;
+    if paper_line_7 && !matches!(decay, Decay::Constant(_)) {
         let reason = "steps as printed with a constant decay alone, for which the guarantee is shown";
         return Err(SettingsError::unsupported("paper-line-7", true, run.id, reason).into());
     }
     let mut workload = WorkloadSpecification::prefix();
-    if own.workload == WorkloadKind::True {
+    if kind == WorkloadKind::True {
         if momentum > 0.0 {
             workload = workload.with_momentum(momentum);
         }
-        workload = match own.decay {
+        workload = match decay {
             Decay::Constant(0.0) => workload,
             Decay::Constant(decay) => workload.with_decay(decay),
-            _ => workload.with_decays(decays.clone()),
+            Decay::StepRatio | Decay::Sequence(_) => workload.with_decays(decays.clone()),
         };
         workload = scheduled(run, &plan, workload)?;
     }
     let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
     let mut sums = NoisySums::new(run, &plan, Some(noise))?;
-    if own.paper_line_7 {
+    if paper_line_7 {
         sums = sums.telling_noise();
     }
     let dimension = run.problem.parameters();
@@ -101,7 +102,7 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
     };
     let differences = iteration.takes_differences();
     let mut prepared = sums.prepared(&plan, iteration, differences);
-    if own.paper_line_7 && run.is_release() {
+    if paper_line_7 && run.is_release() {
         prepared = prepared.revoked("paper-line-7 doubles noise of integers, which then shows whether a sum is even");
     }
     Ok(prepared.with("learning-rate", learning_rate).with("momentum", momentum))
