@@ -79,12 +79,12 @@ pub enum AssumptionWarning {
     NoProjection,
     /// Rounds that outlast a minute.
     #[error(
-        "{rounds} rounds take some {multiplications:.0e} multiplications, {minutes:.0} minutes at 10^9 a second, and cannot be run side by \
-         side; fewer parameters (loss=logistic for two classes), a larger accuracy or a smaller batch-size take less",
+        "{rounds} rounds, one after the other, take up to {multiplications:.0e} multiplications, {minutes:.0} minutes at 10^9 a second; \
+         fewer parameters (loss=logistic for two classes), a larger accuracy or a smaller batch-size take less",
         minutes = multiplications / 60e9
     )]
     Work {
-        /// Multiplications of all rounds, about.
+        /// Multiplications of all rounds, at most.
         multiplications: f64,
         /// T.
         rounds: u64,

@@ -21,8 +21,8 @@ use crate::vectors::{add_scaled, dot, map2};
 /// Largest dimension of the matrix methods.
 pub const MOST_DIMENSIONS: usize = 1_024;
 
-/// Newton's steps to an analytic centre, about.
-const NEWTON_STEPS: f64 = 6.0;
+/// Newton's steps to an analytic centre, at most.
+const NEWTON_STEPS: usize = 60;
 
 choices! {
     /// The centre that is queried.
@@ -130,7 +130,7 @@ impl CuttingPlane {
         let step = solve_positive(hessian(&self.cuts[..old], &self.centre), dimension, &newest);
         let length = dot(&step, &newest).max(f64::MIN_POSITIVE).sqrt();
         let mut x = map2(&self.centre, &step, |c, s| c - 0.7 * s / length);
-        for _ in 0..60 {
+        for _ in 0..NEWTON_STEPS {
             let room = radius_squared - dot(&x, &x);
             let mut slope: Vec<f64> = x.iter().map(|x| 2.0 * x / room).collect();
             for cut in &self.cuts {
@@ -141,13 +141,9 @@ impl CuttingPlane {
             if decrement < 1e-12 {
                 break;
             }
-            if decrement < 1.0 / 16.0 {
-                // Newton's full step converges from here. Rounding of the barrier's value could refuse it, round after round.
-                x = map2(&x, &direction, |x, d| x - d);
-                continue;
-            }
             let here = value(&self.cuts, &x);
             // Damped Newton: 1/(1 + √decrement) always decreases a self-concordant barrier.
+            let before = x.clone();
             let mut size = if decrement < 0.25 { 1.0 } else { 1.0 / (1.0 + decrement.sqrt()) };
             loop {
                 let next = map2(&x, &direction, |x, d| x - size * d);
@@ -157,6 +153,10 @@ impl CuttingPlane {
                 }
                 size *= 0.5;
             }
+            // Rounding of the barrier's value refused every step: the next ones would be the same.
+            if x == before {
+                break;
+            }
         }
         if x.iter().all(|x| x.is_finite()) {
             self.centre = x;
@@ -164,13 +164,13 @@ impl CuttingPlane {
         }
     }
 
-    /// Multiplications of all rounds, about: `m·d` for the queries of a round, d² for a cut of the ellipsoid; for an analytic centre after t
+    /// Multiplications of all rounds, at most: `m·d` for the queries of a round, d² for a cut of the ellipsoid; for an analytic centre after t
     /// cuts [`NEWTON_STEPS`] Hessians of `t·d²/2` and their solutions of `d³/6`.
     pub fn multiplications(&self) -> f64 {
         let (d, rounds, batch) = (self.centre.len() as f64, self.rounds as f64, self.batch as f64);
         let centre = match self.kind {
             Centre::Ellipsoid => d * d,
-            Centre::Analytic => NEWTON_STEPS * (0.25 * rounds * d * d + d * d * d / 6.0),
+            Centre::Analytic => NEWTON_STEPS as f64 * (0.25 * rounds * d * d + d * d * d / 6.0),
         };
         rounds * (batch * d + centre)
     }
