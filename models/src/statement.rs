@@ -114,8 +114,15 @@ impl Verifier {
     /// # Errors
     /// A file that holds no statement of a release, or one whose run cannot be planned.
     pub fn verify(&self, path: &Path) -> Result<Verified, StatementError> {
+        self.verified(path, read(path)?)
+    }
+
+    fn verified(
+        &self,
+        path: &Path,
+        (header, document, weights): (Header, Value, Option<Vec<f32>>),
+    ) -> Result<Verified, StatementError> {
         let key = self.signer.as_ref();
-        let (header, document, weights) = read(path)?;
         let stated = &header.privacy;
         if stated.claim != Claim::Release {
             let reason = stated
@@ -161,7 +168,7 @@ pub struct ComposedRun {
 
 impl Verifier {
     /// Verifies the statements of runs on the same rows, and computes what they guarantee together at `delta`, by default the sum of
-    /// theirs ([`Composed::new`]).
+    /// theirs ([`Composed::new`]). The factorisation in a file, if there is one, is that of all runs that name one.
     ///
     /// # Errors
     /// As [`verify`](Self::verify); a statement that does not hold, one that is given twice, claims that do not add up.
@@ -170,17 +177,20 @@ impl Verifier {
         paths: &[PathBuf],
         delta: Option<f64>,
     ) -> Result<(Composed, Vec<ComposedRun>), StatementError> {
-        let (mut runs, mut documents): (Vec<ComposedRun>, Vec<Value>) = (Vec::new(), Vec::new());
+        let (mut runs, mut hashes): (Vec<ComposedRun>, Vec<Value>) = (Vec::new(), Vec::new());
         for path in paths {
-            let found = self.verify(path)?;
+            let contents = read(path)?;
+            let hash = contents.1["model_sha256"].clone();
+            let mut own = self.clone();
+            own.factorization = own.factorization.filter(|_| contents.0.parameters.contains_key("factorization"));
+            let found = own.verified(path, contents)?;
             if !found.holds {
                 return Err(StatementError::Differs { path: path.clone(), first: found.differences[0].clone() });
             }
-            let (_, document, _) = read(path)?;
-            if let Some(same) = documents.iter().position(|other| *other == document) {
+            if let Some(same) = hashes.iter().position(|other| *other == hash) {
                 return Err(StatementError::Twice { path: path.clone(), same: paths[same].clone() });
             }
-            documents.push(document);
+            hashes.push(hash);
             runs.push(ComposedRun { file: path.clone(), statement: found.statement });
         }
         let statements: Vec<_> = runs.iter().map(|run| &run.statement).collect();

@@ -87,19 +87,18 @@ const MOST_SHORT_SHARE: f64 = 1.0 / 8.0;
 /// True if integers of 16 bits are fast enough for problems of this shape and fine enough for these batches and this noise: a public
 /// fact.
 ///
-/// h is at most min(C, 1)·2⁻¹⁴ with a bias, and rounding moves a coordinate of the sum of B rows by a deviation of √(B/6)·h, which is to be
-/// at most an eighth of the noise multiplier times C.
+/// h is at most min(C, 1)·2⁻¹⁴ with a bias, and rounding moves a coordinate of the sum of B rows that differ by a deviation of √(B/6)·h times
+/// the greatest feature, which is to be at most an eighth of the noise multiplier times C. Rows that agree in norm and residuals may move it by up to h
+/// each: 3·10⁻⁴ of the gradient that they share.
 fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
-    let norm = problem.feature_grid().map_or(f64::INFINITY, |grid| {
-        let greatest = f64::from(grid.step) * f64::from(grid.greatest);
-        (1.0 + model.features as f64 * greatest * greatest).sqrt()
-    });
+    let greatest = problem.feature_grid().map_or(f64::INFINITY, |grid| f64::from(grid.step) * f64::from(grid.greatest));
+    let norm = (1.0 + model.features as f64 * greatest * greatest).sqrt();
     let PrivacyStatement { noise_multiplier: Some(multiplier), clip_norm: Some(clip_norm), .. } = prepared.privacy
     else {
         return false;
     };
-    let deviation = |size| (size as f64 / 6.0).sqrt() * clip_norm.min(1.0) / f64::from(1 << 14);
+    let deviation = |size| (size as f64 / 6.0).sqrt() * clip_norm.min(1.0) * greatest.max(1.0) / f64::from(1 << 14);
     let is_fine = prepared.batch_size.is_some_and(|size| deviation(size) <= MOST_SHORT_SHARE * multiplier * clip_norm);
     let is_short = model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM;
     problem.suits_integers() && is_short && is_fine

@@ -69,7 +69,7 @@ impl Decay {
     /// c_0 = 0, c_1 … c_{T−1}.
     ///
     /// # Errors
-    /// A list for another number of rounds.
+    /// A list for another number of rounds; a schedule that falls too fast for its ratios.
     pub(super) fn sequence(&self, schedule: &LearningRateSchedule, rounds: usize) -> Result<Vec<f64>, SettingsError> {
         let mut decays = match self {
             Self::Constant(constant) => vec![*constant; rounds],
@@ -83,6 +83,15 @@ impl Decay {
             }
         };
         decays[0] = 0.0;
+        // Beyond the greatest coefficient of a query.
+        if let Some(round) = decays.iter().position(|decay| !(*decay <= 2_f64.powi(50))) {
+            let value = format!(
+                "eta-ratio of a schedule that falls to {:e} of itself in round {}",
+                1.0 / decays[round],
+                round + 1
+            );
+            return Err(SettingsError::out_of_range("decay", value, "a fall to no less than 2^-50 in a round"));
+        }
         Ok(decays)
     }
 }

@@ -98,7 +98,11 @@ pub enum SettingsError {
 impl SettingsError {
     /// A `value` in place of what is `expected`.
     pub(super) fn out_of_range(parameter: &'static str, value: impl Display, expected: &'static str) -> Self {
-        Self::OutOfRange { parameter, value: value.to_string(), expected }
+        // Of a long list the begin.
+        let (value, most) = (value.to_string(), 100);
+        let shown =
+            value.char_indices().nth(most).map_or_else(|| value.clone(), |(end, _)| format!("{}…", &value[..end]));
+        Self::OutOfRange { parameter, value: shown, expected }
     }
 
     /// A `value` that `algorithm` does not offer.

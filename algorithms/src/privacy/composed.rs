@@ -30,9 +30,12 @@ pub enum CompositionError {
     /// Fewer than two.
     #[error("{0} statements: a composition takes at least two")]
     Few(usize),
-    /// Statements without ε, δ or relation.
-    #[error("statement {0} claims no (ε, δ)")]
+    /// Statements without ε, δ, relation or mechanisms.
+    #[error("statement {0} claims no (ε, δ) of a mechanism")]
     NoClaim(usize),
+    /// A δ outside its range.
+    #[error("δ = {0}: a number from 0 up to, but not, 1 is needed")]
+    Delta(f64),
     /// Claims for neighbours of other kinds do not add up.
     #[error("statement {number} is about {found}, the first about {first}: such claims do not add up")]
     Relation {
@@ -94,6 +97,11 @@ impl Composed {
         if statements.len() < 2 {
             return Err(CompositionError::Few(statements.len()));
         }
+        if let Some(delta) = delta.filter(|delta| !(0.0..1.0).contains(delta)) {
+            return Err(CompositionError::Delta(delta));
+        }
+        // Rounded up, as all of ε and δ.
+        let sum = |a: f64, b: f64| if a == 0.0 || b == 0.0 { a + b } else { (a + b).next_up() };
         let mut about = None;
         let (mut mechanisms, mut basic, mut bounds) = (Vec::new(), (0.0_f64, 0.0_f64), 0.0_f64);
         for (number, statement) in (1..).zip(statements) {
@@ -102,6 +110,9 @@ impl Composed {
             else {
                 return Err(CompositionError::NoClaim(number));
             };
+            if statement.mechanisms.is_empty() {
+                return Err(CompositionError::NoClaim(number));
+            }
             let own = (adjacency, statement.unit.as_str());
             let first = *about.get_or_insert(own);
             if own != first {
@@ -109,9 +120,8 @@ impl Composed {
                 return Err(CompositionError::Relation { number, found, first });
             }
             mechanisms.extend(statement.mechanisms.iter().cloned());
-            // Rounded up, as all of ε and δ.
-            basic = ((basic.0 + epsilon).next_up(), (basic.1 + delta).next_up());
-            bounds = statement.bounds_epsilon.map_or(bounds, |epsilon| (bounds + epsilon).next_up());
+            basic = (sum(basic.0, epsilon), sum(basic.1, delta));
+            bounds = sum(bounds, statement.bounds_epsilon.unwrap_or(0.0));
         }
         let (adjacency, unit) = about.expect("two statements");
         let delta = delta.unwrap_or(basic.1);
@@ -128,9 +138,10 @@ impl Composed {
                 found = Ok(better);
             }
         }
-        let with_bounds = |epsilon: f64| if bounds > 0.0 { (epsilon + bounds).next_up() } else { epsilon };
-        let is_basic = basic.1 <= delta;
-        let (epsilon, accountant) = match found.map(|(epsilon, accountant)| (with_bounds(epsilon), accountant)) {
+        // A given δ may be the sum but for its last bits, which were rounded up.
+        let is_basic = basic.1 <= delta * (1.0 + 1e-12);
+        let delta = if is_basic { delta.max(basic.1) } else { delta };
+        let (epsilon, accountant) = match found.map(|(epsilon, accountant)| (sum(epsilon, bounds), accountant)) {
             Ok((epsilon, accountant)) if !is_basic || epsilon <= basic.0 => (epsilon, Some(accountant)),
             Err(error) if !is_basic => {
                 return Err(CompositionError::Unreached { error, epsilon: basic.0, delta: basic.1 });
@@ -192,6 +203,12 @@ mod tests {
         let gaussians = Composed::new(&[&plain, &plain], Some(1e-6)).unwrap();
         assert_relative(both.epsilon, gaussians.epsilon + 0.5, 1e-12, "bounds");
         assert_eq!(both.basic.0, (bounded.epsilon.unwrap() + plain.epsilon.unwrap()).next_up());
+        // Pure claims stay pure.
+        let pure = statement(laplace(10.0, 1.0, 1), Adjacency::ReplaceOne, 0.0);
+        let both = Composed::new(&[&pure, &pure], None).unwrap();
+        assert_eq!(both.delta, 0.0);
+        assert_relative(both.epsilon, 2.0 * pure.epsilon.unwrap(), 1e-12, "pure claims");
+        assert!(Composed::new(&[&plain, &plain], Some(2e-6)).unwrap().delta >= both.basic.1);
         // A stated ε that is smaller than what an accountant finds, as of a run with a bound of its own.
         let small = PrivacyStatement { epsilon: Some(0.01), ..plain.clone() };
         let both = Composed::new(&[&small, &small], None).unwrap();
@@ -207,10 +224,15 @@ mod tests {
         let other = statement(gaussian(2.0), Adjacency::ReplaceOne, 1e-6);
         let people = PrivacyStatement { unit: "user".into(), ..one.clone() };
         let none = one.clone().revoked("no");
+        let untold = PrivacyStatement { mechanisms: Vec::new(), ..one.clone() };
         let said = |statements: &[&PrivacyStatement]| Composed::new(statements, None).unwrap_err().to_string();
         assert!(said(&[&one]).contains("at least two"));
         assert!(said(&[&one, &other]).contains("replace-one of one example"));
         assert!(said(&[&one, &people]).contains("zero-out of one user"));
         assert!(said(&[&one, &none]).contains("statement 2 claims no"));
+        assert!(said(&[&one, &untold]).contains("of a mechanism"));
+        for delta in [-1e-6, 1.0, 7.0, f64::NAN] {
+            assert!(matches!(Composed::new(&[&one, &one], Some(delta)), Err(CompositionError::Delta(_))), "{delta}");
+        }
     }
 }

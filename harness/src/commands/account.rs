@@ -39,7 +39,7 @@ pub struct AccountArguments {
     #[arg(long, value_name = "PUBLIC")]
     verify: Option<PathBuf>,
     /// The file of the factorisation that the run's noise was drawn through, if it was given one
-    #[arg(long, value_name = "FILE", requires = "statement")]
+    #[arg(long, value_name = "FILE")]
     factorization: Option<PathBuf>,
     #[command(subcommand)]
     mechanism: Option<MechanismArguments>,
@@ -238,7 +238,7 @@ fn together(composed: &Composed, runs: &[ComposedRun]) -> Table {
         let [epsilon, delta] = [run.statement.epsilon, run.statement.delta].map(|number| number.unwrap_or(f64::NAN));
         claim(epsilon, delta)
     };
-    let public = "the number of runs, their noise and their steps, which must not follow from what was released";
+    let public = "the number of runs, their noise, sampling and rounds, which must not follow from what was released";
     let all = [
         ("together", claim(composed.epsilon, composed.delta)),
         ("plain sums", claim(composed.basic.0, composed.basic.1)),

@@ -9,7 +9,13 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
         None => value.to_owned(),
         Some(path) => {
             let content = std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
-            content.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(",")
+            // A file of rows that was named by mistake is not shown.
+            let lines = content.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
+            let number = |(place, line): (usize, &str)| match line.parse::<f64>() {
+                Ok(_) => Ok(line.to_owned()),
+                Err(_) => Err(format!("{path}: line {} is not a number", place + 1)),
+            };
+            lines.map(number).collect::<Result<Vec<_>, _>>()?.join(",")
         }
     };
     Ok((key.to_owned(), value))
@@ -52,6 +58,9 @@ mod tests {
         let of = |value: &str| key_value(&format!("decay={value}")).map(|(_, value)| value);
         assert_eq!(of("file=x"), Ok("file=x".to_owned()));
         assert_eq!(of(&format!("@{}", file.path().display())), Ok("1,0.5".to_owned()));
+        std::fs::write(file.path(), "1\n17,private\n").expect("written");
+        let said = of(&format!("@{}", file.path().display())).unwrap_err();
+        assert!(said.ends_with("line 2 is not a number") && !said.contains("private"), "{said}");
         assert!(of("@/no/such/file").is_err() && key_value("decay").is_err());
     }
 }

@@ -116,7 +116,7 @@ fn releases_from_the_same_rows_cost_together_what_their_mechanisms_do() {
     let folder = folder(SCHEMA);
     let model = |name: &str| folder.path().join(name).display().to_string();
     let names = ["a.st", "b.st", "c.st"].map(model);
-    for (name, more) in names.iter().zip([" --algorithm dp-gd", " --algorithm dp-gd", ""]) {
+    for (name, more) in names.iter().zip([" --algorithm dp-ftrl", " --algorithm dp-ftrl", ""]) {
         stdout(&format!("{}{more} --model {name}", release(folder.path())));
     }
     let [a, b, c] = &names;
