@@ -274,10 +274,10 @@ impl Proven {
             return Err(refuse("has constants for coupling=accelerated alone"));
         }
         if !run.constrained {
-            // [004 (5.2)]: T = c_DP·n^{1/4} with c_DP > 10⁴ for any δ in use, so B = n^{3/4}/c_DP < 1 for n < 6·10⁵.
+            // By theory::recursive_risk::Interior, test `the_interior_constants_prove_nothing_below_ten_trillion_rows`.
             return Err(refuse(
-                "has constants for the unconstrained regime that leave less than one row a batch below n ≈ 600,000; \
-                 take regime=constrained, or constants=practical",
+                "is of no use in the unconstrained regime: with its constants the bound is above L·R, the risk of doing \
+                 nothing, at every n below 10¹³; take regime=constrained, or constants=practical",
             ));
         }
         if batch > rows.sqrt() {

@@ -28,6 +28,21 @@ pub fn restart_terms(rows: &[Vec<f64>], tau: usize) -> [f64; 2] {
     [both, both + last]
 }
 
+/// `‖x_0 − x*‖²/(γT) + γL̃² + γζL̃·sens(C)·‖B‖_F/√T`, the order of the mean excess of x_0 … x_T that [001 (5)] cites for L̃-Lipschitz f, with
+/// constant 1. ζ² is the expected squared length of a row of Z before sens(C).
+pub fn lipschitz_order(
+    squared_distance: f64,
+    step_size: f64,
+    rounds: usize,
+    lipschitz: f64,
+    noise: f64,
+    (sensitivity, frobenius): (f64, f64),
+) -> f64 {
+    let rounds = rounds as f64;
+    squared_distance / (step_size * rounds)
+        + step_size * lipschitz * (lipschitz + noise * sensitivity * frobenius / rounds.sqrt())
+}
+
 /// `E(f(x_t) − f*)` and `E‖∇f(x_t)‖²` for t = 0 … T on a quadratic, exactly (specification 5.3): along the direction of
 /// eigenvalue λ,
 ///
@@ -82,6 +97,17 @@ mod tests {
         let [both, all] = restart_terms(&rows, tau);
         assert!((squared / both - 1.0).abs() < 1e-12, "{squared} {both}");
         assert!(((squared + 20.0) / all - 1.0).abs() < 1e-12, "{squared} {all}");
+    }
+
+    /// The remark on (5): with B = S and C = I its last term grows as γζL̃√(T/2) where SGD's does not.
+    #[test]
+    fn the_lipschitz_order_of_independent_noise_grows_with_the_root_of_the_rounds() {
+        let of = |rounds: usize| {
+            let count = rounds as f64;
+            lipschitz_order(4.0, 0.1, rounds, 2.0, 3.0, (1.0, (0.5 * count * (count + 1.0)).sqrt()))
+        };
+        assert!((of(1) - (40.0 + 0.1 * 2.0 * (2.0 + 3.0))).abs() < 1e-12);
+        assert!((of(40_000) / of(10_000) - 2.0).abs() < 0.01);
     }
 
     /// The mean excess of the last round on `(L/2)·‖x‖²` from the optimum, in one dimension, with noise of variance 1 and C⁻¹ of a row

@@ -10,6 +10,7 @@ pub mod parallel;
 pub mod parallel_time;
 mod quadratic;
 pub mod recursive;
+pub mod recursive_risk;
 
 pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};
 

@@ -42,18 +42,12 @@ struct Cell {
     excess: Vec<f64>,
 }
 
-/// The exponent of the fewest rounds (`is_rounds`) or the least risk in `axis`, over the places of the rate study, or the fewest
-/// rounds at [`ONE_PLACE`]; their draws by the jackknife. Values at an end of a grid enter no exponent.
-pub(crate) fn of_rates(
-    records: &mut Records,
-    fields: &Fields,
-    axis: &str,
-    is_rounds: bool,
-) -> anyhow::Result<Option<Derived>> {
+/// The cells of `study` by their place on `axis`.
+fn cells(records: &mut Records, study: &str, fields: &Fields, axis: &str) -> anyhow::Result<BTreeMap<u64, Vec<Cell>>> {
     let mut all = fields.clone();
     let method = all.remove("algorithm").context("an algorithm is missing")?;
     let mut places: BTreeMap<u64, Vec<Cell>> = BTreeMap::new();
-    for run in records.select("rate-study", &all)? {
+    for run in records.select(study, &all)? {
         let place = if axis == ONE_PLACE { 0.0 } else { run.number(axis)? };
         places.entry(place.to_bits()).or_default().push(Cell {
             is_own: run.is("algorithm", &method),
@@ -62,24 +56,49 @@ pub(crate) fn of_rates(
             excess: run.sample("excess")?.into_values().collect(),
         });
     }
+    Ok(places)
+}
+
+/// The least risk of a method over the numbers of rounds that were measured, and true at an end of the steps or slopes.
+fn least_risk(cells: &[Cell], left_out: Option<usize>) -> Option<(f64, bool)> {
+    let own = cells.iter().filter(|cell| cell.is_own);
+    let risks = own.map(|cell| (mean_without(&cell.excess, left_out), cell.at_edge));
+    risks.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The exponent of the fewest rounds (`is_rounds`) or the least risk in `axis`, over the places of a study of rates, or the fewest
+/// rounds at [`ONE_PLACE`]; their draws by the jackknife. Values at an end of a grid enter no exponent. With `less` it is that of the least risk
+/// less the one of the runs with these fields, at the same place or their only one.
+pub(crate) fn of_rates(
+    records: &mut Records,
+    study: &str,
+    fields: &Fields,
+    less: Option<&Fields>,
+    axis: &str,
+    is_rounds: bool,
+) -> anyhow::Result<Option<Derived>> {
+    let places = cells(records, study, fields, axis)?;
+    let less = less.map(|less| cells(records, study, less, axis)).transpose()?;
     let draws = places.values().flatten().map(|cell| cell.excess.len()).min().unwrap_or(0);
     // The number of a place, and true at an end of a grid.
-    let number = |cells: &[Cell], left_out: Option<usize>| {
-        let own = cells.iter().filter(|cell| cell.is_own);
+    let number = |place: &u64, cells: &[Cell], left_out: Option<usize>| {
         if !is_rounds {
-            let risks = own.map(|cell| (mean_without(&cell.excess, left_out), cell.at_edge));
-            return risks.min_by(|a, b| a.0.total_cmp(&b.0));
+            let (risk, at_end) = least_risk(cells, left_out)?;
+            let Some(less) = &less else { return Some((risk, at_end)) };
+            let other = less.get(place).or_else(|| less.values().next().filter(|_| less.len() == 1))?;
+            return Some((risk - least_risk(other, left_out)?.0, at_end)).filter(|(rest, _)| *rest > 0.0);
         }
-        let own: Vec<Risks<'_>> = own.map(|cell| (cell.rounds, &*cell.excess)).collect();
         let all: Vec<Risks<'_>> = cells.iter().map(|cell| (cell.rounds, &*cell.excess)).collect();
-        fewest_rounds(&own, &all, 1.5, left_out)
+        let own = cells.iter().zip(&all).filter(|(cell, _)| cell.is_own);
+        fewest_rounds(&own.map(|(_, risks)| *risks).collect::<Vec<_>>(), &all, 1.5, left_out)
     };
     if axis == ONE_PLACE {
-        let Some((cells, (value, is_end))) = places.values().find_map(|cells| Some((cells, number(cells, None)?)))
+        let Some((place, cells, (value, is_end))) =
+            places.iter().find_map(|(place, cells)| Some((place, cells, number(place, cells, None)?)))
         else {
             return Ok(None);
         };
-        let without: Vec<f64> = (0..draws).filter_map(|draw| Some(number(cells, Some(draw))?.0)).collect();
+        let without: Vec<f64> = (0..draws).filter_map(|draw| Some(number(place, cells, Some(draw))?.0)).collect();
         let count = without.len();
         let error = if is_end { 0.0 } else { jackknife(&without) };
         let found = Estimated { value, error, freedom: count as f64 - 1.0, count };
@@ -87,7 +106,7 @@ pub(crate) fn of_rates(
     }
     let points = |left_out: Option<usize>| -> Vec<(Vec<f64>, f64)> {
         let inside = |(place, cells): (&u64, &Vec<Cell>)| {
-            let (value, _) = number(cells, left_out).filter(|(_, is_end)| !is_end)?;
+            let (value, _) = number(place, cells, left_out).filter(|(_, is_end)| !is_end)?;
             Some((vec![f64::from_bits(*place)], value))
         };
         places.iter().filter_map(inside).collect()
@@ -100,12 +119,13 @@ pub(crate) fn of_rates(
 /// twice its target, is left out.
 pub(crate) fn of_depth(
     records: &mut Records,
+    study: &str,
     fields: &Fields,
     count: &str,
     axis: &str,
 ) -> anyhow::Result<Option<Derived>> {
     let mut cells: BTreeMap<[u64; 2], Vec<Rc<Run>>> = BTreeMap::new();
-    for run in records.select("depth-against-work", fields)? {
+    for run in records.select(study, fields)? {
         let place = [1.0 / run.number("accuracy")?, run.number("dimension")?].map(f64::to_bits);
         cells.entry(place).or_default().push(run);
     }
@@ -137,9 +157,14 @@ pub(crate) fn of_depth(
 
 /// The exponent in n (`rows`), d (`dimension`) or 1/ε (`epsilon`) of the queries at which the risk comes down to the optimal
 /// error, beside that of Theorem 4 of paper 002 in the same cells.
-pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> anyhow::Result<Option<Derived>> {
+pub(crate) fn of_needs(
+    records: &mut Records,
+    study: &str,
+    fields: &Fields,
+    axis: &str,
+) -> anyhow::Result<Option<Derived>> {
     let mut cells: BTreeMap<[u64; 3], BTreeMap<u64, Vec<(f64, f64)>>> = BTreeMap::new();
-    for run in records.select("private-queries", fields)? {
+    for run in records.select(study, fields)? {
         let place = [run.number("rows")?, run.number("dimension")?, 1.0 / run.number("epsilon")?].map(f64::to_bits);
         let point = (run.number("gradient_queries")?, run.number("excess/error")?);
         cells.entry(place).or_default().entry(run.place().1).or_default().push(point);
@@ -174,4 +199,34 @@ pub(crate) fn of_needs(records: &mut Records, fields: &Fields, axis: &str) -> an
     })?;
     let found = of_seeds.and_then(|of_seeds| some(&middle, at, &of_seeds, false));
     Ok(found.map(|found| Derived { theory: fitted(&theorem, at), ..found }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Risks 2√d + 3 of three draws, of which the statistical part is 3: with it the exponent is smaller.
+    #[test]
+    fn the_statistical_term_is_subtracted_before_the_exponent() {
+        let run = |problem: &str, d: f64, rounds: u64, risk: f64| {
+            let excess = [0.99, 1.0, 1.01].map(|factor| factor * risk);
+            json!({ "problem": problem, "algorithm": "a", "d": d, "adaptive_rounds": rounds, "excess": excess })
+        };
+        let private = (1..=8).map(|d| f64::from(d) * 100.0).flat_map(|d| {
+            [(32, 2.0 * d.sqrt() + 3.0), (64, 99.0)].map(|(rounds, risk)| run("private", d, rounds, risk))
+        });
+        let mut records = Records::of("other", private.chain([run("statistical", 200.0, 32, 3.0)]).collect());
+        let fields = |problem: &str| -> Fields {
+            [("problem", problem), ("algorithm", "a")].map(|(name, value)| (name.to_owned(), value.into())).into()
+        };
+        let mut of = |less: Option<&Fields>| {
+            let found = of_rates(&mut records, "other", &fields("private"), less, "d", false).unwrap().unwrap();
+            (found.found.value, found.points, found.found.count)
+        };
+        let (value, points, draws) = of(Some(&fields("statistical")));
+        assert!((value - 0.5).abs() < 1e-9 && (points, draws) == (8, 3), "{value} {points} {draws}");
+        assert!(of(None).0 < 0.48, "{:?}", of(None));
+    }
 }

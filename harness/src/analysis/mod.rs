@@ -18,6 +18,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+pub(crate) use self::estimates::exponent;
 pub(crate) use self::pages::Pages;
 use self::query::{Answer, Query};
 use self::records::Records;

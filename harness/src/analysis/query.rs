@@ -35,6 +35,8 @@ pub(super) struct Query {
     against: Option<Fields>,
     /// Less that difference with these fields.
     over: Option<Fields>,
+    /// Of the least risk: less that of the runs with these fields, at the same place or their only one.
+    less: Option<Fields>,
     /// One answer for each value of a field.
     #[serde(default)]
     each: BTreeMap<String, Vec<Value>>,
@@ -59,7 +61,7 @@ enum Statistic {
     Logarithm,
     /// The least and the largest number of all runs.
     Range,
-    /// Exponents of the rate study in `field`; without a field the rounds at one place.
+    /// Exponents of a study of rates in `field`; without a field the rounds at one place.
     FewestRounds,
     LeastRisk,
     /// Exponents of a count, `COUNT in accuracy` or `COUNT in dimension`.
@@ -216,13 +218,17 @@ impl Query {
 
     /// A quantity that [`derived`] computes, or its difference from that of other runs.
     fn derived(&self, base: &Fields, records: &mut Records) -> anyhow::Result<Option<Found>> {
+        let Self { study, field, .. } = self;
         let mut of = |fields: &Fields| match self.statistic {
-            Statistic::FewestRounds => derived::of_rates(records, fields, &self.field, true),
-            Statistic::LeastRisk => derived::of_rates(records, fields, &self.field, false),
-            Statistic::Needs => derived::of_needs(records, fields, &self.field),
+            Statistic::FewestRounds => derived::of_rates(records, study, fields, None, field, true),
+            Statistic::LeastRisk => {
+                let less = self.less.as_ref().map(|less| joined(fields, less));
+                derived::of_rates(records, study, fields, less.as_ref(), field, false)
+            }
+            Statistic::Needs => derived::of_needs(records, study, fields, field),
             _ => {
-                let (count, axis) = self.field.split_once(" in ").context("a count and its axis")?;
-                derived::of_depth(records, fields, count, axis)
+                let (count, axis) = field.split_once(" in ").context("a count and its axis")?;
+                derived::of_depth(records, study, fields, count, axis)
             }
         };
         let Some(Derived { mut found, points, theory, is_end }) = of(base)? else { return Ok(None) };

@@ -82,8 +82,10 @@ impl Run {
     }
 
     fn fits(&self, fields: &Fields) -> bool {
+        let first = Value::from(0);
         fields.iter().all(|(name, wanted)| {
-            let value = self.field(name);
+            // A record of the first draw names none.
+            let value = self.field(name).or_else(|| (name == "draw").then_some(&first));
             match wanted {
                 Value::Array(any) => any.iter().any(|wanted| is_one(value, wanted)),
                 wanted => is_one(value, wanted),
@@ -213,4 +215,31 @@ pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> a
         least < most && value.as_f64().is_some_and(|value| value == least || value == most)
     });
     Ok((nested, at_end))
+}
+
+#[cfg(test)]
+impl Records {
+    /// Runs of one study, by their fields.
+    pub(super) fn of(study: &str, runs: Vec<Value>) -> Self {
+        let run = |fields: Value| {
+            let fields = fields.as_object().expect("fields").clone();
+            Rc::new(Run { fields, parameters: Map::new() })
+        };
+        let runs = runs.into_iter().map(run).collect();
+        Self { root: PathBuf::new(), studies: BTreeMap::from([(study.to_owned(), runs)]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_without_a_draw_is_of_the_first() {
+        let mut records = Records::of("s", vec![json!({ "x": 1 }), json!({ "x": 1, "draw": 1 })]);
+        let mut of = |draw: u64| records.select("s", &Fields::from([("draw".to_owned(), draw.into())])).unwrap();
+        assert_eq!([0, 1].map(|draw| (of(draw).len(), of(draw)[0].place())), [(1, (0, 0)), (1, (1, 0))]);
+    }
 }
