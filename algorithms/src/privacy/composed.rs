@@ -72,7 +72,7 @@ impl Composed {
     ///
     /// ```
     /// use rounds_algorithms::prelude::*;
-    /// use rounds_algorithms::privacy::Composed;
+    /// use rounds_algorithms::privacy::{Composed, PrivacyError};
     ///
     /// let run = |noise_multiplier: f64| -> Result<PrivacyStatement, PrivacyError> {
     ///     let mechanism = Mechanism::Gaussian { noise_multiplier, sampling: Sampling::FullBatch, participations: 1 };

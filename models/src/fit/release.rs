@@ -61,7 +61,7 @@ pub(crate) fn check_domain(training: &Training, domain: &Domain) -> Result<(), F
     if training.privacy.secure && domain.is_draft() {
         let problem =
             "the schema is a draft that was read from the rows. Check every line of it, then set drafted = false";
-        return Err(FitError::argument("bounds", problem));
+        return Err(FitError::argument("secure", problem));
     }
     match (training.data.test_split, domain.relation) {
         (Some(_), Relation::AddRemove { .. }) => Err(FitError::argument(
@@ -91,7 +91,7 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
                  lost. Declare the columns by name: by a schema, which `{draft}` drafts for you to check (`bounds \
                  private:EPSILON` may stay), or by `bounds NAME=LO:HI,…` for each of them"
             );
-            return Err(FitError::argument("secure", problem));
+            return Err(FitError::argument("bounds", problem));
         }
         Some(_) => {}
         None if secure => {
