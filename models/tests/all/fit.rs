@@ -71,7 +71,7 @@ fn a_release_is_refused_here_whatever_its_face() {
     guessed.data.declaration.bounds = Some("0,10".into());
     guessed.data.declaration.columns.label = Some("kind".into());
     guessed.data.declaration.classes = Some(vec!["no".into(), "yes".into()]);
-    refused(&guessed, "`secure`|every column of the header");
+    refused(&guessed, "`bounds`|every column of the header");
     let table = declared.path().join("table.csv");
     refused(&with(&|training| training.data.test = Some(table.clone())), "`test`|training rows");
     refused(&with(&|training| training.privacy.epsilon = Some(11.0)), "protects next to nothing");
