@@ -88,8 +88,8 @@ const MOST_SHORT_SHARE: f64 = 1.0 / 8.0;
 /// fact.
 ///
 /// h is at most min(C, 1)·2⁻¹⁴ with a bias, and rounding moves a coordinate of the sum of B rows that differ by a deviation of √(B/6)·h times
-/// the greatest feature, which is to be at most an eighth of the noise multiplier times C. Rows that agree in norm and residuals may move it by up to h
-/// each: 3·10⁻⁴ of the gradient that they share.
+/// the greatest feature, which is to be at most an eighth of the noise multiplier times C. Rows that agree in norm and in all residuals, as rows
+/// of categories alone do in the first round, may move it by up to h each.
 fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
     let greatest = problem.feature_grid().map_or(f64::INFINITY, |grid| f64::from(grid.step) * f64::from(grid.greatest));

@@ -1,4 +1,4 @@
-//! What several claims on the same rows cost together.
+//! Composition of the claims of several runs on the same rows.
 
 use serde::Serialize;
 
