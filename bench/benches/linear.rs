@@ -52,7 +52,7 @@ impl Data {
     fn batch<'a>(&'a self, bytes: bool, outputs: usize, norms: &'a RowNorms) -> Batch<'a> {
         let rows = self.rows(bytes);
         let targets = if outputs > 1 { Targets::Classes(&self.classes) } else { Targets::Values(&self.signs) };
-        Batch { rows, targets, norms: Some(norms), selection: Selection::Range(0..rows.len()) }
+        Batch { rows, targets, norms: Some(norms), selection: Selection::Range(0..rows.len()), units: None }
     }
 }
 

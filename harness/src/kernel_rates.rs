@@ -131,6 +131,7 @@ fn gradients(
             targets: if outputs > 1 { Targets::Classes(&classes) } else { Targets::Values(&signs) },
             norms: Some(&norms),
             selection: Selection::Range(0..count),
+            units: None,
         };
         let flops = (4 * count * model.parameters()) as f64;
         let in_integers = width < size_of::<f32>() && has_integer_kernels_for(&model);

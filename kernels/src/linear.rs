@@ -11,6 +11,7 @@
 //! | `selection.rs` | every kernel, and the one place that selects among them |
 //! | `driver.rs` | sums of gradients, evaluations, and the block loop |
 //! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes and fixed-point numbers in integers |
+//! | `units.rs` | sums over units of rows: a clip for each unit |
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `narrow.rs`, `stripes.rs`, `few_features.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
@@ -35,6 +36,7 @@ mod selection;
 mod source;
 mod sparse;
 mod stripes;
+mod units;
 mod workspace;
 
 pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, row_norms};
@@ -46,6 +48,7 @@ pub use lattice::{FeatureGrid, Precision, SumLattice};
 pub use model::{Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, RowNorms, Tally};
 pub use peak::{integer_operations, integer_peak_loop};
 pub use stripes::Stripes;
+pub use units::{MOST_ROWS as MOST_ROWS_OF_PRODUCTS, Reduction, RowProducts, UnitRows};
 pub use workspace::Workspace;
 
 pub use crate::features::BLOCK_ROWS;

@@ -168,7 +168,7 @@ impl Problem {
     }
 
     fn batch<'a>(&'a self, norms: Option<&'a RowNorms>, selection: Selection<'a>) -> Batch<'a> {
-        Batch { rows: self.rows(), targets: self.targets(), norms, selection }
+        Batch { rows: self.rows(), targets: self.targets(), norms, selection, units: None }
     }
 }
 
@@ -374,8 +374,13 @@ fn equal_clipped_rows_sum_to_their_number_times_the_clip_norm_and_no_more() {
     let rows = Rows::f32(&values, 33);
     let model = model(33, 1, Loss::Absolute);
     let norms = row_norms(rows, false, Norm::L2).unwrap();
-    let batch =
-        Batch { rows, targets: Targets::Values(&[5.0; 128]), norms: Some(&norms), selection: Selection::Range(0..128) };
+    let batch = Batch {
+        rows,
+        targets: Targets::Values(&[5.0; 128]),
+        norms: Some(&norms),
+        selection: Selection::Range(0..128),
+        units: None,
+    };
     let clip = Clip::l2(0.1);
     let (sum, tally) = sum_of(&model, &batch, &[0.0; 33], clip).unwrap();
     assert_eq!(tally.clipped, 128);
@@ -395,6 +400,7 @@ fn a_zero_gradient_is_neither_clipped_nor_an_error() {
         targets: Targets::Classes(&[0, 1, 0]),
         norms: Some(&norms),
         selection: Selection::Indices(&[2, 1]),
+        units: None,
     };
     let clip = Clip::l2(1.0);
     let (sum, tally) = sum_of(&model, &batch, &[1.0; 40], clip).unwrap();
@@ -477,6 +483,7 @@ fn an_unbounded_sum_that_overflows_names_the_longest_gradient() {
         targets: Targets::Values(&[0.0, 0.0, 1000.0, 0.0]),
         norms: None,
         selection: Selection::Range(0..4),
+        units: None,
     };
     let found = sum_of(&model, &batch, &[0.0; 20], Clip::Unbounded);
     assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 2 });
@@ -488,8 +495,13 @@ fn huge_gradients_are_clipped_to_the_clip_norm_not_to_zero() {
     let rows = Rows::f32(&values, 20);
     let model = LinearModel { bias: true, ..model(20, 1, Loss::Squared) };
     let norms = row_norms(rows, true, Norm::L2).unwrap();
-    let batch =
-        Batch { rows, targets: Targets::Values(&[1e38]), norms: Some(&norms), selection: Selection::Range(0..1) };
+    let batch = Batch {
+        rows,
+        targets: Targets::Values(&[1e38]),
+        norms: Some(&norms),
+        selection: Selection::Range(0..1),
+        units: None,
+    };
     let (sum, tally) = sum_of(&model, &batch, &[0.0; 21], Clip::l2(2.0)).unwrap();
     assert_eq!(tally.clipped, 1);
     let length = reference::norm(&sum, Norm::L2);
@@ -556,7 +568,7 @@ fn rows_with_gaps_give_the_bits_of_rows_without() {
             let mut bits: Vec<u64> =
                 norms.values.iter().chain(&l1_norms.values).map(|norm| u64::from(norm.to_bits())).collect();
             for selection in [Selection::Range(2..n), Selection::Indices(&indices)] {
-                let batch = Batch { rows, targets: problem.targets(), norms: Some(&norms), selection };
+                let batch = Batch { rows, targets: problem.targets(), norms: Some(&norms), selection, units: None };
                 let (model, length) = (&problem.model, problem.model.parameters());
                 let clip = Clip::l2(0.5);
                 let mut sum = vec![0.0; length];

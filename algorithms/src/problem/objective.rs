@@ -262,7 +262,7 @@ impl Problem {
         if let Rows::F32(dense) = &mut rows {
             dense.stripes = self.stripes.get().and_then(Option::as_ref).map(Stripes::view);
         }
-        Batch { rows, targets: self.dataset.targets(), norms, selection }
+        Batch { rows, targets: self.dataset.targets(), norms, selection, units: None }
     }
 
     /// Says that batches of all rows will come: where the kernel of few features reads them, copies the rows, those of each leaf on their

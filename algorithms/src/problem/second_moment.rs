@@ -30,6 +30,7 @@ pub fn largest_second_moment(dataset: &Dataset, bias: bool, tolerance: f64) -> f
             targets: Targets::Values(&zeros),
             norms: None,
             selection: Selection::Range(0..rows),
+            units: None,
         };
         let outcome = accumulate_gradients(&model, &batch, &vector, Clip::Unbounded, &mut product, &mut workspace);
         outcome.expect("the rows of a data set are finite, and so are products with a unit vector");

@@ -379,6 +379,7 @@ impl Store {
             targets: self.labels.targets(),
             norms,
             selection,
+            units: None,
         }
     }
 

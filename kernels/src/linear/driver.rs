@@ -6,7 +6,7 @@
 use super::clipping::norms_for;
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
 use super::integer::PackedQuery;
-use super::integer::{self, IntegerRows, PackedSum};
+use super::integer::{self, IntegerRows, MarginSpace, PackedSum};
 use super::lattice::{Precision, SumLattice};
 use super::model::{
     Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, Tally, check, check_batch, check_parameters,
@@ -15,6 +15,7 @@ use super::query::Query;
 use super::residuals::{self, BlockRows};
 use super::selection::{Kernel, Purpose};
 use super::source::{BlockSizes, Source};
+use super::units::{self, Next, UnitRows, UnitSums};
 use super::workspace::Workspace;
 use super::{lattice, narrow, reference, sparse};
 use crate::features::BLOCK_ROWS;
@@ -367,17 +368,17 @@ fn accumulate(
         _ => Purpose::Differences,
     };
     let kernel = Kernel::select(model, batch, purpose, |rows| {
-        let Some((_, packed, _)) = workspace.integers() else {
+        let Some((_, packed, ..)) = workspace.integers() else {
             return false;
         };
         let lattice =
             SumLattice::new(model, (rows.grid(), Precision::Bits24), query.weight(), query.clip, batch.selection.len());
         lattice.is_some_and(|lattice| packed.pack(model, query, lattice))
     });
-    if let (Kernel::Integers(rows), Some((scratch, packed, space))) = (kernel, workspace.integers()) {
+    if let (Kernel::Integers(rows), Some((scratch, packed, space, units))) = (kernel, workspace.integers()) {
         let unit = packed.lattice().unit();
         let facts = PackedSum { model, query: packed, batch, rows, norms };
-        return integer::accumulate(&facts, scratch, space, (sum, unit));
+        return integer_sum(&facts, scratch, space, units, (sum, unit));
     }
     let (current, previous) = (query.current.parameters, query.previous.map(|point| point.parameters));
     let needs = Needs { current: Some(current), previous, targets: Some(batch.targets), norms, sums: true };
@@ -388,6 +389,9 @@ fn accumulate(
         if let Some(previous) = previous {
             workspace.previous.pack(model, layout, previous);
         }
+    }
+    if let Some(units) = batch.units {
+        return accumulate_units((model, batch, query), (needs, kernel, units), sum, workspace);
     }
     let mut tally = Tally::default();
     // The general kernels sum the rows that the narrow ones leave.
@@ -421,14 +425,99 @@ pub fn accumulate_packed(
 ) -> Result<Tally, NonFiniteGradient> {
     assert_eq!(sum.len(), model.parameters(), "length of the sum (left) and parameters of the model (right)");
     check_batch(model, batch);
-    let Some((scratch, _, space)) = workspace.integers() else {
+    let Some((scratch, _, space, units)) = workspace.integers() else {
         panic!("a packed query needs a workspace with integers");
     };
     let Some(rows) = IntegerRows::of(batch.rows) else {
         panic!("a packed query needs rows of bytes or planes");
     };
     let norms = norms_for(packed.lattice().clip(), batch);
-    integer::accumulate(&PackedSum { model, query: packed, batch, rows, norms }, scratch, space, (sum, worth))
+    integer_sum(&PackedSum { model, query: packed, batch, rows, norms }, scratch, space, units, (sum, worth))
+}
+
+/// A sum in integers, over units where the batch has them.
+fn integer_sum(
+    facts: &PackedSum<'_>,
+    scratch: &mut integer::Scratch,
+    space: MarginSpace<'_>,
+    units: &mut units::Scratch,
+    sum: (&mut [f64], f64),
+) -> Result<Tally, NonFiniteGradient> {
+    match facts.batch.units {
+        None => integer::accumulate(facts, scratch, space, sum),
+        Some(of_batch) => integer::accumulate_units(facts, scratch, space, (of_batch, units), sum),
+    }
+}
+
+/// The sum of a query over the units of a batch, whose parameters are packed for `kernel`.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+fn accumulate_units(
+    (model, batch, query): (&LinearModel, &Batch<'_>, &Query<'_>),
+    (needs, kernel, of_batch): (Needs<'_, '_>, Kernel<'_>, UnitRows<'_>),
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    let mut own = std::mem::take(&mut *workspace.units);
+    own.prepare(model.outputs, model.parameters());
+    let lattice = query.lattice.as_ref();
+    let sums = UnitSums::new(of_batch, lattice, query.clip, (model.outputs, model.bias));
+    // Rows that a pass takes at once.
+    let most = Pass::new(model, batch, needs, kernel, workspace.blocks).part.min(units::MOST_ROWS);
+    let (mut tally, mut position) = (Tally::default(), 0);
+    let mut summed = || loop {
+        match sums.next(&batch.selection, &mut position, (most, most), &mut own) {
+            Next::End => return Ok(()),
+            Next::Members => {
+                tally.rows += own.members.len();
+                let units::Scratch { rows, members, blocks, .. } = &mut own;
+                let chunk = batch.of_rows(Selection::Indices(rows));
+                let pass = Pass::new(model, &chunk, needs, kernel, workspace.blocks);
+                sum_blocks((&pass, lattice), 0, sum, workspace, |rows, block_rows, margins, others| {
+                    residuals::combined(
+                        query.coefficients(),
+                        (model.loss, model.outputs),
+                        rows.len(),
+                        block_rows,
+                        margins,
+                        others,
+                    )?;
+                    let mut outcome = Ok(());
+                    let clip_rows = |values: &mut [f32]| {
+                        let mut tally = Tally::default();
+                        outcome = clip_rows(model, query, rows.len(), block_rows, values, &mut tally);
+                        tally.clipped
+                    };
+                    tally.clipped += sums.contribute((rows.start, members), margins, blocks, clip_rows);
+                    outcome
+                })?;
+            }
+            Next::Whole(rows) => {
+                tally.rows += 1;
+                own.whole.fill(0.0);
+                let unit = batch.of_rows(Selection::Range(rows.clone()));
+                let pass = Pass::new(model, &unit, needs, kernel, workspace.blocks);
+                sum_blocks((&pass, lattice), 0, &mut own.whole, workspace, |rows, block_rows, margins, others| {
+                    residuals::combined(
+                        query.coefficients(),
+                        (model.loss, model.outputs),
+                        rows.len(),
+                        block_rows,
+                        margins,
+                        others,
+                    )?;
+                    sums.unclipped(margins, rows.len());
+                    Ok::<_, NonFiniteGradient>(())
+                })?;
+                tally.clipped += usize::from(sums.scaled(rows.len(), &mut own.whole));
+                sum.iter_mut().zip(&own.whole).for_each(|(sum, value)| *sum += value);
+            }
+        }
+    };
+    let outcome = summed();
+    *workspace.units = own;
+    outcome.map(|()| tally)
 }
 
 /// Loss and accuracy of a batch at `parameters`, null rows left out. Softmax predicts the first class of largest margin; the logistic and
@@ -447,7 +536,7 @@ pub fn evaluate(
 ) -> Result<Evaluation, NonFiniteGradient> {
     check(model, batch, parameters);
     let kernel = Kernel::select(model, batch, Purpose::Evaluation, |rows| {
-        workspace.integers().is_some_and(|(_, packed, _)| packed.pack_margins(model, rows.grid(), parameters))
+        workspace.integers().is_some_and(|(_, packed, ..)| packed.pack_margins(model, rows.grid(), parameters))
     });
     let needs = Needs { current: Some(parameters), targets: Some(batch.targets), ..Needs::default() };
     let pass = Pass::new(model, batch, needs, kernel, workspace.blocks);
@@ -480,8 +569,20 @@ pub(super) fn coefficients(
     others: &mut [f32],
     tally: &mut Tally,
 ) -> Result<(), NonFiniteGradient> {
+    residuals::combined(query.coefficients(), (model.loss, model.outputs), count, block_rows, margins, others)?;
+    clip_rows(model, query, count, block_rows, margins, tally)
+}
+
+/// Clips the coefficients of rows that were gathered, on a lattice to integers, and puts zeros behind them up to a whole vector.
+fn clip_rows(
+    model: &LinearModel,
+    query: &Query<'_>,
+    count: usize,
+    block_rows: &BlockRows,
+    margins: &mut [f32],
+    tally: &mut Tally,
+) -> Result<(), NonFiniteGradient> {
     let outputs = model.outputs;
-    residuals::combined(query.coefficients(), (model.loss, outputs), count, block_rows, margins, others)?;
     if let Some(lattice) = &query.lattice {
         tally.rows += count;
         tally.clipped += lattice.round(&block_rows.norms, &mut margins[..outputs * BLOCK_ROWS], count);

@@ -20,6 +20,7 @@ use super::model::{Batch, Clip, LinearModel, NonFiniteGradient, Tally};
 use super::packing::split;
 use super::query::Query;
 use super::residuals::{self, BlockRows};
+use super::units::{self, Next, UnitRows, UnitSums};
 use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, Selection, U8Rows};
 use crate::instructions::products::{
@@ -503,19 +504,24 @@ impl DigitSums {
     ) {
         tally.rows += count;
         tally.clipped += lattice.round(norms, values, count);
-        self.precision = lattice.precision;
-        match lattice.precision {
-            Precision::Bits16 => self.write::<2>((first, count), values),
-            Precision::Bits24 => self.write::<3>((first, count), values),
+        self.write(lattice.precision, (first, count), values, BLOCK_ROWS);
+    }
+
+    /// Writes the integers `values[k·stride + i]` in digits, as those of the rows from `first` on; see [`Self::contribute`].
+    fn write(&mut self, precision: Precision, rows: (usize, usize), values: &[f32], stride: usize) {
+        self.precision = precision;
+        match precision {
+            Precision::Bits16 => self.write_digits::<2>(rows, values, stride),
+            Precision::Bits24 => self.write_digits::<3>(rows, values, stride),
         }
     }
 
-    /// Writes integers in D digits; see [`Self::contribute`].
-    fn write<const D: usize>(&mut self, (first, count): (usize, usize), values: &[f32]) {
+    /// [`Self::write`] of D digits.
+    fn write_digits<const D: usize>(&mut self, (first, count): (usize, usize), values: &[f32], stride: usize) {
         let step = D * self.totals.len() * GROUP;
         let digits = &mut bytes_of(&mut self.digits)[first / GROUP * step..];
         let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
-        for ((output, values), total) in values.chunks_exact(BLOCK_ROWS).enumerate().zip(&mut self.totals) {
+        for ((output, values), total) in values.chunks_exact(stride).enumerate().zip(&mut self.totals) {
             let place = |digit: usize, row: usize| row / GROUP * step + (D * output + digit) * GROUP + row % GROUP;
             let mut sums = i32x16::ZERO;
             for (start, values) in values[..written].as_chunks::<LANES>().0.iter().enumerate() {
@@ -814,6 +820,120 @@ pub(super) fn accumulate(
     Ok(tally)
 }
 
+/// [`accumulate`] over the units of a batch: a contribution for each of them.
+///
+/// # Errors
+/// As [`accumulate`].
+pub(super) fn accumulate_units(
+    facts: &PackedSum<'_>,
+    scratch: &mut Scratch,
+    mut space: MarginSpace<'_>,
+    (unit_rows, own): (UnitRows<'_>, &mut units::Scratch),
+    (sum, worth): (&mut [f64], f64),
+) -> Result<Tally, NonFiniteGradient> {
+    let PackedSum { model, query, batch, rows, .. } = *facts;
+    scratch.check(model, query);
+    let lattice = query.lattice();
+    assert_eq!(
+        lattice.fixed_point,
+        rows.planes == 2,
+        "a query packed for rows in planes (left), and such rows (right)"
+    );
+    own.prepare(model.outputs, model.parameters());
+    let of_units = UnitSums::new(unit_rows, Some(lattice), lattice.clip(), (model.outputs, model.bias));
+    let (mut tally, mut position) = (Tally::default(), 0);
+    let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
+    let mut session = products.session();
+    loop {
+        match of_units.next(&batch.selection, &mut position, (MOST_SAMPLES, units::MOST_ROWS), own) {
+            Next::End => break,
+            Next::Members => {
+                tally.rows += own.members.len();
+                if sums.summed + own.rows.len() > SUMMED_ROWS {
+                    sums.finish(model, lattice, worth, sum);
+                }
+                let units::Scratch { rows, members, coefficients, blocks, .. } = own;
+                let contribute = |block: Range<usize>, norms: &_, margins: &mut [f32]| {
+                    let members = &members[units::members_of(members, block.clone())];
+                    let clip_rows = |values: &mut [f32]| lattice.round(norms, values, block.len());
+                    tally.clipped += of_units.contribute((block.start, members), margins, blocks, clip_rows);
+                };
+                let blocks_of = units::blocks(members);
+                let selection = Selection::Indices(rows);
+                let scratch = (&mut session, &mut sums_of_rows[..], &mut *sums);
+                add_chunk(facts, scratch, &mut space, (&selection, blocks_of), coefficients, contribute)?;
+            }
+            Next::Whole(rows) => {
+                sums.finish(model, lattice, worth, sum);
+                own.whole.fill(0.0);
+                for start in rows.clone().step_by(MOST_SAMPLES) {
+                    let part = start..(start + MOST_SAMPLES).min(rows.end);
+                    if sums.summed + part.len() > SUMMED_ROWS {
+                        sums.finish(model, lattice, 1.0, &mut own.whole);
+                    }
+                    let blocks = (0..part.len()).step_by(BLOCK_ROWS);
+                    let blocks = blocks.map(|start| start..(start + BLOCK_ROWS).min(part.len()));
+                    let unclipped =
+                        |block: Range<usize>, _: &_, margins: &mut [f32]| of_units.unclipped(margins, block.len());
+                    let scratch = (&mut session, &mut sums_of_rows[..], &mut *sums);
+                    let selection = Selection::Range(part.clone());
+                    add_chunk(facts, scratch, &mut space, (&selection, blocks), &mut own.coefficients, unclipped)?;
+                }
+                sums.finish(model, lattice, 1.0, &mut own.whole);
+                tally.rows += 1;
+                tally.clipped += usize::from(of_units.scaled(rows.len(), &mut own.whole));
+                for (sum, &value) in sum.iter_mut().zip(&own.whole) {
+                    *sum = value.mul_add(worth, *sum);
+                }
+            }
+        }
+    }
+    sums.finish(model, lattice, worth, sum);
+    Ok(tally)
+}
+
+/// Adds the rows of a selection, at most 256, to the sums of digits. `contribute(block, norms, values)` turns the coefficients of each block,
+/// whose blocks have at most 128 rows, into integers.
+fn add_chunk(
+    facts: &PackedSum<'_>,
+    (session, sums_of_rows, sums): (&mut Session<'_>, &mut [Line], &mut DigitSums),
+    MarginSpace { margins, others, block_rows }: &mut MarginSpace<'_>,
+    (selection, blocks): (&Selection<'_>, impl Iterator<Item = Range<usize>>),
+    coefficients: &mut [f32],
+    mut contribute: impl FnMut(Range<usize>, &[f32; BLOCK_ROWS], &mut [f32]),
+) -> Result<(), NonFiniteGradient> {
+    let PackedSum { model, query, batch, rows, norms } = *facts;
+    let (outputs, count) = (model.outputs, selection.len());
+    if count == 0 {
+        return Ok(());
+    }
+    let (margins, others) = (&mut margins[..outputs * BLOCK_ROWS], &mut others[..outputs * BLOCK_ROWS]);
+    let points = 1 + usize::from(query.coefficients.1.is_some());
+    BlockRows::prefetch(selection, 0..count, batch.targets, norms);
+    let addresses = Addresses::of(rows, selection, 0..count, session);
+    for block in blocks {
+        block_rows.gather(selection, block.clone(), Some(batch.targets), norms, outputs);
+        let [current, previous] = &query.weights;
+        let sides = &mut [(current, &mut *margins), (previous, &mut *others)][..points];
+        margins_of_block(session, query.shape, sides, (&addresses, block.clone()), sums_of_rows);
+        let facts = (model.loss, outputs);
+        let found = residuals::combined(query.coefficients, facts, block.len(), block_rows, margins, others);
+        if let Err(error) = found {
+            sums.clear();
+            return Err(error);
+        }
+        contribute(block.clone(), &block_rows.norms, margins);
+        for (to, from) in coefficients.chunks_exact_mut(MOST_SAMPLES).zip(margins.chunks_exact(BLOCK_ROWS)) {
+            to[block.clone()].copy_from_slice(&from[..block.len()]);
+        }
+    }
+    let written = count.next_multiple_of(LANES);
+    coefficients.chunks_exact_mut(MOST_SAMPLES).for_each(|of_output| of_output[count..written].fill(0.0));
+    sums.write(query.lattice().precision, (0, count), coefficients, MOST_SAMPLES);
+    sums.add(session, &addresses);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -966,7 +1086,7 @@ mod tests {
         }
 
         fn batch<'a>(&'a self, norms: Option<&'a RowNorms>, selection: Selection<'a>) -> Batch<'a> {
-            Batch { rows: self.rows(), targets: Targets::Classes(&self.classes), norms, selection }
+            Batch { rows: self.rows(), targets: Targets::Classes(&self.classes), norms, selection, units: None }
         }
 
         fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {

@@ -120,6 +120,8 @@ pub struct SumLattice {
     pub(super) bias: f64,
     /// The clip, and Ĉ in units of h·s.
     clip: (Clip, f64),
+    /// A power of two, at most 1: coefficients that are not clipped, times it, are at most Q; 2⁻⁸ where they have no bound.
+    pub(super) spread: f64,
 }
 
 impl SumLattice {
@@ -179,7 +181,26 @@ impl SumLattice {
             fixed_point: greatest == FeatureGrid::FIXED_POINT,
             bias,
             clip: (clip, limit),
+            spread: {
+                let most = residual.map_or(256.0, |residual| f64::from(weight) * residual / bound);
+                2_f64.powi(-most.log2().ceil().clamp(0.0, 100.0) as i32)
+            },
         })
+    }
+
+    /// h.
+    pub(super) fn step(&self) -> f64 {
+        self.step
+    }
+
+    /// The greatest |ρ|.
+    pub(super) fn greatest(&self) -> f32 {
+        self.greatest
+    }
+
+    /// Ĉ in units of h·s; infinite without a clip.
+    pub(super) fn limit(&self) -> f64 {
+        self.clip.1
     }
 
     /// The clip of the terms.
@@ -224,6 +245,22 @@ impl SumLattice {
         residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
         (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
     }
+
+    /// Rounds `factor · values[k·stride + i]`, a whole number of vectors, to integers, up and down in proportion as [`round`] does; none moves by
+    /// more than one, and zeros stay.
+    pub(super) fn round_all(&self, factor: f32, values: &[f32], out: &mut [f32], stride: usize) {
+        let greatest = f32x16::splat(self.greatest);
+        for start in (0..stride).step_by(LANES) {
+            let places = (start..values.len()).step_by(stride);
+            let mut rest = dither(f32x16::ZERO, values, places.clone());
+            for place in places {
+                let exact = vector(values, place).mul_add(f32x16::splat(factor), rest);
+                let rounded = exact.round_ties_even();
+                rest = exact - rounded;
+                put(out, place, rounded.max(-greatest).min(greatest));
+            }
+        }
+    }
 }
 
 /// The power of two of which numbers up to `greatest` are at most [`Precision::greatest`] times; `None` above 2^most and for NaN.
@@ -237,7 +274,7 @@ pub(super) fn step_of(greatest: f32, most: i32, precision: Precision) -> Option<
 }
 
 /// `2^exponent`, for normal numbers.
-fn power_of_two(exponent: i32) -> f32 {
+pub(super) fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 

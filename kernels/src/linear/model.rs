@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug};
 
+use super::units::UnitRows;
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, TargetKind};
 
@@ -74,8 +75,20 @@ pub struct Batch<'a> {
     pub targets: Targets<'a>,
     /// Norms of all rows in the norm of the clip; may be absent when the clip is unbounded.
     pub norms: Option<&'a RowNorms>,
-    /// The rows to read.
+    /// The rows to read; where there are units, the units.
     pub selection: Selection<'a>,
+    /// The units of the rows, if their contributions are those of units.
+    pub units: Option<UnitRows<'a>>,
+}
+
+impl<'a> Batch<'a> {
+    /// Rows of the same matrix, each by itself.
+    pub(super) fn of_rows<'b>(&self, selection: Selection<'b>) -> Batch<'b>
+    where
+        'a: 'b,
+    {
+        Batch { rows: self.rows, targets: self.targets, norms: self.norms, selection, units: None }
+    }
 }
 
 /// A coefficient and the parameters at which a gradient is taken: one side of `a·∇f(x) − b·∇f(x′)`.
@@ -97,9 +110,9 @@ impl<'a> Point<'a> {
 /// Counts of a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Rows read.
+    /// Rows read, or units.
     pub rows: usize,
-    /// Rows whose gradient was longer than the clip norm. A statistic of the data: diagnostics only.
+    /// Those whose gradient was longer than the clip norm. A statistic of the data: diagnostics only.
     pub clipped: usize,
 }
 
@@ -148,11 +161,15 @@ pub(super) fn check_batch(model: &LinearModel, batch: &Batch<'_>) {
         (_, Targets::Classes(_)) => panic!("{loss} needs real targets, found classes"),
         (_, Targets::Values(_)) => assert_eq!(model.outputs, 1, "outputs of {loss} (left)"),
     }
+    let selectable = batch.units.map_or(rows, |units| {
+        assert!(units.offsets.last() == Some(&rows), "rows of the units (left) and rows (right)");
+        units.len()
+    });
     match &batch.selection {
-        Selection::Range(range) => assert!(range.end <= rows, "rows beyond those of the matrix"),
+        Selection::Range(range) => assert!(range.end <= selectable, "rows beyond those of the matrix"),
         Selection::Indices(indices) => {
             let greatest = indices.iter().copied().max();
-            assert!(greatest.is_none_or(|row| (row as usize) < rows), "a row beyond those of the matrix");
+            assert!(greatest.is_none_or(|row| (row as usize) < selectable), "a row beyond those of the matrix");
         }
     }
 }

@@ -103,7 +103,7 @@ impl RecordedWorkspace {
 
     /// Packs weights in digits, unless they are 0. Returns whether there are kernels in integers and they take these.
     fn pack_digits(&mut self, model: &LinearModel, grid: FeatureGrid, parameters: Option<&[f32]>) -> bool {
-        let Some((integer, digits, _)) = self.blocks.integers() else {
+        let Some((integer, digits, ..)) = self.blocks.integers() else {
             return false;
         };
         integer.check(model, digits);
@@ -473,6 +473,7 @@ mod tests {
                 },
                 norms: Some(norms),
                 selection,
+                units: None,
             }
         }
 
@@ -739,8 +740,13 @@ mod tests {
         let values = [1.0, value];
         let rows = Rows::f32(&values, 1);
         let norms = row_norms(rows, false, Norm::L2).unwrap();
-        let batch =
-            Batch { rows, targets: Targets::Values(&[1.0; 2]), norms: Some(&norms), selection: Selection::Range(1..2) };
+        let batch = Batch {
+            rows,
+            targets: Targets::Values(&[1.0; 2]),
+            norms: Some(&norms),
+            selection: Selection::Range(1..2),
+            units: None,
+        };
         let (normals, mut ratios) = ([normal], Ok(()));
         let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
             let shifts = Shifts { normals: ByOutput::new(&normals, 1), radius: 1.0 };
@@ -784,6 +790,7 @@ mod tests {
                 targets: Targets::Values(&targets),
                 norms: None,
                 selection: Selection::Range(1..count),
+                units: None,
             };
             let outcome = answers(&model, &batch, &[0.1; 3], None, &mut RecordedWorkspace::new(&model));
             assert_eq!(outcome, Err(NonFiniteGradient { row: 4 }));

@@ -2,7 +2,8 @@
 //! tested against; nothing else should call them.
 
 use super::model::{Batch, Clip, Evaluation, LinearModel, Point};
-use crate::features::{Norm, Rows, Targets};
+use super::units::Reduction;
+use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Target, TargetKind};
 
 /// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
@@ -85,6 +86,33 @@ pub fn sum_of_differences(
         }
         clip_in_place(&mut gradient, clip);
         sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += g);
+    }
+    sum
+}
+
+/// `Σ_u clip(w·Σ_{i ∈ u} (a·∇f(x; d_i) − b·∇f(x′; d_i)))` over the units of a batch.
+///
+/// # Panics
+/// A batch without units.
+pub fn sum_of_units(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    current: Point<'_>,
+    previous: Option<Point<'_>>,
+    clip: Clip,
+) -> Vec<f64> {
+    let units = batch.units.expect("a batch of units");
+    let mut sum = vec![0.0; model.parameters()];
+    for unit in batch.selection.rows() {
+        let rows = units.offsets[unit]..units.offsets[unit + 1];
+        let count = rows.len();
+        let rows = batch.of_rows(Selection::Range(rows));
+        let mut gradient = sum_of_differences(model, &rows, current, previous, Clip::Unbounded);
+        if units.reduction == Reduction::Mean {
+            gradient.iter_mut().for_each(|value| *value /= count.max(1) as f64);
+        }
+        clip_in_place(&mut gradient, clip);
+        sum.iter_mut().zip(gradient).for_each(|(sum, value)| *sum += value);
     }
     sum
 }

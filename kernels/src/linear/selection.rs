@@ -69,7 +69,12 @@ impl<'a> Kernel<'a> {
         match (integers, batch.rows) {
             (Some(rows), _) if pack(rows) => Kernel::Integers(rows),
             (_, Rows::Sparse(rows)) => Kernel::Sparse(rows),
-            (_, Rows::F32(_)) if purpose == Purpose::Gradients && few_features::takes(model) && count >= LANES => {
+            (_, Rows::F32(_))
+                if purpose == Purpose::Gradients
+                    && few_features::takes(model)
+                    && count >= LANES
+                    && batch.units.is_none() =>
+            {
                 Kernel::Narrow
             }
             _ if purpose == Purpose::Recorded && count < LEAST_ROWS_OF_BLOCKS => Kernel::Few,

@@ -273,6 +273,7 @@ mod tests {
                 targets: Targets::Values(&targets),
                 norms: norms.as_ref(),
                 selection: Selection::Range(rows.clone()),
+                units: None,
             };
             let mut sum = vec![0.1; model.parameters()];
             let tally = accumulate_gradients(model, &batch, &parameters, clip, &mut sum, &mut Workspace::new(model));

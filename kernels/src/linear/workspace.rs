@@ -5,6 +5,7 @@ use super::model::LinearModel;
 use super::packing::PackedWeights;
 use super::residuals::BlockRows;
 use super::source::BlockSizes;
+use super::units;
 use crate::features::BLOCK_ROWS;
 use crate::instructions::InstructionSet;
 use crate::vector::lanes::LANES;
@@ -30,7 +31,12 @@ pub struct Workspace {
     pub(super) integer: Option<Box<integer::Scratch>>,
     /// Parameters of callers that pack them leaf by leaf.
     pub(super) packed: Option<integer::PackedQuery>,
+    /// For sums over units.
+    pub(super) units: Box<units::Scratch>,
 }
+
+/// See [`Workspace::integers`].
+type Integers<'a> = (&'a mut integer::Scratch, &'a mut integer::PackedQuery, MarginSpace<'a>, &'a mut units::Scratch);
 
 impl Workspace {
     /// Scratch for batches of `model`.
@@ -49,14 +55,16 @@ impl Workspace {
             blocks,
             integer: integer::Scratch::new(model),
             packed: integer::PackedQuery::new(model),
+            units: Box::default(),
         }
     }
 
-    /// The parts of a sum in integers: scratch, a query of the caller's own parameters, and space for margins; none without integers.
-    pub(super) fn integers(&mut self) -> Option<(&mut integer::Scratch, &mut integer::PackedQuery, MarginSpace<'_>)> {
+    /// The parts of a sum in integers: scratch, a query of the caller's own parameters, space for margins, and scratch for units; none without
+    /// integers.
+    pub(super) fn integers(&mut self) -> Option<Integers<'_>> {
         let space =
             MarginSpace { margins: &mut self.residuals, others: &mut self.others, block_rows: &mut self.block_rows };
-        Some((self.integer.as_deref_mut()?, self.packed.as_mut()?, space))
+        Some((self.integer.as_deref_mut()?, self.packed.as_mut()?, space, &mut self.units))
     }
 
     /// The same scratch without integers: rows are multiplied in f32.

@@ -1,0 +1,770 @@
+//! Sums over units: all rows of a unit, a person's say, give one contribution, `clip_C(w·Σ_i q_i ⊗ a_i)` with w = 1 or one over the unit's
+//! number of rows.
+//!
+//! A unit of one row contributes what the row would. Of a unit of few rows the length follows from the products of its rows,
+//! `‖Σ_i q_i ⊗ a_i‖² = Σ_ij (q_i·q_j)(a_i·a_j)`, which are computed once ([`RowProducts`]); its rows are then summed with all others. A unit of
+//! many rows ([`MOST_ROWS`]), and one that is clipped in L1, is summed by itself, scaled and added ([`scaled`]).
+//!
+//! # Guarantee
+//! On a lattice every contribution V of a unit is a vector of integers with `‖V‖ ≤ Ĉ`, ν included ([`super::lattice`]), and a function of the
+//! unit's rows, the parameters and public numbers: no other unit of the batch enters an operation of it, and sums of integers depend on no
+//! order. Few rows: after ρ_i is rounded, `Σ_ij (ρ_i·ρ_j)(a_i·a_j) ≤ Ĉ²` is checked with an upper bound of the sum's own roundings
+//! ([`squared_length`]); a unit that fails is shrunk and rounded anew, and contributes 0 in the end. Many rows: `V_j = ⌊S_j·f⌋` towards 0 of
+//! the unit's own sum S, and `Σ_j V_j² ≤ Ĉ²` is checked in f64 with its margin.
+
+use super::lattice::{self, SumLattice};
+use super::model::Clip;
+use super::residuals;
+use crate::features::{BLOCK_ROWS, Norm, Rows, Selection};
+use crate::vector::lanes::{LANES, to_f64, vector};
+use crate::vector::{self};
+use std::ops::Range;
+use wide::{f32x16, f64x8};
+
+/// The most rows of a unit whose length is computed from products of rows.
+pub const MOST_ROWS: usize = BLOCK_ROWS;
+
+/// From the gradients of a unit's rows to one vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// `(1/m)·Σ_i g_i` over the m rows of the unit, null rows among them.
+    #[default]
+    Mean,
+    /// `Σ_i g_i`.
+    Sum,
+}
+
+/// The units of a matrix: unit u has the rows `offsets[u]..offsets[u + 1]`.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitRows<'a> {
+    /// One more than there are units, ascending.
+    pub offsets: &'a [usize],
+    /// How a unit's rows become one vector.
+    pub reduction: Reduction,
+    /// Products of the rows of each unit.
+    pub products: &'a RowProducts,
+}
+
+impl UnitRows<'_> {
+    /// Number of units.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// True if there are no units.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn rows_of(&self, unit: usize) -> Range<usize> {
+        self.offsets[unit]..self.offsets[unit + 1]
+    }
+
+    /// The factor w of a sum of `rows` rows.
+    fn weight(&self, rows: usize) -> f64 {
+        match self.reduction {
+            Reduction::Mean => 1.0 / rows.max(1) as f64,
+            Reduction::Sum => 1.0,
+        }
+    }
+}
+
+/// `a_i·a_j`, without a bias, of the rows of units of 2 to [`MOST_ROWS`] rows, in squares of a unit of features, rounded to f32.
+///
+/// Those of a unit: for each four of its rows, the products of each with all rows before it, twice, and with itself; zeros up to whole vectors.
+#[derive(Clone, Debug)]
+pub struct RowProducts {
+    values: Vec<f32>,
+    /// Where those of a unit start.
+    starts: Vec<usize>,
+    /// The value of 1 in features.
+    unit: f64,
+}
+
+/// Products that are stored with each of the four rows from `first` on.
+fn width(first: usize) -> usize {
+    (first + 4).next_multiple_of(LANES)
+}
+
+/// Numbers that are stored for a unit of so many rows.
+fn stored(rows: usize) -> usize {
+    if (2..=MOST_ROWS).contains(&rows) { (0..rows).step_by(4).map(|first| 4 * width(first)).sum() } else { 0 }
+}
+
+impl RowProducts {
+    /// Of the units `units` of some rows. `unit` is the public step of features, of bytes their scale; 1 where there is none.
+    pub fn new(rows: Rows<'_>, offsets: &[usize], units: Range<usize>, unit: f64) -> Self {
+        let sizes = units.clone().map(|of| stored(offsets[of + 1] - offsets[of]));
+        let mut starts = vec![0];
+        starts.extend(sizes.scan(0, |start, size| {
+            *start += size;
+            Some(*start)
+        }));
+        let mut products = RowProducts { values: vec![0.0; starts[starts.len() - 1]], starts, unit };
+        let columns = rows.columns();
+        let mut wide = Vec::new();
+        for (place, of) in units.enumerate() {
+            let (own, start) = (offsets[of]..offsets[of + 1], products.starts[place]);
+            let values = &mut products.values[start..products.starts[place + 1]];
+            if values.is_empty() {
+                continue;
+            }
+            wide.clear();
+            if let Rows::U8(bytes) = rows {
+                own.clone().for_each(|row| wide.extend(bytes.row(row).iter().map(|&byte| f32::from(byte))));
+            }
+            let dot = |i: usize, j: usize| match rows {
+                Rows::F32(dense) => vector::dot(dense.row(own.start + i), dense.row(own.start + j)) / (unit * unit),
+                Rows::U8(_) => vector::dot(&wide[i * columns..][..columns], &wide[j * columns..][..columns]),
+                Rows::Sparse(sparse) => {
+                    sparse_dot(sparse.row(own.start + i), sparse.row(own.start + j)) / (unit * unit)
+                }
+            };
+            let mut rest = values;
+            for first in (0..own.len()).step_by(4) {
+                let (four, behind) = rest.split_at_mut(4 * width(first));
+                rest = behind;
+                for (i, out) in (first..own.len()).zip(four.chunks_exact_mut(width(first))) {
+                    for (j, out) in out[..=i].iter_mut().enumerate() {
+                        *out = (if i == j { 1.0 } else { 2.0 } * dot(i, j)) as f32;
+                    }
+                }
+            }
+        }
+        products
+    }
+
+    /// Takes in the products of the units behind these.
+    pub fn append(&mut self, other: &Self) {
+        let end = self.values.len();
+        self.values.extend_from_slice(&other.values);
+        self.starts.extend(other.starts[1..].iter().map(|start| end + start));
+    }
+
+    fn of(&self, unit: usize) -> &[f32] {
+        &self.values[self.starts[unit]..self.starts[unit + 1]]
+    }
+}
+
+/// The product of two sparse rows.
+fn sparse_dot((columns, values): (&[u32], &[f32]), (others, other_values): (&[u32], &[f32])) -> f64 {
+    let (mut i, mut j, mut sum) = (0, 0, 0.0);
+    while i < columns.len() && j < others.len() {
+        match columns[i].cmp(&others[j]) {
+            std::cmp::Ordering::Less => i += 1,
+            std::cmp::Ordering::Greater => j += 1,
+            std::cmp::Ordering::Equal => {
+                sum += f64::from(values[i]) * f64::from(other_values[j]);
+                (i, j) = (i + 1, j + 1);
+            }
+        }
+    }
+    sum
+}
+
+/// A unit among the rows of a chunk.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    unit: usize,
+    pub(super) rows: Range<usize>,
+}
+
+/// What the units of a batch have in common.
+#[derive(Clone, Copy)]
+pub(super) struct UnitSums<'a> {
+    units: UnitRows<'a>,
+    /// The lattice of the sums, or the clip of sums in floating point.
+    lattice: Option<&'a SumLattice>,
+    clip: Clip,
+    /// ν, or the bias in units of features.
+    bias: f64,
+    outputs: usize,
+}
+
+/// Scratch memory for units.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Rows of the matrix.
+    pub(super) rows: Vec<u32>,
+    pub(super) members: Vec<Member>,
+    /// Coefficients of the rows of a chunk, `[k·256 + i]`.
+    pub(super) coefficients: Vec<f32>,
+    pub(super) blocks: BlockScratch,
+    /// The sum of a unit of many rows.
+    pub(super) whole: Vec<f64>,
+}
+
+/// Scratch memory for the units of a block.
+#[derive(Debug, Default)]
+pub(super) struct BlockScratch {
+    /// Coefficients of a block before they are clipped.
+    before: Vec<f32>,
+    /// Those of a unit, before and after they are rounded.
+    own: Vec<f32>,
+    rounded: Vec<f32>,
+}
+
+/// The rows of whole units, at most 128 at a time.
+pub(super) fn blocks(members: &[Member]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut place = 0;
+    std::iter::from_fn(move || {
+        let start = members.get(place)?.rows.start;
+        while members.get(place).is_some_and(|member| member.rows.end - start <= BLOCK_ROWS) {
+            place += 1;
+        }
+        Some(start..members[place - 1].rows.end)
+    })
+}
+
+/// The members with rows in a block of [`blocks`].
+pub(super) fn members_of(members: &[Member], block: Range<usize>) -> Range<usize> {
+    members.partition_point(|member| member.rows.end <= block.start)
+        ..members.partition_point(|member| member.rows.start < block.end)
+}
+
+impl Scratch {
+    /// For sums of `parameters` values.
+    pub(super) fn prepare(&mut self, outputs: usize, parameters: usize) {
+        self.coefficients.resize(outputs * 2 * BLOCK_ROWS, 0.0);
+        let BlockScratch { before, own, rounded } = &mut self.blocks;
+        for scratch in [before, own, rounded] {
+            scratch.resize(outputs * BLOCK_ROWS, 0.0);
+        }
+        self.whole.resize(parameters, 0.0);
+    }
+}
+
+/// What to sum next.
+pub(super) enum Next {
+    /// The rows of the members of the scratch.
+    Members,
+    /// A unit by itself.
+    Whole(Range<usize>),
+    End,
+}
+
+impl<'a> UnitSums<'a> {
+    pub(super) fn new(
+        units: UnitRows<'a>,
+        lattice: Option<&'a SumLattice>,
+        clip: Clip,
+        (outputs, has_bias): (usize, bool),
+    ) -> Self {
+        let unit = units.products.unit;
+        assert!(
+            lattice.is_none_or(|lattice| lattice.scale == unit),
+            "products of rows in another unit than the lattice's"
+        );
+        let bias = lattice.map_or(if has_bias { 1.0 / unit } else { 0.0 }, |lattice| lattice.bias);
+        UnitSums { units, lattice, clip, bias, outputs }
+    }
+
+    /// Gathers units of the selection from `position` on, as long as they have at most `most` rows together and none has more than
+    /// `most_of_one`.
+    pub(super) fn next(
+        &self,
+        selection: &Selection<'_>,
+        position: &mut usize,
+        (most, most_of_one): (usize, usize),
+        scratch: &mut Scratch,
+    ) -> Next {
+        let most_of_one = if let Clip::Bounded { norm: Norm::L1, .. } = self.clip { 1 } else { most_of_one };
+        scratch.rows.clear();
+        scratch.members.clear();
+        while *position < selection.len() {
+            let unit = selection.row(*position);
+            let own = self.units.rows_of(unit);
+            if own.len() > most_of_one {
+                if !scratch.members.is_empty() {
+                    return Next::Members;
+                }
+                *position += 1;
+                return Next::Whole(own);
+            }
+            let start = scratch.rows.len();
+            if start + own.len() > most {
+                return Next::Members;
+            }
+            *position += 1;
+            scratch.members.push(Member { unit, rows: start..start + own.len() });
+            scratch.rows.extend(own.map(|row| row as u32));
+        }
+        if scratch.members.is_empty() { Next::End } else { Next::Members }
+    }
+
+    /// Turns the coefficients `values[k·128 + i]` of the rows of some members, which begin at row `first` of the chunk, into those of their
+    /// contributions: on a lattice integers, zeros behind them up to a whole vector. `clip_rows` does so for rows that are units. Returns
+    /// the units that were clipped.
+    pub(super) fn contribute(
+        &self,
+        (first, members): (usize, &[Member]),
+        values: &mut [f32],
+        BlockScratch { before, own, rounded }: &mut BlockScratch,
+        clip_rows: impl FnOnce(&mut [f32]) -> usize,
+    ) -> usize {
+        let values = &mut values[..self.outputs * BLOCK_ROWS];
+        let is_single = |member: &Member| member.rows.len() == 1;
+        let place = |member: &Member| member.rows.start - first..member.rows.end - first;
+        let count = members.last().map_or(0, |member| member.rows.end - first);
+        before.copy_from_slice(values);
+        let mut clipped = 0;
+        if members.iter().any(is_single) {
+            for member in members.iter().filter(|member| !is_single(member)) {
+                values.chunks_exact_mut(BLOCK_ROWS).for_each(|values| values[place(member)].fill(0.0));
+            }
+            clipped = clip_rows(values);
+        } else {
+            residuals::clear_beyond(values, self.outputs, count);
+        }
+        for member in members.iter().filter(|member| member.rows.len() > 1) {
+            let unit = Unit::gather(self, member, (&*before, place(member)), own);
+            clipped += usize::from(unit.contribute(own, rounded));
+            let stride = unit.stride;
+            for (rounded, values) in rounded.chunks_exact(stride).zip(values.chunks_exact_mut(BLOCK_ROWS)) {
+                values[place(member)].copy_from_slice(&rounded[..member.rows.len()]);
+            }
+        }
+        clipped
+    }
+
+    /// Scales the sum of the coefficients of a unit's `rows` rows ([`Self::unclipped`]) to its contribution, in place. Returns whether it was
+    /// longer.
+    pub(super) fn scaled(&self, rows: usize, whole: &mut [f64]) -> bool {
+        let weight = self.units.weight(rows) / self.lattice.map_or(1.0, |lattice| lattice.spread);
+        let norm = if let Clip::Bounded { norm, .. } = self.clip { norm } else { Norm::L2 };
+        let length = |values: &[f64]| match norm {
+            Norm::L1 => values.iter().map(|value| value.abs()).sum::<f64>(),
+            Norm::L2 => values.iter().map(|value| value * value).sum::<f64>().sqrt(),
+        };
+        // A sum of p terms is off by p·2⁻⁵³ of itself.
+        let inflation = 1.0 + (whole.len() + 64) as f64 / 4_503_599_627_370_496.0;
+        let limit = match (self.lattice, self.clip) {
+            (Some(lattice), _) => lattice.limit(),
+            (None, Clip::Bounded { clip_norm, .. }) => f64::from(clip_norm),
+            (None, Clip::Unbounded) => f64::INFINITY,
+        };
+        let longest = length(whole) * weight * inflation;
+        let is_longer = longest > limit;
+        let factor = weight * if is_longer { limit / longest / inflation } else { 1.0 };
+        for value in &mut *whole {
+            *value *= factor;
+            if self.lattice.is_some() {
+                *value = value.trunc();
+            }
+        }
+        if !(length(whole) * inflation <= limit) {
+            whole.fill(0.0);
+        }
+        is_longer
+    }
+
+    /// Coefficients of a unit that is summed by itself: on a lattice integers of [`SumLattice::spread`] times them.
+    pub(super) fn unclipped(&self, values: &mut [f32], count: usize) {
+        let values = &mut values[..self.outputs * BLOCK_ROWS];
+        residuals::clear_beyond(values, self.outputs, count);
+        if let Some(lattice) = self.lattice {
+            let factor = (lattice.spread / lattice.step()) as f32;
+            let greatest = lattice.greatest();
+            for values in values.chunks_exact_mut(BLOCK_ROWS) {
+                for value in &mut values[..count] {
+                    *value = (*value * factor).round_ties_even().clamp(-greatest, greatest);
+                }
+            }
+        }
+    }
+}
+
+/// A unit of few rows: its coefficients are `own[k·stride + i]`, zeros behind them.
+struct Unit<'a> {
+    sums: &'a UnitSums<'a>,
+    products: &'a [f32],
+    rows: usize,
+    stride: usize,
+    /// A power of two that the coefficients were divided by, so that they are at most 2.
+    magnitude: f64,
+}
+
+impl<'a> Unit<'a> {
+    fn gather(
+        sums: &'a UnitSums<'a>,
+        member: &Member,
+        (values, place): (&[f32], Range<usize>),
+        own: &mut [f32],
+    ) -> Self {
+        let (rows, stride) = (place.len(), place.len().next_multiple_of(LANES));
+        let mut greatest = 0.0_f32;
+        for (own, values) in own.chunks_exact_mut(stride).zip(values.chunks_exact(BLOCK_ROWS)) {
+            own[..rows].copy_from_slice(&values[place.clone()]);
+            own[rows..].fill(0.0);
+            greatest = own.iter().fold(greatest, |greatest, value| greatest.max(value.abs()));
+        }
+        let exponent = ((greatest.to_bits() >> 23) as i32 - 127).clamp(-100, 100);
+        let own = &mut own[..sums.outputs * stride];
+        let inverse = lattice::power_of_two(-exponent);
+        own.iter_mut().for_each(|value| *value *= inverse);
+        let magnitude = f64::from(lattice::power_of_two(exponent));
+        Unit { sums, products: sums.units.products.of(member.unit), rows, stride, magnitude }
+    }
+
+    /// Leaves the coefficients of the unit's contribution in `out`. Returns whether it was longer than the clip norm.
+    fn contribute(&self, own: &[f32], out: &mut [f32]) -> bool {
+        let (outputs, stride) = (self.sums.outputs, self.stride);
+        let (own, out) = (&own[..outputs * stride], &mut out[..outputs * stride]);
+        let unit = self.sums.units.products.unit;
+        // The value of 1 in a length, the greatest length, and what it may not reach before it is rounded.
+        let (step, limit, spare) = match (self.sums.lattice, self.sums.clip) {
+            (Some(lattice), _) => (lattice.step(), lattice.limit(), 1.0 - 1.0 / 1_024.0),
+            (None, Clip::Bounded { clip_norm, .. }) => (1.0, f64::from(clip_norm) / unit, 1.0 - 1.0 / 1_048_576.0),
+            (None, Clip::Unbounded) => (1.0, f64::INFINITY, 1.0),
+        };
+        let mut factor = self.sums.units.weight(self.rows) * self.magnitude / step;
+        let mut is_longer = false;
+        if limit < f64::INFINITY {
+            let length = self.squared_length(own).sqrt() * factor;
+            is_longer = length > limit;
+            if length > limit * spare {
+                factor *= limit * spare / length;
+            }
+        }
+        let Some(lattice) = self.sums.lattice else {
+            out.iter_mut().zip(own).for_each(|(out, own)| *out = own * factor as f32);
+            return is_longer;
+        };
+        let greatest = own.iter().fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
+        factor = factor.min(f64::from(lattice.greatest()) / f64::from(greatest).max(f64::MIN_POSITIVE));
+        for attempt in 0..8 {
+            lattice.round_all(factor as f32, own, out, stride);
+            let length = if limit < f64::INFINITY { self.squared_length(out).sqrt() } else { 0.0 };
+            // A root and its argument are each off by 2⁻⁵³ of themselves.
+            if length * (1.0 + 1.0 / 1_099_511_627_776.0) <= limit {
+                return is_longer;
+            }
+            factor *= (limit / length).min(1.0) * (1.0 - f64::from(1 << attempt) / 1_024.0);
+        }
+        out.fill(0.0);
+        is_longer
+    }
+
+    /// An upper bound of `‖Σ_i v_i ⊗ a_i‖²`, bias included, in squares of a unit of features.
+    ///
+    /// With u = 2⁻²⁴: of each term (v_i·v_j)(a_i·a_j) the first factor is a sum of K products, the second is rounded once; eight vectors at most
+    /// and four rows are added in f32, all else in f64. So the sum is off by at most (K + 16)·u·Σ_ij |v_i·v_j||a_i·a_j|, and that sum is at most
+    /// `(Σ_i ‖v_i‖‖a_i‖)² ≤ m·Σ_i ‖v_i‖²‖a_i‖²`, of which the same bound is added. The bias adds `ν²·‖Σ_i v_i‖²`, in f64.
+    fn squared_length(&self, values: &[f32]) -> f64 {
+        let (stride, outputs) = (self.stride, self.sums.outputs);
+        let mut sum = f64x8::ZERO;
+        let mut of_rows = 0.0;
+        let mut products = self.products;
+        for first in (0..self.rows).step_by(4) {
+            let width = width(first);
+            let (four, rest) = products.split_at(4 * width);
+            products = rest;
+            let mut totals = [f32x16::ZERO; 4];
+            for start in (0..width).step_by(LANES) {
+                let mut between = [f32x16::ZERO; 4];
+                for values in values.chunks_exact(stride) {
+                    let others = vector(values, start);
+                    for (row, between) in between.iter_mut().enumerate() {
+                        *between = f32x16::splat(values[first + row]).mul_add(others, *between);
+                    }
+                }
+                for (row, (total, between)) in totals.iter_mut().zip(between).enumerate() {
+                    *total = between.mul_add(vector(four, row * width + start), *total);
+                }
+            }
+            let [low, high] = to_f64((totals[0] + totals[1]) + (totals[2] + totals[3]));
+            sum += low + high;
+            for row in first..(first + 4).min(self.rows) {
+                let squares: f32 = (0..outputs).map(|output| values[output * stride + row].powi(2)).sum();
+                of_rows += f64::from(squares) * (f64::from(four[(row - first) * width + row]) + self.sums.bias.powi(2));
+            }
+        }
+        let mut of_bias = 0.0;
+        if self.sums.bias > 0.0 {
+            for values in values.chunks_exact(stride) {
+                of_bias += values.iter().map(|&value| f64::from(value)).sum::<f64>().powi(2);
+            }
+        }
+        let off = (outputs + 20) as f64 / 16_777_216.0 * 1.01 * self.rows as f64 * of_rows;
+        (sum.reduce_add() + self.sums.bias.powi(2) * of_bias).max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + off
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::{NULL_CLASS, NULL_TARGET, SparseRows, Targets};
+    use crate::linear::{
+        Batch, FeatureGrid, LinearModel, PackedQuery, Planes, Point, Precision, RowNorms, Tally, Workspace,
+        accumulate_differences, accumulate_on_lattice, accumulate_packed, pack, reference, row_norms,
+    };
+    use crate::loss::Loss;
+
+    /// Sizes of units: none, one, few, as many as products are kept for, and more.
+    const SIZES: [usize; 14] = [3, 0, 1, 1, 2, 5, 10, 0, 1, 33, 128, 129, 7, 300];
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Format {
+        Bytes,
+        /// On a grid, of [`Planes`] where the model has them.
+        FixedPoint,
+        Sparse,
+    }
+
+    struct Example {
+        model: LinearModel,
+        format: Format,
+        bytes: Vec<u8>,
+        values: Vec<f32>,
+        planes: Option<Planes>,
+        sparse: (Vec<usize>, Vec<u32>, Vec<f32>),
+        classes: Vec<u32>,
+        reals: Vec<f32>,
+        offsets: Vec<usize>,
+        products: RowProducts,
+        points: [Vec<f32>; 2],
+    }
+
+    impl Example {
+        fn new(format: Format, loss: Loss, features: usize, outputs: usize, sizes: &[usize]) -> Self {
+            let model = LinearModel { features, outputs, bias: true, loss };
+            let mut state = (features * 31 + outputs) as u32;
+            let mut next = move || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                state >> 16
+            };
+            let mut offsets = vec![0];
+            sizes.iter().for_each(|size| offsets.push(offsets[offsets.len() - 1] + size));
+            let rows = offsets[sizes.len()];
+            let byte = |next: u32| if next.is_multiple_of(3) { (next >> 3) as u8 } else { 0 };
+            let bytes: Vec<u8> = (0..rows * features).map(|_| byte(next())).collect();
+            let of_byte =
+                |byte: u8| if byte == 0 { 0.0 } else { (i32::from(byte) * 1_027 % 32_769 - 16_384) as f32 / 16_384.0 };
+            let values: Vec<f32> = bytes.iter().copied().map(of_byte).collect();
+            let mut sparse = (vec![0], Vec::new(), Vec::new());
+            for row in values.chunks_exact(features) {
+                let stored = row.iter().enumerate().filter(|(_, value)| **value != 0.0);
+                stored.for_each(|(column, &value)| {
+                    sparse.1.push(column as u32);
+                    sparse.2.push(value);
+                });
+                sparse.0.push(sparse.1.len());
+            }
+            let planes = (format == Format::FixedPoint && crate::linear::has_integer_kernels_for(&model)).then(|| {
+                let mut planes = Planes::zeroed(0, features, FeatureGrid::fixed_point(1.0));
+                planes.append(&values);
+                planes
+            });
+            let mut weights = || (0..model.parameters()).map(|_| (next() as f32 / 32_768.0 - 1.0) * 0.2).collect();
+            let points = [weights(), weights()];
+            let mut classes: Vec<u32> = (0..rows).map(|row| (row * 7 % outputs) as u32).collect();
+            let mut reals: Vec<f32> = (0..rows).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
+            for row in (0..rows).step_by(11) {
+                (classes[row], reals[row]) = (NULL_CLASS, NULL_TARGET);
+            }
+            let unit = if format == Format::Bytes { f64::from(1.0_f32 / 255.0) } else { 2_f64.powi(-14) };
+            let products = RowProducts { values: Vec::new(), starts: vec![0], unit };
+            let mut example =
+                Example { model, format, bytes, values, planes, sparse, classes, reals, offsets, products, points };
+            let middle = sizes.len() / 2;
+            let mut products = RowProducts::new(example.rows(), &example.offsets, 0..middle, unit);
+            products.append(&RowProducts::new(example.rows(), &example.offsets, middle..sizes.len(), unit));
+            example.products = products;
+            example
+        }
+
+        fn rows(&self) -> Rows<'_> {
+            let columns = self.model.features;
+            match self.format {
+                Format::Bytes => Rows::bytes(&self.bytes, columns, 1.0 / 255.0),
+                Format::FixedPoint => {
+                    Rows::f32(&self.values, columns).with_planes(self.planes.as_ref().map(Planes::view))
+                }
+                Format::Sparse => {
+                    let (offsets, indices, values) = &self.sparse;
+                    Rows::Sparse(SparseRows { offsets, indices, values, columns })
+                }
+            }
+        }
+
+        fn grid(&self) -> FeatureGrid {
+            match self.format {
+                Format::Bytes => FeatureGrid::bytes(1.0 / 255.0),
+                _ => FeatureGrid::fixed_point(1.0),
+            }
+        }
+
+        fn batch<'a>(&'a self, norms: &'a RowNorms, selection: Selection<'a>, reduction: Reduction) -> Batch<'a> {
+            let targets = match self.model.loss {
+                Loss::Softmax => Targets::Classes(&self.classes),
+                _ => Targets::Values(&self.reals),
+            };
+            let units = UnitRows { offsets: &self.offsets, reduction, products: &self.products };
+            Batch { rows: self.rows(), targets, norms: Some(norms), selection, units: Some(units) }
+        }
+
+        fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {
+            let at = |coefficient, parameters| Point { coefficient, parameters };
+            let [current, previous] = &self.points;
+            if difference { (at(1.5, current), Some(at(0.75, previous))) } else { (at(1.0, current), None) }
+        }
+
+        /// The sum on a lattice, and the lattice.
+        fn integers(
+            &self,
+            batch: &Batch<'_>,
+            clip: Clip,
+            difference: bool,
+            precision: Precision,
+        ) -> (Vec<f64>, SumLattice, Tally) {
+            let points = self.points(difference);
+            let weight = points.0.coefficient + points.1.map_or(0.0, |point| point.coefficient);
+            let lattice =
+                SumLattice::new(&self.model, (self.grid(), precision), weight, clip, 1 << 20).expect("a lattice");
+            let mut sum = vec![0.0; self.model.parameters()];
+            let mut workspace = Workspace::new(&self.model);
+            let packed = PackedQuery::new(&self.model).filter(|_| self.format != Format::Sparse);
+            let tally = match packed {
+                Some(mut packed) => {
+                    assert!(pack(&self.model, points, &lattice, &mut packed));
+                    accumulate_packed(&self.model, batch, &packed, (&mut sum, 1.0), &mut workspace)
+                }
+                None => accumulate_on_lattice(&self.model, batch, points, &lattice, &mut sum, &mut workspace),
+            };
+            (sum, lattice, tally.expect("finite"))
+        }
+    }
+
+    fn examples(sizes: &[usize]) -> Vec<Example> {
+        let mut examples = Vec::new();
+        for format in [Format::Bytes, Format::FixedPoint, Format::Sparse] {
+            for (loss, features, outputs) in [
+                (Loss::Softmax, 80, 3),
+                (Loss::Softmax, 127, 10),
+                (Loss::Softmax, 20, 4),
+                (Loss::Logistic, 90, 1),
+                (Loss::Squared, 33, 1),
+            ] {
+                examples.push(Example::new(format, loss, features, outputs, sizes));
+            }
+        }
+        examples
+    }
+
+    const CLIPS: [Clip; 4] = [Clip::l2(0.05), Clip::l2(1.0), Clip::l2(100.0), Clip::l1(2.0)];
+
+    #[test]
+    fn contributions_are_integers_within_the_clip_norm_and_depend_on_their_unit_alone() {
+        for example in examples(&SIZES) {
+            for (clip, difference, reduction, precision) in CLIPS.into_iter().flat_map(|clip| {
+                [(clip, false, Reduction::Mean, Precision::Bits16), (clip, true, Reduction::Sum, Precision::Bits24)]
+            }) {
+                let Clip::Bounded { norm, clip_norm } = clip else { panic!("a clip") };
+                let norms = row_norms(example.rows(), true, norm).expect("finite");
+                let mut total = vec![0.0; example.model.parameters()];
+                let mut clipped = 0;
+                for unit in 0..SIZES.len() {
+                    let batch = example.batch(&norms, Selection::Range(unit..unit + 1), reduction);
+                    let (sum, lattice, tally) = example.integers(&batch, clip, difference, precision);
+                    assert!(sum.iter().all(|value| value.fract() == 0.0));
+                    let integers = || sum.iter().map(|&value| value as i128);
+                    let limit = lattice.limit() as i128;
+                    match norm {
+                        Norm::L1 => assert!(integers().map(i128::abs).sum::<i128>() <= limit),
+                        Norm::L2 => assert!(integers().map(|value| value * value).sum::<i128>() <= limit * limit),
+                    }
+                    assert!(lattice.limit() * lattice.unit() <= f64::from(clip_norm));
+                    assert!(SIZES[unit] > 0 || sum.iter().all(|&value| value == 0.0), "{unit}");
+                    total.iter_mut().zip(&sum).for_each(|(total, value)| *total += value);
+                    clipped += tally.clipped;
+                }
+                let backwards: Vec<u32> = (0..SIZES.len() as u32).rev().collect();
+                for selection in [Selection::Range(0..SIZES.len()), Selection::Indices(&backwards)] {
+                    let batch = example.batch(&norms, selection, reduction);
+                    let (sum, _, tally) = example.integers(&batch, clip, difference, precision);
+                    assert_eq!(tally, Tally { rows: SIZES.len(), clipped });
+                    assert_eq!(sum, total, "{:?} {:?} {clip:?} {reduction:?}", example.format, example.model);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_reference_on_lattices_and_in_floating_point() {
+        for example in examples(&SIZES) {
+            for (clip, reduction) in
+                CLIPS.into_iter().flat_map(|clip| [(clip, Reduction::Mean), (clip, Reduction::Sum)])
+            {
+                let Clip::Bounded { norm, clip_norm } = clip else { panic!("a clip") };
+                let norms = row_norms(example.rows(), true, norm).expect("finite");
+                let batch = example.batch(&norms, Selection::Range(0..SIZES.len()), reduction);
+                for difference in [false, true] {
+                    let points = example.points(difference);
+                    let expected = reference::sum_of_units(&example.model, &batch, points.0, points.1, clip);
+                    let mut sum = vec![0.0; expected.len()];
+                    let mut workspace = Workspace::new(&example.model);
+                    accumulate_differences(&example.model, &batch, points, clip, &mut sum, &mut workspace)
+                        .expect("finite");
+                    let (integers, lattice, _) = example.integers(&batch, clip, difference, Precision::Bits24);
+                    let integers: Vec<f64> = integers.iter().map(|value| value * lattice.unit()).collect();
+                    for (name, found) in [("floating point", &sum), ("lattice", &integers)] {
+                        let off: f64 =
+                            found.iter().zip(&expected).map(|(found, expected)| (found - expected).powi(2)).sum();
+                        // Rows of the squared loss are cut far above the clip norm; others differ by the lattice alone.
+                        let allowed = 2e-3 * f64::from(clip_norm) * SIZES.len() as f64;
+                        assert!(
+                            off.sqrt() <= allowed,
+                            "{name}: {} > {allowed}, {:?} {:?} {clip:?} {reduction:?} {difference}",
+                            off.sqrt(),
+                            example.format,
+                            example.model
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn units_of_one_row_have_the_bits_of_rows() {
+        for example in examples(&[1; 300]) {
+            for clip in CLIPS {
+                let Clip::Bounded { norm, .. } = clip else { panic!("a clip") };
+                let norms = row_norms(example.rows(), true, norm).expect("finite");
+                let units = example.batch(&norms, Selection::Range(3..300), Reduction::Mean);
+                let rows = Batch { units: None, ..units.clone() };
+                for precision in [Precision::Bits16, Precision::Bits24] {
+                    let [of_units, of_rows] =
+                        [&units, &rows].map(|batch| example.integers(batch, clip, true, precision));
+                    assert_eq!(of_units, of_rows);
+                }
+            }
+        }
+    }
+
+    /// Rows that all but cancel: coefficients far greater than the contribution.
+    #[test]
+    fn units_whose_rows_cancel_stay_within_the_clip_norm() {
+        let mut example = Example::new(Format::Bytes, Loss::Softmax, 80, 3, &[40, 2, 100]);
+        let columns = example.model.features;
+        for row in 1..example.classes.len() {
+            let (first, rest) = example.bytes.split_at_mut(columns);
+            rest[(row - 1) * columns..][..columns].copy_from_slice(first);
+            rest[(row - 1) * columns] = row as u8;
+            example.classes[row] = (row % 2) as u32;
+        }
+        example.classes[0] = 0;
+        example.products = RowProducts::new(example.rows(), &example.offsets, 0..3, example.products.unit);
+        let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
+        for clip_norm in [0.01, 0.5, 4.0] {
+            for (unit, reduction) in (0..3).flat_map(|unit| [(unit, Reduction::Mean), (unit, Reduction::Sum)]) {
+                let batch = example.batch(&norms, Selection::Range(unit..unit + 1), reduction);
+                for precision in [Precision::Bits16, Precision::Bits24] {
+                    let (sum, lattice, _) = example.integers(&batch, Clip::l2(clip_norm), false, precision);
+                    let square: i128 = sum.iter().map(|&value| value as i128 * value as i128).sum();
+                    assert!(square > 0 && square <= (lattice.limit() as i128).pow(2));
+                }
+            }
+        }
+    }
+}
