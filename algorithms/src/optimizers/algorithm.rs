@@ -89,7 +89,8 @@ const MOST_SHORT_SHARE: f64 = 1.0 / 8.0;
 ///
 /// h is at most min(C, 1)·2⁻¹⁴ with a bias, and rounding moves a coordinate of the sum of B rows that differ by a deviation of √(B/6)·h times
 /// the greatest feature, which is to be at most an eighth of the noise multiplier times C. Rows that agree in norm and in all residuals, as rows
-/// of categories alone do in the first round, may move it by up to h each.
+/// of categories alone do in the first round, may move it by up to h each. A unit counts the most rows that it may have; where that is not
+/// declared, integers have 24 bits.
 fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
     let model = problem.model();
     let greatest = problem.feature_grid().map_or(f64::INFINITY, |grid| f64::from(grid.step) * f64::from(grid.greatest));
@@ -99,7 +100,9 @@ fn suits_short_integers(problem: &PublicProblem, prepared: &Prepared) -> bool {
         return false;
     };
     let deviation = |size| (size as f64 / 6.0).sqrt() * clip_norm.min(1.0) * greatest.max(1.0) / f64::from(1 << 14);
-    let is_fine = prepared.batch_size.is_some_and(|size| deviation(size) <= MOST_SHORT_SHARE * multiplier * clip_norm);
+    let most_rows = problem.unit().map_or(Some(1), |unit| unit.most_rows);
+    let rows = prepared.batch_size.zip(most_rows).map(|(size, most)| size.saturating_mul(most));
+    let is_fine = rows.is_some_and(|rows| deviation(rows) <= MOST_SHORT_SHARE * multiplier * clip_norm);
     let is_short = model.bias && model.outputs <= MOST_SHORT_OUTPUTS && norm <= MOST_SHORT_NORM;
     problem.suits_integers() && is_short && is_fine
 }

@@ -167,6 +167,7 @@ mod tests {
                 [ResqueError::NotPositive { quantity: "radius", value: -1.0 }],
             ResqueError::WeightOverflow => [ResqueError::WeightOverflow],
             ResqueError::OutsideValidity { radius: _ } => [ResqueError::OutsideValidity { radius: 1.0 }],
+            ResqueError::Units => [ResqueError::Units],
             ResqueError::SeveralMargins => [ResqueError::SeveralMargins],
             ResqueError::NotFinite => [ResqueError::NotFinite],
             ResqueError::PoolExhausted { start: _, end: _, fetched: _ } =>
@@ -194,6 +195,7 @@ mod tests {
             // In a domain the declared classes are counted.
             ProblemError::OneClass { loss: _, dataset: _ } => [ProblemError::OneClass { loss, dataset: dataset.clone() }],
             ProblemError::Regularization(_) => [ProblemError::Regularization(-1.0)],
+            ProblemError::SharedUnits => [ProblemError::SharedUnits],
             ProblemError::RowBound(_) => [ProblemError::RowBound(1e30)],
             ProblemError::Row(NonFiniteGradient { row: _ }) => [ProblemError::Row(row())],
         };

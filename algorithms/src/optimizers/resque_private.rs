@@ -36,6 +36,7 @@ use crate::resque::Result;
 use crate::resque::acceleration::{BallAcceleration, ProximalOracle};
 use crate::resque::geometry::{add, narrow, norm};
 use crate::resque::localization::{self, Phase as Chunk};
+use crate::resque::projected;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 use crate::theory::ball_acceleration::{AccelerationParameters, Setting};
@@ -139,6 +140,7 @@ fn chunks(setting: &Setting, localized: bool) -> Vec<Chunk> {
 
 fn prepare(run: &Run<'_>, own: PrivateSettings, localized: bool) -> Result<Prepared, PrepareError> {
     plan::independent_noise_only(run)?;
+    projected::check_units(run.problem)?;
     let (problem, key) = (run.problem, run.key());
     let clip_norm = plan::clip_norm(run, 1.0)?;
     let lipschitz = f64::from(clip_norm);

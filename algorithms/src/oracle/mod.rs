@@ -181,6 +181,7 @@ impl<'a> Oracle<'a> {
             if sampler.is_some_and(|sampler| sampler.sampling() == Sampling::FullBatch)
                 && !self.exact
                 && !self.problem.is_sharded()
+                && self.problem.unit().is_none()
                 && self.engine.threads_by_node().len() == 1
             {
                 self.problem.announce_full_batches();
@@ -468,7 +469,9 @@ fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex
 /// # Errors
 /// A row whose margins are not finite.
 pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Result<Evaluation, NonFiniteGradient> {
-    let (rows, count) = (problem.rows(), problem.leaves(problem.rows()));
+    problem.prepare(engine);
+    let rows = problem.law().map_or_else(|| problem.stored_rows(), |_| problem.rows());
+    let count = problem.leaves(rows);
     let ranks = engine.ranked().map(|ranked| ranked.ranks());
     let reader = Reader::of(problem, &Selection::Range(0..rows), count, None, ranks);
     let mut leaves: Vec<_> = shared::share(count, ranks)
@@ -479,7 +482,7 @@ pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Resul
         .collect();
     let workspaces: Vec<_> = (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect();
     engine.for_each(&mut leaves, &|(range, slots, outcome), worker| {
-        let batch = reader.batch(Selection::Range(range.clone()), None, slots);
+        let batch = Batch { units: None, ..reader.batch(Selection::Range(range.clone()), None, slots) };
         *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]))
             .map_err(|error| reader.named(error));
     });

@@ -10,7 +10,7 @@ use super::gdp;
 use super::mechanism::Mechanism;
 use super::sampling::Sampling;
 use crate::problem::adjacency::Adjacency;
-use crate::problem::{PublicProblem, Relation};
+use crate::problem::{PublicProblem, Relation, UnitDeclaration};
 
 /// The claim of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -241,15 +241,17 @@ impl PrivacyStatement {
 
     /// The facts that the guarantee takes for public.
     fn public_facts(problem: &PublicProblem, adjacency: Adjacency) -> Vec<String> {
+        let of = if problem.unit().is_some() { "unit" } else { "row" };
         let rows = match problem.relation() {
             Relation::AddRemove { public_rows } => format!(
-                "a row count of {public_rows} that was chosen without the rows; the true one is private, at most {}",
+                "a {of} count of {public_rows} that was chosen without the rows; the true one is private, at most {}",
                 problem.most_rows()
             ),
             Relation::ZeroOut | Relation::ReplaceOne => {
-                format!("the number of rows, {}, and their order", problem.rows())
+                format!("the number of {of}s, {}, and their order", problem.rows())
             }
         };
+        let unit = problem.unit().map(|unit| format!("a unit: {unit}; the number of a unit's rows is private"));
         let shape = format!(
             "{} features and {}, from the declared domain",
             problem.model().features,
@@ -258,12 +260,20 @@ impl PrivacyStatement {
                 outputs => format!("{outputs} outputs"),
             }
         );
-        let relation = match adjacency {
-            Adjacency::ZeroOut => "compared: any data set with the one that has the null row in place of one row",
-            Adjacency::AddRemove => "compared: any data set with the one that has one row more or less",
-            Adjacency::ReplaceOne => "compared: any two data sets that differ in one row",
+        let relation = match (adjacency, &unit) {
+            (Adjacency::ZeroOut, None) => {
+                "compared: any data set with the one that has the null row in place of one row"
+            }
+            (Adjacency::AddRemove, None) => "compared: any data set with the one that has one row more or less",
+            (Adjacency::ReplaceOne, None) => "compared: any two data sets that differ in one row",
+            (Adjacency::ZeroOut, _) => "compared: any data set with the one in which one unit contributes nothing",
+            (Adjacency::AddRemove, _) => "compared: any data set with the one that has one unit more or less",
+            (Adjacency::ReplaceOne, _) => {
+                "compared: any two data sets that differ in one unit's rows, their number included"
+            }
         };
-        vec![relation.to_owned(), rows, shape, "hyper-parameters, which must be chosen without the rows".to_owned()]
+        let hyper_parameters = "hyper-parameters, which must be chosen without the rows".to_owned();
+        [relation.to_owned()].into_iter().chain(unit).chain([rows, shape, hyper_parameters]).collect()
     }
 
     fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
@@ -292,6 +302,11 @@ impl PrivacyStatement {
             clip_norm: Some(run.clip_norm),
             noise_source: Some(run.noise_source),
             arithmetic: Some(run.arithmetic),
+            unit: match run.problem.unit() {
+                None => "example".to_owned(),
+                Some(UnitDeclaration { column: Some(column), .. }) => format!("value of column {column:?}"),
+                Some(_) => "unit".to_owned(),
+            },
             ..Self::none("")
         }
     }
@@ -335,6 +350,7 @@ mod tests {
             label_column: None,
             dropped: Vec::new(),
             test_is_public: true,
+            unit: None,
             format: None,
             source: DomainSource::Arguments,
         };

@@ -18,6 +18,7 @@ use super::domain::{Column, ColumnKind, Columns, Domain, Label, Storage};
 use super::features::{
     Buffer, ByteRows, DatasetError, Features, Labels, SparseMatrix, argument, check_positive, fault,
 };
+use super::units::{UnitDeclaration, UnitIds, Units};
 use crate::parallel::ranks::{Ranks, gather_messages};
 use crate::parallel::{Engine, partition};
 
@@ -52,6 +53,7 @@ pub struct Dataset {
     /// The norm that [`clip_features`](Self::clip_features) enforced, and its bound.
     feature_bound: Option<(Norm, f64)>,
     declared: Option<Declared>,
+    units: Option<Units>,
 }
 
 impl Dataset {
@@ -85,7 +87,7 @@ impl Dataset {
             // One of the NaNs, so that the digest knows no other.
             values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = NULL_TARGET);
         }
-        Ok(Self { name, features, labels, feature_bound: None, declared: None })
+        Ok(Self { name, features, labels, feature_bound: None, declared: None, units: None })
     }
 
     /// The same rows with the domain into which they were encoded. Of a data set that has a domain already, the unit stays.
@@ -185,6 +187,32 @@ impl Dataset {
         self.make_null(&misfits);
     }
 
+    /// The same rows by unit: each unit's side by side in their order, units in theirs.
+    ///
+    /// # Errors
+    /// As many numbers as there are rows are needed; all units without a row.
+    pub fn by_unit(self, ids: &UnitIds, declaration: UnitDeclaration) -> Result<Self, DatasetError> {
+        let rows = self.len();
+        if ids.of_rows.len() != rows {
+            let problem = format!("{rows} rows but {} units' numbers; each row has exactly one", ids.of_rows.len());
+            return fault("", problem).map_err(|error| error.of(&self.name));
+        }
+        let (order, offsets) = ids.order(declaration.most_rows);
+        let is_ordered = order.len() == rows && order.iter().enumerate().all(|(place, &row)| place == row);
+        let ordered = if is_ordered { self } else { self.with_rows(order.into_iter()) };
+        Ok(Self { units: Some(Units::new(declaration, offsets)), ..ordered })
+    }
+
+    /// The units of the rows, if they have others than themselves.
+    pub fn units(&self) -> Option<&Units> {
+        self.units.as_ref()
+    }
+
+    /// Number of units, which are the rows where no others are declared: what is sampled, and what neighbours differ in.
+    pub fn records(&self) -> usize {
+        self.units.as_ref().map_or_else(|| self.len(), Units::count)
+    }
+
     /// The declared domain, if the rows were encoded into one.
     pub fn domain(&self) -> Option<&Arc<Domain>> {
         self.declared.as_ref().map(|declared| &declared.domain)
@@ -228,14 +256,22 @@ impl Dataset {
         self.targets().is_null(row)
     }
 
-    /// The same rows but for `row`, which becomes the null row, features 0: the neighbour under zero-out.
+    /// The neighbour under zero-out: the same rows but for `record`, a row that becomes the null row, features 0, or a unit that has
+    /// no rows any more.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If there is no such record; if no row is left.
     #[must_use]
-    pub fn null_row(mut self, row: usize) -> Self {
-        self.make_null(&[row]);
-        self
+    pub fn null_row(mut self, record: usize) -> Self {
+        let Some(units) = &self.units else {
+            self.make_null(&[record]);
+            return self;
+        };
+        let (count, own) = (units.count(), units.rows_of(record));
+        let offset = |place: usize| units.offsets()[place] - if place > record { own.len() } else { 0 };
+        let others = Units::new(units.declaration().clone(), (0..=count).map(offset).collect());
+        let rows: Vec<usize> = (0..own.start).chain(own.end..self.len()).collect();
+        Self { units: Some(others), ..self.with_rows(rows.into_iter()) }
     }
 
     /// Makes `rows`, in ascending order, null rows.
@@ -312,7 +348,7 @@ impl Dataset {
     }
 
     /// `SHA-256(format ‖ n ‖ d ‖ scale ‖ kind of labels ‖ SHA-256 of each share of the rows ‖ SHA-256 of the labels)`, all numbers
-    /// little-endian, sizes as u64: equal for equal data in the same format, whatever the file it came from. A share has every 16th of the
+    /// little-endian, sizes as u64, and behind it the units, if there are any: equal for equal data in the same format, whatever the file it came from. A share has every 16th of the
     /// blocks of 64 rows; shares are hashed side by side. Other data with the same digest have one SHA-256 for two of these texts. Name, class
     /// names and bound do not enter.
     pub fn digest(&self) -> [u8; 32] {
@@ -361,6 +397,10 @@ impl Dataset {
             Labels::Values(_) => hasher.update(b"values"),
         }
         shares.into_iter().for_each(|share| hasher.update(share.finalize()));
+        if let Some(units) = &self.units {
+            hasher.update(format!("units {:?}", units.declaration()));
+            units.offsets().iter().for_each(|&offset| hasher.update((offset as u64).to_le_bytes()));
+        }
         hasher.finalize().into()
     }
 
@@ -567,12 +607,23 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The rows `rows` alone, in this order, with all class names and the domain.
+    /// The records `records` alone, rows or whole units, in this order, with all class names and the domain.
     ///
     /// # Panics
-    /// Rows that do not exist, or none.
+    /// Records that do not exist, or without a row.
     #[must_use]
-    pub fn select(&self, rows: impl ExactSizeIterator<Item = usize> + Clone) -> Self {
+    pub fn select(&self, records: impl ExactSizeIterator<Item = usize> + Clone) -> Self {
+        match &self.units {
+            None => self.with_rows(records),
+            Some(units) => {
+                let (units, rows) = units.select(records);
+                Self { units: Some(units), ..self.with_rows(rows.into_iter()) }
+            }
+        }
+    }
+
+    /// These rows alone, without units.
+    fn with_rows(&self, rows: impl ExactSizeIterator<Item = usize> + Clone) -> Self {
         assert!(rows.len() > 0, "a data set has rows");
         Self {
             name: self.name.clone(),
@@ -580,6 +631,7 @@ impl Dataset {
             labels: self.labels.select(rows),
             feature_bound: self.feature_bound,
             declared: self.declared.clone(),
+            units: None,
         }
     }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::adjacency::Adjacency;
+use super::units::UnitDeclaration;
 use crate::choices::choices;
 
 /// The neighbouring relation of a claim, with what it makes public.
@@ -293,6 +294,8 @@ pub struct Domain {
     pub dropped: Vec<String>,
     /// The rows of the test set are public, so that accuracy on them may be printed.
     pub test_is_public: bool,
+    /// The unit of privacy; a row where none is declared.
+    pub unit: Option<UnitDeclaration>,
     /// The format of the data's files; where it is not declared their names tell it. What they hold never does.
     pub format: Option<Format>,
     /// Its origin.
@@ -331,6 +334,7 @@ impl Domain {
             label_column: None,
             dropped: Vec::new(),
             test_is_public: false,
+            unit: None,
             format: None,
             source,
         }
@@ -345,6 +349,16 @@ impl Domain {
         let zero_rows = self.relation == (Relation::AddRemove { public_rows: 0 });
         let expected = "a public number of rows of at least 1 is needed";
         require(!zero_rows, "public-rows", "0", expected)?;
+        if let Some(unit) = &self.unit {
+            require(unit.most_rows != Some(0), "max-rows", "0", "at least 1 row of a unit is needed")?;
+            let is_label = unit.column.is_some() && unit.column == self.label_column;
+            require(!is_label, "unit", "also the label", "the unit is neither label nor feature")?;
+            let is_feature = match (&unit.column, &self.columns) {
+                (Some(unit), Columns::Named(columns)) => columns.iter().any(|column| column.name == *unit),
+                _ => false,
+            };
+            require(!is_feature, "unit", "also a feature column", "the unit is neither label nor feature")?;
+        }
         match &self.columns {
             Columns::Named(columns) => self.check_named(columns)?,
             Columns::Matrix { count, bounds } => {
@@ -430,9 +444,12 @@ impl Domain {
     /// SHA-256 of everything that is declared of rows, in the notation of the types: the same for equal domains, wherever they were
     /// declared and whatever their files are. It says nothing of the rows but private bounds, if it has them.
     pub fn digest(&self) -> [u8; 32] {
-        let Self { relation, columns, storage, label, label_column, test_is_public, .. } = self;
+        let Self { relation, columns, storage, label, label_column, test_is_public, unit, .. } = self;
         let declared = (relation, columns, storage, label, label_column, test_is_public);
-        Sha256::digest(format!("{declared:?}")).into()
+        match unit {
+            None => Sha256::digest(format!("{declared:?}")).into(),
+            Some(unit) => Sha256::digest(format!("{declared:?}, {unit:?}")).into(),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod public;
 mod second_moment;
 pub(crate) mod shard;
 pub mod synthetic;
+mod units;
 mod withheld;
 pub mod worst_case;
 
@@ -30,4 +31,5 @@ pub use objective::Problem;
 pub use private_bounds::{BinCounts, noise_scale, private_bounds};
 pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, ProblemError, PublicProblem};
 pub use second_moment::largest_second_moment;
+pub use units::{UnitDeclaration, UnitIds, Units};
 pub use withheld::{Claims, NoClaim, Withheld};

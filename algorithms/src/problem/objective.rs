@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
-use rounds_kernels::linear::{self, Batch, FeatureGrid, Planes, RowNorms, Stripes};
+use rounds_kernels::linear::{self, Batch, FeatureGrid, Planes, RowNorms, RowProducts, Stripes, UnitRows};
 use rounds_kernels::loss::Loss;
 
 use super::dataset::Dataset;
@@ -16,6 +16,9 @@ use super::second_moment::largest_second_moment;
 use super::shard::Shard;
 use crate::parallel::ranks::Ranks;
 use crate::parallel::{Engine, partition};
+
+/// Parts of the products of rows that are computed side by side.
+const PRODUCT_PARTS: usize = 64;
 
 /// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs: a
 /// [`PublicProblem`] with its rows.
@@ -29,6 +32,8 @@ pub struct Problem {
     l1_norms: OnceLock<RowNorms>,
     /// A copy of rows of few features for batches of all rows, if they were announced.
     stripes: OnceLock<Option<Stripes>>,
+    /// Products of the rows of each unit, where there are units.
+    products: OnceLock<Option<RowProducts>>,
     /// The rows as integers in planes, where the oracle reads them so and they are not in the shard.
     planes: OnceLock<Option<Planes>>,
     /// This rank's knowledge of all rows, where `dataset` is its part of them.
@@ -73,6 +78,7 @@ impl Problem {
             l1_norms: OnceLock::new(),
             stripes: OnceLock::new(),
             planes: OnceLock::new(),
+            products: OnceLock::new(),
             shard: None,
             law: None,
         })
@@ -126,6 +132,16 @@ impl Problem {
         self
     }
 
+    /// Leaves of a batch of `records` rows or units. Those of units follow from the number of rows, which is private: sums of a lattice have
+    /// the same bits whatever their leaves, and a run without one claims nothing.
+    pub fn leaves(&self, records: usize) -> usize {
+        let Some(units) = self.dataset.units() else {
+            return self.public.leaves(records);
+        };
+        let rows = records * self.stored_rows() / units.count().max(1);
+        self.public.leaves(rows).min(records.next_power_of_two() / 2).max(1)
+    }
+
     /// The public part.
     pub fn public(&self) -> &PublicProblem {
         &self.public
@@ -149,7 +165,8 @@ impl Problem {
         ranks: &dyn Ranks,
         agree: impl FnOnce(Result<Self, ProblemError>) -> Result<Self, E>,
     ) -> Result<Self, E> {
-        let mut problem = agree(Self::new(Arc::new(part), loss, bias, regularization))?;
+        let whole = if part.units().is_some() { Err(ProblemError::SharedUnits) } else { Ok(part) };
+        let mut problem = agree(whole.and_then(|part| Self::new(Arc::new(part), loss, bias, regularization)))?;
         let planes = problem.planes_by(&Engine::Sequential);
         // The features move into the shard, where guests join them.
         let mut dataset = Arc::unwrap_or_clone(problem.dataset);
@@ -164,7 +181,7 @@ impl Problem {
     /// split ([`partition::leaves`]). Else nothing is copied.
     #[must_use]
     pub fn placed_for(mut self, engine: &Engine) -> Self {
-        if engine.threads_by_node().len() > 1 && !self.is_sharded() {
+        if engine.threads_by_node().len() > 1 && !self.is_sharded() && self.unit().is_none() {
             let leaves = self.leaves(self.rows());
             Arc::make_mut(&mut self.dataset).touched_by(engine, leaves);
         }
@@ -175,7 +192,25 @@ impl Problem {
     pub(crate) fn prepare(&self, engine: &Engine) {
         if !self.is_sharded() {
             self.planes.get_or_init(|| self.planes_by(engine));
+            self.products.get_or_init(|| self.products_by(engine));
         }
+    }
+
+    /// Products of the rows of each unit, computed by the threads of `engine`.
+    fn products_by(&self, engine: &Engine) -> Option<RowProducts> {
+        let units = self.dataset.units()?;
+        let byte_scale = self.dataset.features().byte_scale();
+        let step = self.feature_grid().map(|grid| grid.step).or(byte_scale).map_or(1.0, f64::from);
+        let parts = units.count().clamp(1, PRODUCT_PARTS);
+        let mut products: Vec<_> =
+            (0..parts).map(|part| (partition::leaf_range(units.count(), parts, part), None)).collect();
+        engine.for_each(&mut products, &|(units_of_part, out), _| {
+            *out = Some(RowProducts::new(self.dataset.rows(), units.offsets(), units_of_part.clone(), step));
+        });
+        products.into_iter().filter_map(|(_, of_part)| of_part).reduce(|mut all, of_part| {
+            all.append(&of_part);
+            all
+        })
     }
 
     /// The rows in planes, if queries read them so, each part written by the threads of `engine` that answer for it in a batch of all
@@ -215,13 +250,17 @@ impl Problem {
         &self.dataset
     }
 
-    /// Number of rows n that there are. Plans read [`PublicProblem::rows`].
+    /// Number of rows n that there are, of units where units are declared. Plans read [`PublicProblem::rows`].
     pub fn rows(&self) -> usize {
-        self.law.as_ref().map_or_else(|| self.stored_rows(), Law::rows)
+        match (&self.law, self.dataset.units()) {
+            (Some(law), _) => law.rows(),
+            (None, Some(units)) => units.count(),
+            (None, None) => self.stored_rows(),
+        }
     }
 
-    /// Rows that are held in memory, on all ranks together.
-    fn stored_rows(&self) -> usize {
+    /// Rows that are held in memory, on all ranks together. Private where there are units.
+    pub(crate) fn stored_rows(&self) -> usize {
         self.shard.as_ref().map_or_else(|| self.dataset.len(), |shard| shard.rows)
     }
 
@@ -262,7 +301,12 @@ impl Problem {
         if let Rows::F32(dense) = &mut rows {
             dense.stripes = self.stripes.get().and_then(Option::as_ref).map(Stripes::view);
         }
-        Batch { rows, targets: self.dataset.targets(), norms, selection, units: None }
+        let units = self.dataset.units().map(|units| UnitRows {
+            offsets: units.offsets(),
+            reduction: units.declaration().reduction,
+            products: self.products.get().and_then(Option::as_ref).expect("an oracle has prepared the products"),
+        });
+        Batch { rows, targets: self.dataset.targets(), norms, selection, units }
     }
 
     /// Says that batches of all rows will come: where the kernel of few features reads them, copies the rows, those of each leaf on their

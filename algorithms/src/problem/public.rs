@@ -9,6 +9,7 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use super::dataset::{Dataset, byte_bound, round_up};
 use super::domain::{Domain, Relation, Storage};
 use super::encoding::BYTE_SCALE;
+use super::units::UnitDeclaration;
 use crate::parallel::partition;
 
 /// A data set and a loss that do not fit together.
@@ -33,6 +34,9 @@ pub enum ProblemError {
     /// Rows that are scaled so far that their norms could overflow.
     #[error("rows may be {0:e} long (L1), which f32 arithmetic cannot take: scale the features less")]
     RowBound(f64),
+    /// Units whose rows ranks would share out.
+    #[error("rows of units (`unit`) are not shared out over ranks: run one process, with as many threads")]
+    SharedUnits,
     /// A row that is not finite.
     #[error(transparent)]
     Row(#[from] NonFiniteGradient),
@@ -61,6 +65,7 @@ pub struct PublicProblem {
     bounds: [Option<f64>; 2],
     domain: Option<Arc<Domain>>,
     feature_grid: Option<FeatureGrid>,
+    unit: Option<UnitDeclaration>,
     pub(super) measured: Measured,
 }
 
@@ -106,6 +111,7 @@ impl PublicProblem {
                 Storage::Bytes => FeatureGrid::bytes(BYTE_SCALE),
                 Storage::Dense | Storage::Sparse => FeatureGrid::fixed_point(1.0),
             }),
+            unit: domain.unit.clone(),
             domain: Some(Arc::clone(domain)),
             measured: Measured::default(),
             name,
@@ -131,13 +137,14 @@ impl PublicProblem {
         Ok(Self {
             name: dataset.name().to_owned(),
             relation,
-            rows: relation.public_rows(dataset.len()),
+            rows: relation.public_rows(dataset.records()),
             model: LinearModel { features: dataset.columns(), outputs, bias, loss },
             regularization: checked_regularization(regularization)?,
             storage: dataset.features().storage(),
             bounds,
             feature_grid: dataset.feature_grid(),
             domain: dataset.domain().cloned(),
+            unit: dataset.units().map(|units| units.declaration().clone()),
             measured: Measured::default(),
         })
     }
@@ -164,7 +171,12 @@ impl PublicProblem {
         self.rows = relation.public_rows(rows);
     }
 
-    /// The number of rows that plans are computed from: n, or the declared N under add/remove.
+    /// The unit of privacy, where it is not a row. Then `rows` of plans, batches and relations are units.
+    pub fn unit(&self) -> Option<&UnitDeclaration> {
+        self.unit.as_ref()
+    }
+
+    /// The number of rows, or units, that plans are computed from: n, or the declared N under add/remove.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -224,6 +236,9 @@ impl PublicProblem {
             Some(domain) if domain.is_draft() => Some(
                 "the domain was read from the rows, and no person has confirmed it: check every line of its schema, and set \
                      drafted = false",
+            ),
+            Some(domain) if domain.unit != self.unit => Some(
+                "the unit of the rows is not the one that their domain declares: name it in the schema ([rows] unit)",
             ),
             Some(_) if self.measured != Measured::default() => Some("a constant was read off the rows"),
             Some(_) => None,

@@ -70,6 +70,12 @@ pub enum ResqueError {
         /// ρ.
         radius: f64,
     },
+    /// Units of several rows.
+    #[error(
+        "reweighted queries weigh every row by itself, and a unit (`unit`) contributes all its rows as one: choose a first-order \
+         algorithm, such as dp-sgd, or declare no unit"
+    )]
+    Units,
     /// A loss of several margins.
     #[error("the softmax loss has several margins: a black-box function takes losses of one margin")]
     SeveralMargins,

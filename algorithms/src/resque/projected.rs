@@ -65,11 +65,20 @@ struct Answers {
     residuals: Vec<f32>,
 }
 
+/// Refuses a problem whose units are not its rows.
+///
+/// # Errors
+/// A declared unit.
+pub fn check_units(problem: &PublicProblem) -> Result<()> {
+    problem.unit().map_or(Ok(()), |_| Err(ResqueError::Units))
+}
+
 /// L of a problem: the largest slope times the longest row where it was measured, else times the public bound on rows.
 ///
 /// # Errors
-/// The squared loss, whose slope is unbounded; rows without a bound.
+/// The squared loss, whose slope is unbounded; rows without a bound; a declared unit.
 pub fn lipschitz(problem: &PublicProblem) -> Result<f64> {
+    check_units(problem)?;
     let slope = problem.model().loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
     let with_bias = |bound: f64| if problem.model().bias { bound.hypot(1.0) } else { bound };
     let longest = problem.measured().longest_row;

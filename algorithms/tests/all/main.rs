@@ -7,3 +7,4 @@ mod ranks;
 mod recursive;
 mod rounds;
 mod runs;
+mod units;
