@@ -205,7 +205,13 @@ impl Problem {
         let mut products: Vec<_> =
             (0..parts).map(|part| (partition::leaf_range(units.count(), parts, part), None)).collect();
         engine.for_each(&mut products, &|(units_of_part, out), _| {
-            *out = Some(RowProducts::new(self.dataset.rows(), units.offsets(), units_of_part.clone(), step));
+            *out = Some(RowProducts::new(
+                self.dataset.rows(),
+                self.model().bias,
+                units.offsets(),
+                units_of_part.clone(),
+                step,
+            ));
         });
         products.into_iter().filter_map(|(_, of_part)| of_part).reduce(|mut all, of_part| {
             all.append(&of_part);

@@ -462,7 +462,7 @@ fn accumulate_units(
     let mut own = std::mem::take(&mut *workspace.units);
     own.prepare(model.outputs, model.parameters());
     let lattice = query.lattice.as_ref();
-    let sums = UnitSums::new(of_batch, lattice, query.clip, (model.outputs, model.bias));
+    let sums = UnitSums::new(of_batch, lattice, query.clip, model.outputs);
     // Rows that a pass takes at once.
     let most = Pass::new(model, batch, needs, kernel, workspace.blocks).part.min(units::MOST_ROWS);
     let (mut tally, mut position) = (Tally::default(), 0);

@@ -840,7 +840,7 @@ pub(super) fn accumulate_units(
         "a query packed for rows in planes (left), and such rows (right)"
     );
     own.prepare(model.outputs, model.parameters());
-    let of_units = UnitSums::new(unit_rows, Some(lattice), lattice.clip(), (model.outputs, model.bias));
+    let of_units = UnitSums::new(unit_rows, Some(lattice), lattice.clip(), model.outputs);
     let (mut tally, mut position) = (Tally::default(), 0);
     let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
     let mut session = products.session();

@@ -145,7 +145,7 @@ impl SumLattice {
             return None;
         }
         let s = f64::from(scale);
-        let bias = if model.bias { (1.0 / s + 0.5).floor().max(1.0) } else { 0.0 };
+        let bias = if model.bias { bias_of(s) } else { 0.0 };
         let least_norm = s * bias.max(f64::from(greatest / 256).max(1.0));
         let clip_norm = match clip {
             Clip::Unbounded => f64::INFINITY,
@@ -247,9 +247,9 @@ impl SumLattice {
     }
 
     /// Rounds `factor · values[k·stride + i]`, a whole number of vectors, to integers, up and down in proportion as [`round`] does; none moves by
-    /// more than one, and zeros stay.
-    pub(super) fn round_all(&self, factor: f32, values: &[f32], out: &mut [f32], stride: usize) {
-        let greatest = f32x16::splat(self.greatest);
+    /// more than one, and zeros stay. Returns the greatest magnitude, which may be more than the lattice's integers have.
+    pub(super) fn round_all(&self, factor: f32, values: &[f32], out: &mut [f32], stride: usize) -> f32 {
+        let mut greatest = f32x16::ZERO;
         for start in (0..stride).step_by(LANES) {
             let places = (start..values.len()).step_by(stride);
             let mut rest = dither(f32x16::ZERO, values, places.clone());
@@ -257,9 +257,11 @@ impl SumLattice {
                 let exact = vector(values, place).mul_add(f32x16::splat(factor), rest);
                 let rounded = exact.round_ties_even();
                 rest = exact - rounded;
-                put(out, place, rounded.max(-greatest).min(greatest));
+                greatest = greatest.max(rounded.abs());
+                put(out, place, rounded);
             }
         }
+        greatest.to_array().into_iter().fold(0.0, f32::max)
     }
 }
 
@@ -271,6 +273,11 @@ pub(super) fn step_of(greatest: f32, most: i32, precision: Precision) -> Option<
     }
     let step = power_of_two(exponent.max(LEAST_EXPONENT) - precision.bits());
     Some(if greatest / step > precision.greatest() { 2.0 * step } else { step })
+}
+
+/// ν of features in units of `scale`.
+pub(super) fn bias_of(scale: f64) -> f64 {
+    (1.0 / scale + 0.5).floor().max(1.0)
 }
 
 /// `2^exponent`, for normal numbers.

@@ -16,7 +16,7 @@ use super::lattice::{self, SumLattice};
 use super::model::Clip;
 use super::residuals;
 use crate::features::{BLOCK_ROWS, Norm, Rows, Selection};
-use crate::vector::lanes::{LANES, to_f64, vector};
+use crate::vector::lanes::{LANES, put, to_f64, vector};
 use crate::vector::{self};
 use std::ops::Range;
 use wide::{f32x16, f64x8};
@@ -69,9 +69,10 @@ impl UnitRows<'_> {
     }
 }
 
-/// `a_i·a_j`, without a bias, of the rows of units of 2 to [`MOST_ROWS`] rows, in squares of a unit of features, rounded to f32.
+/// `a_i·a_j`, bias included, of the rows of units of 2 to [`MOST_ROWS`] rows, in squares of a unit of features, rounded to f32.
 ///
-/// Those of a unit: for each four of its rows, the products of each with all rows before it, twice, and with itself; zeros up to whole vectors.
+/// Those of a unit: of each row with itself, then for each four of its rows the products of each with all rows before it, twice, and with
+/// itself; zeros up to whole vectors.
 #[derive(Clone, Debug)]
 pub struct RowProducts {
     values: Vec<f32>,
@@ -88,12 +89,18 @@ fn width(first: usize) -> usize {
 
 /// Numbers that are stored for a unit of so many rows.
 fn stored(rows: usize) -> usize {
-    if (2..=MOST_ROWS).contains(&rows) { (0..rows).step_by(4).map(|first| 4 * width(first)).sum() } else { 0 }
+    if !(2..=MOST_ROWS).contains(&rows) {
+        return 0;
+    }
+    rows.next_multiple_of(LANES) + (0..rows).step_by(4).map(|first| 4 * width(first)).sum::<usize>()
 }
 
 impl RowProducts {
-    /// Of the units `units` of some rows. `unit` is the public step of features, of bytes their scale; 1 where there is none.
-    pub fn new(rows: Rows<'_>, offsets: &[usize], units: Range<usize>, unit: f64) -> Self {
+    /// Of the units `units` of some rows, which have a bias or not. `unit` is the public step of features, of bytes their scale; 1 where
+    /// there is none.
+    pub fn new(rows: Rows<'_>, has_bias: bool, offsets: &[usize], units: Range<usize>, unit: f64) -> Self {
+        // At least ν of the lattice, and the bias in floating point.
+        let bias = if has_bias { (1.0 / unit).max(lattice::bias_of(unit)) } else { 0.0 };
         let sizes = units.clone().map(|of| stored(offsets[of + 1] - offsets[of]));
         let mut starts = vec![0];
         starts.extend(sizes.scan(0, |start, size| {
@@ -120,7 +127,9 @@ impl RowProducts {
                     sparse_dot(sparse.row(own.start + i), sparse.row(own.start + j)) / (unit * unit)
                 }
             };
-            let mut rest = values;
+            let dot = |i, j| dot(i, j) + bias * bias;
+            let (diagonal, mut rest) = values.split_at_mut(own.len().next_multiple_of(LANES));
+            diagonal.iter_mut().zip(0..own.len()).for_each(|(out, i)| *out = dot(i, i) as f32);
             for first in (0..own.len()).step_by(4) {
                 let (four, behind) = rest.split_at_mut(4 * width(first));
                 rest = behind;
@@ -176,8 +185,6 @@ pub(super) struct UnitSums<'a> {
     /// The lattice of the sums, or the clip of sums in floating point.
     lattice: Option<&'a SumLattice>,
     clip: Clip,
-    /// ν, or the bias in units of features.
-    bias: f64,
     outputs: usize,
 }
 
@@ -228,7 +235,8 @@ impl Scratch {
         self.coefficients.resize(outputs * 2 * BLOCK_ROWS, 0.0);
         let BlockScratch { before, own, rounded } = &mut self.blocks;
         for scratch in [before, own, rounded] {
-            scratch.resize(outputs * BLOCK_ROWS, 0.0);
+            // With a vector behind the last row.
+            scratch.resize(outputs * BLOCK_ROWS + LANES, 0.0);
         }
         self.whole.resize(parameters, 0.0);
     }
@@ -244,19 +252,13 @@ pub(super) enum Next {
 }
 
 impl<'a> UnitSums<'a> {
-    pub(super) fn new(
-        units: UnitRows<'a>,
-        lattice: Option<&'a SumLattice>,
-        clip: Clip,
-        (outputs, has_bias): (usize, bool),
-    ) -> Self {
+    pub(super) fn new(units: UnitRows<'a>, lattice: Option<&'a SumLattice>, clip: Clip, outputs: usize) -> Self {
         let unit = units.products.unit;
         assert!(
             lattice.is_none_or(|lattice| lattice.scale == unit),
             "products of rows in another unit than the lattice's"
         );
-        let bias = lattice.map_or(if has_bias { 1.0 / unit } else { 0.0 }, |lattice| lattice.bias);
-        UnitSums { units, lattice, clip, bias, outputs }
+        UnitSums { units, lattice, clip, outputs }
     }
 
     /// Gathers units of the selection from `position` on, as long as they have at most `most` rows together and none has more than
@@ -306,7 +308,7 @@ impl<'a> UnitSums<'a> {
         let is_single = |member: &Member| member.rows.len() == 1;
         let place = |member: &Member| member.rows.start - first..member.rows.end - first;
         let count = members.last().map_or(0, |member| member.rows.end - first);
-        before.copy_from_slice(values);
+        before[..values.len()].copy_from_slice(values);
         let mut clipped = 0;
         if members.iter().any(is_single) {
             for member in members.iter().filter(|member| !is_single(member)) {
@@ -316,15 +318,20 @@ impl<'a> UnitSums<'a> {
         } else {
             residuals::clear_beyond(values, self.outputs, count);
         }
+        let scale = self.scale() as f32;
         for member in members.iter().filter(|member| member.rows.len() > 1) {
-            let unit = Unit::gather(self, member, (&*before, place(member)), own);
+            let unit = Unit::new(self, member);
+            let [own, rounded] = [&mut *own, &mut *rounded].map(|values| &mut values[..self.outputs * unit.stride]);
+            unit.gather(scale, before, place(member).start, own);
             clipped += usize::from(unit.contribute(own, rounded));
-            let stride = unit.stride;
-            for (rounded, values) in rounded.chunks_exact(stride).zip(values.chunks_exact_mut(BLOCK_ROWS)) {
-                values[place(member)].copy_from_slice(&rounded[..member.rows.len()]);
-            }
+            unit.scatter(rounded, values, place(member).start);
         }
         clipped
+    }
+
+    /// A power of two: coefficients times it are at most the greatest integer of the lattice; 1 without one.
+    fn scale(&self) -> f64 {
+        self.lattice.map_or(1.0, |lattice| lattice.spread / lattice.step())
     }
 
     /// Scales the sum of the coefficients of a unit's `rows` rows ([`Self::unclipped`]) to its contribution, in place. Returns whether it was
@@ -374,50 +381,64 @@ impl<'a> UnitSums<'a> {
     }
 }
 
-/// A unit of few rows: its coefficients are `own[k·stride + i]`, zeros behind them.
+/// A unit of few rows.
 struct Unit<'a> {
     sums: &'a UnitSums<'a>,
     products: &'a [f32],
     rows: usize,
+    /// Rows rounded up to whole vectors: coefficients are `[k·stride + i]`, zeros behind them.
     stride: usize,
-    /// A power of two that the coefficients were divided by, so that they are at most 2.
-    magnitude: f64,
+}
+
+/// Which of sixteen lanes are below `count`.
+#[inline(always)]
+fn lanes_below(count: usize) -> f32x16 {
+    const RAMP: [f32; LANES] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
+    f32x16::new(RAMP).simd_lt(f32x16::splat(count as f32))
 }
 
 impl<'a> Unit<'a> {
-    fn gather(
-        sums: &'a UnitSums<'a>,
-        member: &Member,
-        (values, place): (&[f32], Range<usize>),
-        own: &mut [f32],
-    ) -> Self {
-        let (rows, stride) = (place.len(), place.len().next_multiple_of(LANES));
-        let mut greatest = 0.0_f32;
-        for (own, values) in own.chunks_exact_mut(stride).zip(values.chunks_exact(BLOCK_ROWS)) {
-            own[..rows].copy_from_slice(&values[place.clone()]);
-            own[rows..].fill(0.0);
-            greatest = own.iter().fold(greatest, |greatest, value| greatest.max(value.abs()));
-        }
-        let exponent = ((greatest.to_bits() >> 23) as i32 - 127).clamp(-100, 100);
-        let own = &mut own[..sums.outputs * stride];
-        let inverse = lattice::power_of_two(-exponent);
-        own.iter_mut().for_each(|value| *value *= inverse);
-        let magnitude = f64::from(lattice::power_of_two(exponent));
-        Unit { sums, products: sums.units.products.of(member.unit), rows, stride, magnitude }
+    fn new(sums: &'a UnitSums<'a>, member: &Member) -> Self {
+        let rows = member.rows.len();
+        Unit { sums, products: sums.units.products.of(member.unit), rows, stride: rows.next_multiple_of(LANES) }
     }
 
-    /// Leaves the coefficients of the unit's contribution in `out`. Returns whether it was longer than the clip norm.
+    /// Copies `scale` times the coefficients of the rows from `start` of a block on.
+    fn gather(&self, scale: f32, values: &[f32], start: usize, own: &mut [f32]) {
+        for (output, own) in own.chunks_exact_mut(self.stride).enumerate() {
+            for first in (0..self.stride).step_by(LANES) {
+                let lanes = vector(values, output * BLOCK_ROWS + start + first) * scale;
+                put(own, first, lanes_below(self.rows - first).select(lanes, f32x16::ZERO));
+            }
+        }
+    }
+
+    /// Puts coefficients in the places of the rows from `start` of a block on.
+    fn scatter(&self, own: &[f32], values: &mut [f32], start: usize) {
+        for (own, values) in own.chunks_exact(self.stride).zip(values.chunks_exact_mut(BLOCK_ROWS)) {
+            if start + self.stride > BLOCK_ROWS {
+                values[start..start + self.rows].copy_from_slice(&own[..self.rows]);
+                continue;
+            }
+            for first in (0..self.stride).step_by(LANES) {
+                let others = vector(values, start + first);
+                put(values, start + first, lanes_below(self.rows - first).select(vector(own, first), others));
+            }
+        }
+    }
+
+    /// Leaves the coefficients of the unit's contribution in `out`; `own` are [`UnitSums::scale`] times those of its rows. Returns whether it
+    /// was longer than the clip norm.
     fn contribute(&self, own: &[f32], out: &mut [f32]) -> bool {
-        let (outputs, stride) = (self.sums.outputs, self.stride);
-        let (own, out) = (&own[..outputs * stride], &mut out[..outputs * stride]);
-        let unit = self.sums.units.products.unit;
-        // The value of 1 in a length, the greatest length, and what it may not reach before it is rounded.
-        let (step, limit, spare) = match (self.sums.lattice, self.sums.clip) {
-            (Some(lattice), _) => (lattice.step(), lattice.limit(), 1.0 - 1.0 / 1_024.0),
-            (None, Clip::Bounded { clip_norm, .. }) => (1.0, f64::from(clip_norm) / unit, 1.0 - 1.0 / 1_048_576.0),
-            (None, Clip::Unbounded) => (1.0, f64::INFINITY, 1.0),
+        // The greatest length in units of the contribution, and the share of it that rounding may start from.
+        let (limit, spare) = match (self.sums.lattice, self.sums.clip) {
+            (Some(lattice), _) => (lattice.limit(), 1.0 - 1.0 / 1_024.0),
+            (None, Clip::Bounded { clip_norm, .. }) => {
+                (f64::from(clip_norm) / self.sums.units.products.unit, 1.0 - 1.0 / 1_048_576.0)
+            }
+            (None, Clip::Unbounded) => (f64::INFINITY, 1.0),
         };
-        let mut factor = self.sums.units.weight(self.rows) * self.magnitude / step;
+        let mut factor = self.sums.units.weight(self.rows) / self.sums.scale();
         let mut is_longer = false;
         if limit < f64::INFINITY {
             let length = self.squared_length(own).sqrt() * factor;
@@ -430,10 +451,13 @@ impl<'a> Unit<'a> {
             out.iter_mut().zip(own).for_each(|(out, own)| *out = own * factor as f32);
             return is_longer;
         };
-        let greatest = own.iter().fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-        factor = factor.min(f64::from(lattice.greatest()) / f64::from(greatest).max(f64::MIN_POSITIVE));
+        factor /= lattice.step();
         for attempt in 0..8 {
-            lattice.round_all(factor as f32, own, out, stride);
+            let greatest = lattice.round_all(factor as f32, own, out, self.stride);
+            if greatest > lattice.greatest() {
+                factor *= f64::from(lattice.greatest()) / f64::from(greatest) * (1.0 - 1.0 / 65_536.0);
+                continue;
+            }
             let length = if limit < f64::INFINITY { self.squared_length(out).sqrt() } else { 0.0 };
             // A root and its argument are each off by 2⁻⁵³ of themselves.
             if length * (1.0 + 1.0 / 1_099_511_627_776.0) <= limit {
@@ -449,44 +473,42 @@ impl<'a> Unit<'a> {
     ///
     /// With u = 2⁻²⁴: of each term (v_i·v_j)(a_i·a_j) the first factor is a sum of K products, the second is rounded once; eight vectors at most
     /// and four rows are added in f32, all else in f64. So the sum is off by at most (K + 16)·u·Σ_ij |v_i·v_j||a_i·a_j|, and that sum is at most
-    /// `(Σ_i ‖v_i‖‖a_i‖)² ≤ m·Σ_i ‖v_i‖²‖a_i‖²`, of which the same bound is added. The bias adds `ν²·‖Σ_i v_i‖²`, in f64.
+    /// `(Σ_i ‖v_i‖‖a_i‖)² ≤ m·Σ_i ‖v_i‖²‖a_i‖²`, of which the same share is added, and a fifth more for its own roundings.
     fn squared_length(&self, values: &[f32]) -> f64 {
-        let (stride, outputs) = (self.stride, self.sums.outputs);
+        let (diagonal, mut products) = self.products.split_at(self.stride);
+        let mut of_rows = f32x16::ZERO;
+        for start in (0..self.stride).step_by(LANES) {
+            let mut squares = f32x16::ZERO;
+            for values in values.chunks_exact(self.stride) {
+                let values = vector(values, start);
+                squares = values.mul_add(values, squares);
+            }
+            of_rows = squares.mul_add(vector(diagonal, start), of_rows);
+        }
         let mut sum = f64x8::ZERO;
-        let mut of_rows = 0.0;
-        let mut products = self.products;
         for first in (0..self.rows).step_by(4) {
             let width = width(first);
             let (four, rest) = products.split_at(4 * width);
             products = rest;
-            let mut totals = [f32x16::ZERO; 4];
+            let mut total = f32x16::ZERO;
             for start in (0..width).step_by(LANES) {
                 let mut between = [f32x16::ZERO; 4];
-                for values in values.chunks_exact(stride) {
-                    let others = vector(values, start);
-                    for (row, between) in between.iter_mut().enumerate() {
-                        *between = f32x16::splat(values[first + row]).mul_add(others, *between);
+                for values in values.chunks_exact(self.stride) {
+                    let (others, rows): (_, &[f32; 4]) =
+                        (vector(values, start), values[first..].first_chunk().expect("whole fours"));
+                    for (&row, between) in rows.iter().zip(&mut between) {
+                        *between = f32x16::splat(row).mul_add(others, *between);
                     }
                 }
-                for (row, (total, between)) in totals.iter_mut().zip(between).enumerate() {
-                    *total = between.mul_add(vector(four, row * width + start), *total);
+                for (between, products) in between.into_iter().zip(four.chunks_exact(width)) {
+                    total = between.mul_add(vector(products, start), total);
                 }
             }
-            let [low, high] = to_f64((totals[0] + totals[1]) + (totals[2] + totals[3]));
+            let [low, high] = to_f64(total);
             sum += low + high;
-            for row in first..(first + 4).min(self.rows) {
-                let squares: f32 = (0..outputs).map(|output| values[output * stride + row].powi(2)).sum();
-                of_rows += f64::from(squares) * (f64::from(four[(row - first) * width + row]) + self.sums.bias.powi(2));
-            }
         }
-        let mut of_bias = 0.0;
-        if self.sums.bias > 0.0 {
-            for values in values.chunks_exact(stride) {
-                of_bias += values.iter().map(|&value| f64::from(value)).sum::<f64>().powi(2);
-            }
-        }
-        let off = (outputs + 20) as f64 / 16_777_216.0 * 1.01 * self.rows as f64 * of_rows;
-        (sum.reduce_add() + self.sums.bias.powi(2) * of_bias).max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + off
+        let share = 1.2 * (self.sums.outputs + 40) as f64 / 16_777_216.0 * self.rows as f64;
+        sum.reduce_add().max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + share * f64::from(of_rows.reduce_add())
     }
 }
 
@@ -567,8 +589,8 @@ mod tests {
             let mut example =
                 Example { model, format, bytes, values, planes, sparse, classes, reals, offsets, products, points };
             let middle = sizes.len() / 2;
-            let mut products = RowProducts::new(example.rows(), &example.offsets, 0..middle, unit);
-            products.append(&RowProducts::new(example.rows(), &example.offsets, middle..sizes.len(), unit));
+            let mut products = RowProducts::new(example.rows(), true, &example.offsets, 0..middle, unit);
+            products.append(&RowProducts::new(example.rows(), true, &example.offsets, middle..sizes.len(), unit));
             example.products = products;
             example
         }
@@ -754,7 +776,7 @@ mod tests {
             example.classes[row] = (row % 2) as u32;
         }
         example.classes[0] = 0;
-        example.products = RowProducts::new(example.rows(), &example.offsets, 0..3, example.products.unit);
+        example.products = RowProducts::new(example.rows(), true, &example.offsets, 0..3, example.products.unit);
         let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
         for clip_norm in [0.01, 0.5, 4.0] {
             for (unit, reduction) in (0..3).flat_map(|unit| [(unit, Reduction::Mean), (unit, Reduction::Sum)]) {
