@@ -16,7 +16,7 @@ use super::lattice::{self, SumLattice};
 use super::model::Clip;
 use super::residuals;
 use crate::features::{BLOCK_ROWS, Norm, Rows, Selection};
-use crate::vector::lanes::{LANES, put, to_f64, vector};
+use crate::vector::lanes::{self, LANES, put, to_f64, vector};
 use crate::vector::{self};
 use std::ops::Range;
 use wide::{f32x16, f64x8};
@@ -71,7 +71,7 @@ impl UnitRows<'_> {
 
 /// `a_i·a_j`, bias included, of the rows of units of 2 to [`MOST_ROWS`] rows, in squares of a unit of features, rounded to f32.
 ///
-/// Those of a unit: of each row with itself, then for each four of its rows the products of each with all rows before it, twice, and with
+/// Those of a unit: of each row with itself, then for each eight of its rows the products of each with all rows before it, twice, and with
 /// itself; zeros up to whole vectors.
 #[derive(Clone, Debug)]
 pub struct RowProducts {
@@ -82,9 +82,12 @@ pub struct RowProducts {
     unit: f64,
 }
 
-/// Products that are stored with each of the four rows from `first` on.
+/// Rows whose products are summed together, a half of a vector: as many chains of sums as hide their latency.
+const TOGETHER: usize = LANES / 2;
+
+/// Products that are stored with each of the eight rows from `first` on.
 fn width(first: usize) -> usize {
-    (first + 4).next_multiple_of(LANES)
+    (first + TOGETHER).next_multiple_of(LANES)
 }
 
 /// Numbers that are stored for a unit of so many rows.
@@ -92,7 +95,7 @@ fn stored(rows: usize) -> usize {
     if !(2..=MOST_ROWS).contains(&rows) {
         return 0;
     }
-    rows.next_multiple_of(LANES) + (0..rows).step_by(4).map(|first| 4 * width(first)).sum::<usize>()
+    rows.next_multiple_of(LANES) + (0..rows).step_by(TOGETHER).map(|first| TOGETHER * width(first)).sum::<usize>()
 }
 
 impl RowProducts {
@@ -130,10 +133,10 @@ impl RowProducts {
             let dot = |i, j| dot(i, j) + bias * bias;
             let (diagonal, mut rest) = values.split_at_mut(own.len().next_multiple_of(LANES));
             diagonal.iter_mut().zip(0..own.len()).for_each(|(out, i)| *out = dot(i, i) as f32);
-            for first in (0..own.len()).step_by(4) {
-                let (four, behind) = rest.split_at_mut(4 * width(first));
+            for first in (0..own.len()).step_by(TOGETHER) {
+                let (eight, behind) = rest.split_at_mut(TOGETHER * width(first));
                 rest = behind;
-                for (i, out) in (first..own.len()).zip(four.chunks_exact_mut(width(first))) {
+                for (i, out) in (first..own.len()).zip(eight.chunks_exact_mut(width(first))) {
                     for (j, out) in out[..=i].iter_mut().enumerate() {
                         *out = (if i == j { 1.0 } else { 2.0 } * dot(i, j)) as f32;
                     }
@@ -148,6 +151,13 @@ impl RowProducts {
         let end = self.values.len();
         self.values.extend_from_slice(&other.values);
         self.starts.extend(other.starts[1..].iter().map(|start| end + start));
+    }
+
+    /// Asks for the products of a unit: they are read when the margins of its rows are there.
+    fn prefetch(&self, unit: usize) {
+        for line in self.of(unit).chunks(LANES) {
+            lanes::prefetch(line.as_ptr().cast());
+        }
     }
 
     fn of(&self, unit: usize) -> &[f32] {
@@ -288,6 +298,7 @@ impl<'a> UnitSums<'a> {
                 return Next::Members;
             }
             *position += 1;
+            self.units.products.prefetch(unit);
             scratch.members.push(Member { unit, rows: start..start + own.len() });
             scratch.rows.extend(own.map(|row| row as u32));
         }
@@ -472,7 +483,7 @@ impl<'a> Unit<'a> {
     /// An upper bound of `‖Σ_i v_i ⊗ a_i‖²`, bias included, in squares of a unit of features.
     ///
     /// With u = 2⁻²⁴: of each term (v_i·v_j)(a_i·a_j) the first factor is a sum of K products, the second is rounded once; eight vectors at most
-    /// and four rows are added in f32, all else in f64. So the sum is off by at most (K + 16)·u·Σ_ij |v_i·v_j||a_i·a_j|, and that sum is at most
+    /// of eight rows are added in f32, all else in f64. So the sum is off by at most (K + 20)·u·Σ_ij |v_i·v_j||a_i·a_j|, and that sum is at most
     /// `(Σ_i ‖v_i‖‖a_i‖)² ≤ m·Σ_i ‖v_i‖²‖a_i‖²`, of which the same share is added, and a fifth more for its own roundings.
     fn squared_length(&self, values: &[f32]) -> f64 {
         let (diagonal, mut products) = self.products.split_at(self.stride);
@@ -486,25 +497,26 @@ impl<'a> Unit<'a> {
             of_rows = squares.mul_add(vector(diagonal, start), of_rows);
         }
         let mut sum = f64x8::ZERO;
-        for first in (0..self.rows).step_by(4) {
+        for first in (0..self.rows).step_by(TOGETHER) {
             let width = width(first);
-            let (four, rest) = products.split_at(4 * width);
+            let (eight, rest) = products.split_at(TOGETHER * width);
             products = rest;
-            let mut total = f32x16::ZERO;
+            let mut totals = [f32x16::ZERO; 4];
             for start in (0..width).step_by(LANES) {
-                let mut between = [f32x16::ZERO; 4];
+                let mut between = [f32x16::ZERO; TOGETHER];
                 for values in values.chunks_exact(self.stride) {
-                    let (others, rows): (_, &[f32; 4]) =
-                        (vector(values, start), values[first..].first_chunk().expect("whole fours"));
+                    let rows: &[f32; TOGETHER] = values[first..].first_chunk().expect("half a vector of rows");
+                    let others = vector(values, start);
                     for (&row, between) in rows.iter().zip(&mut between) {
                         *between = f32x16::splat(row).mul_add(others, *between);
                     }
                 }
-                for (between, products) in between.into_iter().zip(four.chunks_exact(width)) {
-                    total = between.mul_add(vector(products, start), total);
+                for (row, (between, products)) in between.into_iter().zip(eight.chunks_exact(width)).enumerate() {
+                    let total = &mut totals[row % 4];
+                    *total = between.mul_add(vector(products, start), *total);
                 }
             }
-            let [low, high] = to_f64(total);
+            let [low, high] = to_f64((totals[0] + totals[1]) + (totals[2] + totals[3]));
             sum += low + high;
         }
         let share = 1.2 * (self.sums.outputs + 40) as f64 / 16_777_216.0 * self.rows as f64;
