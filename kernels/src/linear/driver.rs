@@ -510,8 +510,7 @@ fn accumulate_units(
                     sums.unclipped(margins, rows.len());
                     Ok::<_, NonFiniteGradient>(())
                 })?;
-                tally.clipped += usize::from(sums.scaled(rows.len(), &mut own.whole));
-                sum.iter_mut().zip(&own.whole).for_each(|(sum, value)| *sum += value);
+                tally.clipped += usize::from(sums.add_whole(rows.len(), &own.whole, (&mut *sum, 1.0)));
             }
         }
     };

@@ -881,10 +881,7 @@ pub(super) fn accumulate_units(
                 }
                 sums.finish(model, lattice, 1.0, &mut own.whole);
                 tally.rows += 1;
-                tally.clipped += usize::from(of_units.scaled(rows.len(), &mut own.whole));
-                for (sum, &value) in sum.iter_mut().zip(&own.whole) {
-                    *sum = value.mul_add(worth, *sum);
-                }
+                tally.clipped += usize::from(of_units.add_whole(rows.len(), &own.whole, (&mut *sum, worth)));
             }
         }
     }

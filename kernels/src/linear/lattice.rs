@@ -246,22 +246,20 @@ impl SumLattice {
         (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
     }
 
-    /// Rounds `factor · values[k·stride + i]`, a whole number of vectors, to integers, up and down in proportion as [`round`] does; none moves by
-    /// more than one, and zeros stay. Returns the greatest magnitude, which may be more than the lattice's integers have.
-    pub(super) fn round_all(&self, factor: f32, values: &[f32], out: &mut [f32], stride: usize) -> f32 {
-        let mut greatest = f32x16::ZERO;
-        for start in (0..stride).step_by(LANES) {
-            let places = (start..values.len()).step_by(stride);
-            let mut rest = dither(f32x16::ZERO, values, places.clone());
-            for place in places {
-                let exact = vector(values, place).mul_add(f32x16::splat(factor), rest);
-                let rounded = exact.round_ties_even();
-                rest = exact - rounded;
-                greatest = greatest.max(rounded.abs());
-                put(out, place, rounded);
-            }
+    /// Rounds the coefficients of the sixteen rows from `start` on, times their factors, to integers, up and down in proportion as [`round`]
+    /// does; zeros stay. Returns the rows' sums of squares.
+    pub(super) fn round_by(&self, factors: f32x16, values: &[f32], start: usize, out: &mut [f32]) -> f32x16 {
+        let places = (start..values.len() - LANES).step_by(BLOCK_ROWS);
+        let mut rest = dither(f32x16::ZERO, values, places.clone());
+        let mut squares = f32x16::ZERO;
+        for place in places {
+            let exact = vector(values, place).mul_add(factors, rest);
+            let rounded = exact.round_ties_even();
+            rest = exact - rounded;
+            squares = rounded.mul_add(rounded, squares);
+            put(out, place, rounded);
         }
-        greatest.to_array().into_iter().fold(0.0, f32::max)
+        squares
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A unit of one row contributes what the row would. Of a unit of few rows the length follows from the products of its rows,
 //! `‖Σ_i q_i ⊗ a_i‖² = Σ_ij (q_i·q_j)(a_i·a_j)`, which are computed once ([`RowProducts`]); its rows are then summed with all others. A unit of
-//! many rows ([`MOST_ROWS`]), and one that is clipped in L1, is summed by itself, scaled and added ([`scaled`]).
+//! many rows ([`MOST_ROWS`]), and one that is clipped in L1, is summed by itself, scaled and added.
 //!
 //! # Guarantee
 //! On a lattice every contribution V of a unit is a vector of integers with `‖V‖ ≤ Ĉ`, ν included ([`super::lattice`]), and a function of the
@@ -214,11 +214,19 @@ pub(super) struct Scratch {
 /// Scratch memory for the units of a block.
 #[derive(Debug, Default)]
 pub(super) struct BlockScratch {
-    /// Coefficients of a block before they are clipped.
-    before: Vec<f32>,
-    /// Those of a unit, before and after they are rounded.
-    own: Vec<f32>,
-    rounded: Vec<f32>,
+    /// Coefficients of a block before and after they are clipped and rounded, with a vector behind them.
+    before: Coefficients,
+    after: Coefficients,
+    /// The factor of each row; −1 for rows that are units.
+    factors: Vec<f32>,
+}
+
+/// Coefficients `[k·128 + i]` of the rows of a block.
+#[derive(Debug, Default)]
+struct Coefficients {
+    values: Vec<f32>,
+    /// Σ_k of their squares, for each row.
+    squares: Vec<f32>,
 }
 
 /// The rows of whole units, at most 128 at a time.
@@ -243,11 +251,12 @@ impl Scratch {
     /// For sums of `parameters` values.
     pub(super) fn prepare(&mut self, outputs: usize, parameters: usize) {
         self.coefficients.resize(outputs * 2 * BLOCK_ROWS, 0.0);
-        let BlockScratch { before, own, rounded } = &mut self.blocks;
-        for scratch in [before, own, rounded] {
-            // With a vector behind the last row.
-            scratch.resize(outputs * BLOCK_ROWS + LANES, 0.0);
+        let BlockScratch { before, after, factors } = &mut self.blocks;
+        for Coefficients { values, squares } in [before, after] {
+            values.resize(outputs * BLOCK_ROWS + LANES, 0.0);
+            squares.resize(BLOCK_ROWS + LANES, 0.0);
         }
+        factors.resize(BLOCK_ROWS, 0.0);
         self.whole.resize(parameters, 0.0);
     }
 }
@@ -312,32 +321,85 @@ impl<'a> UnitSums<'a> {
         &self,
         (first, members): (usize, &[Member]),
         values: &mut [f32],
-        BlockScratch { before, own, rounded }: &mut BlockScratch,
+        BlockScratch { before, after, factors }: &mut BlockScratch,
         clip_rows: impl FnOnce(&mut [f32]) -> usize,
     ) -> usize {
         let values = &mut values[..self.outputs * BLOCK_ROWS];
         let is_single = |member: &Member| member.rows.len() == 1;
         let place = |member: &Member| member.rows.start - first..member.rows.end - first;
         let count = members.last().map_or(0, |member| member.rows.end - first);
-        before[..values.len()].copy_from_slice(values);
-        let mut clipped = 0;
-        if members.iter().any(is_single) {
-            for member in members.iter().filter(|member| !is_single(member)) {
-                values.chunks_exact_mut(BLOCK_ROWS).for_each(|values| values[place(member)].fill(0.0));
-            }
-            clipped = clip_rows(values);
-        } else {
-            residuals::clear_beyond(values, self.outputs, count);
+        residuals::clear_beyond(values, self.outputs, count);
+        if members.iter().all(is_single) {
+            return clip_rows(values);
         }
-        let scale = self.scale() as f32;
+        before.copy(self.scale() as f32, values, count);
+        let mut clipped = 0;
+        factors.fill(0.0);
         for member in members.iter().filter(|member| member.rows.len() > 1) {
-            let unit = Unit::new(self, member);
-            let [own, rounded] = [&mut *own, &mut *rounded].map(|values| &mut values[..self.outputs * unit.stride]);
-            unit.gather(scale, before, place(member).start, own);
-            clipped += usize::from(unit.contribute(own, rounded));
-            unit.scatter(rounded, values, place(member).start);
+            let (factor, is_longer) = self.unit(member).factor(before, place(member).start);
+            factors[place(member)].fill(factor);
+            clipped += usize::from(is_longer);
+        }
+        if members.iter().any(is_single) {
+            for member in members {
+                if is_single(member) {
+                    factors[place(member)].fill(-1.0);
+                } else {
+                    values.chunks_exact_mut(BLOCK_ROWS).for_each(|values| values[place(member)].fill(0.0));
+                }
+            }
+            clipped += clip_rows(values);
+        }
+        self.scaled_rows(before, factors, 0..count, after);
+        if self.lattice.is_some() {
+            for member in members.iter().filter(|member| member.rows.len() > 1) {
+                let unit = self.unit(member);
+                let mut attempts = 0;
+                while let Some(smaller) = unit.excess(after, place(member).start) {
+                    if attempts == 8 {
+                        after
+                            .values
+                            .chunks_mut(BLOCK_ROWS)
+                            .take(self.outputs)
+                            .for_each(|rows| rows[place(member)].fill(0.0));
+                        break;
+                    }
+                    let factor = &mut factors[place(member)];
+                    let less = smaller * (1.0 - f64::from(1 << attempts) / 1_024.0);
+                    factor.fill((f64::from(factor[0]) * less) as f32);
+                    self.scaled_rows(before, factors, place(member), after);
+                    attempts += 1;
+                }
+            }
+        }
+        for start in (0..count).step_by(LANES) {
+            let are_theirs = vector(factors, start).simd_ge(f32x16::ZERO);
+            for place in (start..values.len()).step_by(BLOCK_ROWS) {
+                put(values, place, are_theirs.select(vector(&after.values, place), vector(values, place)));
+            }
         }
         clipped
+    }
+
+    /// A unit of few rows.
+    fn unit(&self, member: &Member) -> Unit<'_> {
+        Unit { sums: self, products: self.units.products.of(member.unit), rows: member.rows.len() }
+    }
+
+    /// Writes the rows `rows` times their factors, on a lattice as integers.
+    fn scaled_rows(&self, before: &Coefficients, factors: &[f32], rows: Range<usize>, after: &mut Coefficients) {
+        for start in (rows.start / LANES * LANES..rows.end).step_by(LANES) {
+            let squares = match self.lattice {
+                Some(lattice) => lattice.round_by(vector(factors, start), &before.values, start, &mut after.values),
+                None => {
+                    for place in (start..self.outputs * BLOCK_ROWS).step_by(BLOCK_ROWS) {
+                        put(&mut after.values, place, vector(&before.values, place) * vector(factors, start));
+                    }
+                    f32x16::ZERO
+                }
+            };
+            put(&mut after.squares, start, squares);
+        }
     }
 
     /// A power of two: coefficients times it are at most the greatest integer of the lattice; 1 without one.
@@ -345,15 +407,13 @@ impl<'a> UnitSums<'a> {
         self.lattice.map_or(1.0, |lattice| lattice.spread / lattice.step())
     }
 
-    /// Scales the sum of the coefficients of a unit's `rows` rows ([`Self::unclipped`]) to its contribution, in place. Returns whether it was
-    /// longer.
-    pub(super) fn scaled(&self, rows: usize, whole: &mut [f64]) -> bool {
+    /// Adds `worth` times the contribution of a unit of `rows` rows, whose own sum is `whole` ([`Self::unclipped`]). Returns whether it was longer
+    /// than the clip norm.
+    pub(super) fn add_whole(&self, rows: usize, whole: &[f64], (sum, worth): (&mut [f64], f64)) -> bool {
         let weight = self.units.weight(rows) / self.lattice.map_or(1.0, |lattice| lattice.spread);
         let norm = if let Clip::Bounded { norm, .. } = self.clip { norm } else { Norm::L2 };
-        let length = |values: &[f64]| match norm {
-            Norm::L1 => values.iter().map(|value| value.abs()).sum::<f64>(),
-            Norm::L2 => values.iter().map(|value| value * value).sum::<f64>().sqrt(),
-        };
+        let size = |value: f64| if norm == Norm::L1 { value.abs() } else { value * value };
+        let length_of = |sizes: f64| if norm == Norm::L1 { sizes } else { sizes.sqrt() };
         // A sum of p terms is off by p·2⁻⁵³ of itself.
         let inflation = 1.0 + (whole.len() + 64) as f64 / 4_503_599_627_370_496.0;
         let limit = match (self.lattice, self.clip) {
@@ -361,17 +421,22 @@ impl<'a> UnitSums<'a> {
             (None, Clip::Bounded { clip_norm, .. }) => f64::from(clip_norm),
             (None, Clip::Unbounded) => f64::INFINITY,
         };
-        let longest = length(whole) * weight * inflation;
+        let longest = length_of(whole.iter().map(|&value| size(value)).sum()) * weight * inflation;
         let is_longer = longest > limit;
         let factor = weight * if is_longer { limit / longest / inflation } else { 1.0 };
-        for value in &mut *whole {
-            *value *= factor;
-            if self.lattice.is_some() {
-                *value = value.trunc();
-            }
+        let of = |value: f64| {
+            let scaled = value * factor;
+            if self.lattice.is_some() { scaled.trunc() } else { scaled }
+        };
+        let mut sizes = 0.0;
+        for (sum, &value) in sum.iter_mut().zip(whole) {
+            let value = of(value);
+            sizes += size(value);
+            *sum = value.mul_add(worth, *sum);
         }
-        if !(length(whole) * inflation <= limit) {
-            whole.fill(0.0);
+        if !(length_of(sizes) * inflation <= limit) {
+            // It was too long, or no number: it contributes nothing.
+            sum.iter_mut().zip(whole).for_each(|(sum, &value)| *sum = of(value).mul_add(-worth, *sum));
         }
         is_longer
     }
@@ -392,109 +457,89 @@ impl<'a> UnitSums<'a> {
     }
 }
 
+impl Coefficients {
+    /// Takes `scale` times the coefficients of the first `count` rows, a whole number of vectors.
+    fn copy(&mut self, scale: f32, values: &[f32], count: usize) {
+        let end = count.next_multiple_of(LANES);
+        for start in (0..end).step_by(LANES) {
+            let mut squares = f32x16::ZERO;
+            for place in (start..values.len()).step_by(BLOCK_ROWS) {
+                let lanes = vector(values, place) * scale;
+                put(&mut self.values, place, lanes);
+                squares = lanes.mul_add(lanes, squares);
+            }
+            put(&mut self.squares, start, squares);
+        }
+        // What is multiplied by products of 0 is finite.
+        self.values[..values.len()].chunks_exact_mut(BLOCK_ROWS).for_each(|values| values[end..].fill(0.0));
+        self.squares[end..].fill(0.0);
+    }
+}
+
 /// A unit of few rows.
 struct Unit<'a> {
     sums: &'a UnitSums<'a>,
     products: &'a [f32],
     rows: usize,
-    /// Rows rounded up to whole vectors: coefficients are `[k·stride + i]`, zeros behind them.
-    stride: usize,
 }
 
-/// Which of sixteen lanes are below `count`.
-#[inline(always)]
-fn lanes_below(count: usize) -> f32x16 {
-    const RAMP: [f32; LANES] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
-    f32x16::new(RAMP).simd_lt(f32x16::splat(count as f32))
-}
-
-impl<'a> Unit<'a> {
-    fn new(sums: &'a UnitSums<'a>, member: &Member) -> Self {
-        let rows = member.rows.len();
-        Unit { sums, products: sums.units.products.of(member.unit), rows, stride: rows.next_multiple_of(LANES) }
-    }
-
-    /// Copies `scale` times the coefficients of the rows from `start` of a block on.
-    fn gather(&self, scale: f32, values: &[f32], start: usize, own: &mut [f32]) {
-        for (output, own) in own.chunks_exact_mut(self.stride).enumerate() {
-            for first in (0..self.stride).step_by(LANES) {
-                let lanes = vector(values, output * BLOCK_ROWS + start + first) * scale;
-                put(own, first, lanes_below(self.rows - first).select(lanes, f32x16::ZERO));
-            }
+impl Unit<'_> {
+    /// The greatest length of the coefficients of a contribution.
+    fn limit(&self) -> f64 {
+        match (self.sums.lattice, self.sums.clip) {
+            (Some(lattice), _) => lattice.limit(),
+            (None, Clip::Bounded { clip_norm, .. }) => f64::from(clip_norm) / self.sums.units.products.unit,
+            (None, Clip::Unbounded) => f64::INFINITY,
         }
     }
 
-    /// Puts coefficients in the places of the rows from `start` of a block on.
-    fn scatter(&self, own: &[f32], values: &mut [f32], start: usize) {
-        for (own, values) in own.chunks_exact(self.stride).zip(values.chunks_exact_mut(BLOCK_ROWS)) {
-            if start + self.stride > BLOCK_ROWS {
-                values[start..start + self.rows].copy_from_slice(&own[..self.rows]);
-                continue;
-            }
-            for first in (0..self.stride).step_by(LANES) {
-                let others = vector(values, start + first);
-                put(values, start + first, lanes_below(self.rows - first).select(vector(own, first), others));
-            }
+    /// The factor of coefficients, [`UnitSums::scale`] times those of the rows from `start` on, to those of the unit's contribution before they
+    /// are rounded; whether they were longer than the clip norm.
+    fn factor(&self, before: &Coefficients, start: usize) -> (f32, bool) {
+        let weight = self.sums.units.weight(self.rows) / self.sums.lattice.map_or(1.0, |lattice| lattice.spread);
+        let limit = self.limit();
+        if limit == f64::INFINITY {
+            return (weight as f32, false);
         }
+        // Rounding to a lattice may lengthen.
+        let spare = if self.sums.lattice.is_some() { 1.0 - 1.0 / 1_024.0 } else { 1.0 - 1.0 / 1_048_576.0 };
+        let length = self.squared_length(before, start).sqrt() * weight;
+        let factor = if length > limit * spare { weight * limit * spare / length } else { weight };
+        (factor as f32, length > limit)
     }
 
-    /// Leaves the coefficients of the unit's contribution in `out`; `own` are [`UnitSums::scale`] times those of its rows. Returns whether it
-    /// was longer than the clip norm.
-    fn contribute(&self, own: &[f32], out: &mut [f32]) -> bool {
-        // The greatest length in units of the contribution, and the share of it that rounding may start from.
-        let (limit, spare) = match (self.sums.lattice, self.sums.clip) {
-            (Some(lattice), _) => (lattice.limit(), 1.0 - 1.0 / 1_024.0),
-            (None, Clip::Bounded { clip_norm, .. }) => {
-                (f64::from(clip_norm) / self.sums.units.products.unit, 1.0 - 1.0 / 1_048_576.0)
-            }
-            (None, Clip::Unbounded) => (f64::INFINITY, 1.0),
-        };
-        let mut factor = self.sums.units.weight(self.rows) / self.sums.scale();
-        let mut is_longer = false;
-        if limit < f64::INFINITY {
-            let length = self.squared_length(own).sqrt() * factor;
-            is_longer = length > limit;
-            if length > limit * spare {
-                factor *= limit * spare / length;
+    /// The factor by which integers are too great for the lattice or the clip norm, if they are.
+    fn excess(&self, after: &Coefficients, start: usize) -> Option<f64> {
+        let (Some(lattice), limit) = (self.sums.lattice, self.limit()) else { return None };
+        let squares = &after.squares[start..start + self.rows];
+        let bound = lattice.greatest();
+        // No integer is longer than its row.
+        if squares.iter().any(|&square| !(square <= bound * bound)) {
+            let rows = start..start + self.rows;
+            let values = after.values[..self.sums.outputs * BLOCK_ROWS].chunks_exact(BLOCK_ROWS);
+            let greatest =
+                values.flat_map(|values| &values[rows.clone()]).fold(0.0_f32, |most, value| most.max(value.abs()));
+            if !(greatest <= bound) {
+                return Some(f64::from(bound / greatest));
             }
         }
-        let Some(lattice) = self.sums.lattice else {
-            out.iter_mut().zip(own).for_each(|(out, own)| *out = own * factor as f32);
-            return is_longer;
-        };
-        factor /= lattice.step();
-        for attempt in 0..8 {
-            let greatest = lattice.round_all(factor as f32, own, out, self.stride);
-            if greatest > lattice.greatest() {
-                factor *= f64::from(lattice.greatest()) / f64::from(greatest) * (1.0 - 1.0 / 65_536.0);
-                continue;
-            }
-            let length = if limit < f64::INFINITY { self.squared_length(out).sqrt() } else { 0.0 };
-            // A root and its argument are each off by 2⁻⁵³ of themselves.
-            if length * (1.0 + 1.0 / 1_099_511_627_776.0) <= limit {
-                return is_longer;
-            }
-            factor *= (limit / length).min(1.0) * (1.0 - f64::from(1 << attempt) / 1_024.0);
-        }
-        out.fill(0.0);
-        is_longer
+        // A root and its argument are each off by 2⁻⁵³ of themselves.
+        let length = self.squared_length(after, start).sqrt() * (1.0 + 1.0 / 1_099_511_627_776.0);
+        let fits = limit == f64::INFINITY || length <= limit;
+        (!fits).then(|| (limit / length).min(1.0))
     }
 
-    /// An upper bound of `‖Σ_i v_i ⊗ a_i‖²`, bias included, in squares of a unit of features.
+    /// An upper bound of `‖Σ_i v_i ⊗ a_i‖²` over the rows from `start` of a block on, bias included, in squares of a unit of features.
     ///
     /// With u = 2⁻²⁴: of each term (v_i·v_j)(a_i·a_j) the first factor is a sum of K products, the second is rounded once; eight vectors at most
     /// of eight rows are added in f32, all else in f64. So the sum is off by at most (K + 20)·u·Σ_ij |v_i·v_j||a_i·a_j|, and that sum is at most
-    /// `(Σ_i ‖v_i‖‖a_i‖)² ≤ m·Σ_i ‖v_i‖²‖a_i‖²`, of which the same share is added, and a fifth more for its own roundings.
-    fn squared_length(&self, values: &[f32]) -> f64 {
-        let (diagonal, mut products) = self.products.split_at(self.stride);
+    /// `(Σ_i ‖v_i‖‖a_i‖)² ≤ m·Σ_i ‖v_i‖²‖a_i‖²`, of which the same share is added, and a fifth more for its own roundings. Rows of other units
+    /// are multiplied by 0.
+    fn squared_length(&self, of: &Coefficients, start: usize) -> f64 {
+        let (diagonal, mut products) = self.products.split_at(self.rows.next_multiple_of(LANES));
         let mut of_rows = f32x16::ZERO;
-        for start in (0..self.stride).step_by(LANES) {
-            let mut squares = f32x16::ZERO;
-            for values in values.chunks_exact(self.stride) {
-                let values = vector(values, start);
-                squares = values.mul_add(values, squares);
-            }
-            of_rows = squares.mul_add(vector(diagonal, start), of_rows);
+        for (place, diagonal) in (start..).step_by(LANES).zip(diagonal.as_chunks::<LANES>().0) {
+            of_rows = f32x16::new(*diagonal).mul_add(vector(&of.squares, place), of_rows);
         }
         let mut sum = f64x8::ZERO;
         for first in (0..self.rows).step_by(TOGETHER) {
@@ -502,18 +547,18 @@ impl<'a> Unit<'a> {
             let (eight, rest) = products.split_at(TOGETHER * width);
             products = rest;
             let mut totals = [f32x16::ZERO; 4];
-            for start in (0..width).step_by(LANES) {
+            for place in (0..width).step_by(LANES) {
                 let mut between = [f32x16::ZERO; TOGETHER];
-                for values in values.chunks_exact(self.stride) {
-                    let rows: &[f32; TOGETHER] = values[first..].first_chunk().expect("half a vector of rows");
-                    let others = vector(values, start);
+                for output in (start..).step_by(BLOCK_ROWS).take(self.sums.outputs) {
+                    let rows: &[f32; TOGETHER] = of.values[output + first..].first_chunk().expect("a vector behind");
+                    let others = vector(&of.values, output + place);
                     for (&row, between) in rows.iter().zip(&mut between) {
                         *between = f32x16::splat(row).mul_add(others, *between);
                     }
                 }
                 for (row, (between, products)) in between.into_iter().zip(eight.chunks_exact(width)).enumerate() {
                     let total = &mut totals[row % 4];
-                    *total = between.mul_add(vector(products, start), *total);
+                    *total = between.mul_add(vector(products, place), *total);
                 }
             }
             let [low, high] = to_f64((totals[0] + totals[1]) + (totals[2] + totals[3]));
