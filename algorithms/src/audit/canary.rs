@@ -20,14 +20,19 @@
 //! length nobody checked would be longer by a sixty-fourth at most: less than an audit resolves. Tests of the integers attack that
 //! (`kernels/src/linear/lattice.rs`).
 //!
+//! **Units** of several rows: the canary is a unit of [`CANARY_ROWS`] such rows, its neighbour under zero-out a unit without rows, its
+//! opposite one of another number of rows, and all others have one row each.
+//!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
-//! its participations is missing in the sensitivity; a plan from the real number of rows where that is private. No switch
-//! in the algorithms weakens their guarantee.
+//! its participations is missing in the sensitivity; a plan from the real number of rows where that is private; of claims about units,
+//! the rows of the unit as records of their own, or a plan from the number of all rows or of the units that have rows. No switch in the
+//! algorithms weakens their guarantee.
 
 use std::sync::Arc;
 
 use rounds_kernels::features::Norm;
+use rounds_kernels::linear::Reduction;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
@@ -37,6 +42,7 @@ use crate::optimizers::{Algorithm, Budget, Scene, Settings};
 use crate::privacy::{Accountant, Adjacency, gaussian};
 use crate::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Relation, Storage,
+    UnitDeclaration, UnitIds,
 };
 
 /// A clip norm that clips nothing, in units of the longest gradient: not more, since accountants of subsampled noise take
@@ -49,6 +55,9 @@ const CLAIMED_MU: f64 = 2.0;
 
 /// The learning rate of audits on rows of bytes: margins of rows that are a few dozen long stay far below 1.
 const BYTES_LEARNING_RATE: f64 = 1e-4;
+/// Rows of the canary where it is a unit, and of its opposite.
+const CANARY_ROWS: usize = 3;
+const OPPOSITE_ROWS: usize = 2;
 /// Bytes of a row: a tile is as wide.
 const BYTES: usize = 64;
 
@@ -91,6 +100,12 @@ choices! {
         IgnoredParticipation = "ignored-participation",
         /// Under add/remove, batch, rate and divisor come from the real number of rows.
         DivisorFromRows = "divisor-from-rows",
+        /// Of units: each row is clipped by itself.
+        ClipRowsNotUnits = "clip-rows-not-units",
+        /// Of units: batch, rate and divisor come from the number of rows.
+        DivisorFromRowCount = "divisor-from-row-count",
+        /// Of units: their number is that of the units that have rows.
+        UnitCountFromRows = "unit-count-from-rows",
     }
 }
 
@@ -98,6 +113,16 @@ impl Sabotage {
     /// The only relation whose claim it breaks, if there is one.
     pub fn breaks(self) -> Option<Adjacency> {
         (self == Self::DivisorFromRows).then_some(Adjacency::AddRemove)
+    }
+
+    /// It breaks claims about units of several rows, and no others.
+    pub fn is_of_units(self) -> bool {
+        matches!(self, Self::ClipRowsNotUnits | Self::DivisorFromRowCount | Self::UnitCountFromRows)
+    }
+
+    /// A plan from a number that is private.
+    fn is_of_counts(self) -> bool {
+        matches!(self, Self::DivisorFromRows | Self::DivisorFromRowCount | Self::UnitCountFromRows)
     }
 }
 
@@ -114,7 +139,9 @@ impl Scene {
     /// The scene in which `sabotage` bites: a divisor shows where it is small, and all of the batch.
     pub(super) fn sabotaged(&self, sabotage: Option<Sabotage>) -> Self {
         match sabotage {
-            Some(Sabotage::DivisorFromRows) => Self { rows: 4, batch_size: None, epsilon: Some(0.5), ..self.clone() },
+            Some(sabotage) if sabotage.is_of_counts() => {
+                Self { rows: 4, batch_size: None, epsilon: Some(0.5), ..self.clone() }
+            }
             Some(Sabotage::IgnoredParticipation) => Self { rows: self.rows_with_second, ..self.clone() },
             _ => self.clone(),
         }
@@ -177,7 +204,7 @@ impl Scene {
             Some(Sabotage::HalvedNoise) => (0.5, 1.0),
             // The same noise: multiplier times clip norm.
             Some(Sabotage::SkippedClip) => (1.0 / (NO_CLIP * self.raw), NO_CLIP * self.raw),
-            None | Some(Sabotage::IgnoredParticipation | Sabotage::DivisorFromRows) => (1.0, 1.0),
+            None | Some(_) => (1.0, 1.0),
         };
         match noise {
             Noise::Multiplier(noise_multiplier) => {
@@ -192,17 +219,21 @@ impl Scene {
         }
     }
 
-    /// The problems without and with the canary: neighbours under `adjacency`.
+    /// The problems without and with the canary, a unit of rows or a row: neighbours under `adjacency`.
     pub(super) fn problems(
         &self,
         adjacency: Adjacency,
         sabotage: Option<Sabotage>,
-        format: CanaryRows,
+        (format, of_units): (CanaryRows, bool),
     ) -> [Problem; 2] {
         let places: &[usize] = match sabotage {
             Some(Sabotage::IgnoredParticipation) => &[0, self.second],
+            // Two rows of the unit in a batch.
+            Some(Sabotage::ClipRowsNotUnits) => &[0, 1],
             _ => &[0],
         };
+        let of_units =
+            of_units && !matches!(sabotage, Some(Sabotage::ClipRowsNotUnits | Sabotage::DivisorFromRowCount));
         let other = match adjacency {
             Adjacency::ReplaceOne => self.others,
             Adjacency::ZeroOut | Adjacency::AddRemove => Row::Zero,
@@ -211,32 +242,62 @@ impl Scene {
             let at = |place| if places.contains(&place) { example } else { other };
             (0..self.rows).map(at).collect()
         };
-        let present = with_examples(Row::Canary);
+        let mut present = with_examples(Row::Canary);
         let absent = match adjacency {
+            // What a unit without rows leaves of itself where units are counted by their rows.
+            _ if matches!(sabotage, Some(Sabotage::DivisorFromRowCount | Sabotage::UnitCountFromRows)) => {
+                vec![other; self.rows - 1]
+            }
             Adjacency::ZeroOut => with_examples(Row::Null),
             Adjacency::ReplaceOne => with_examples(Row::Opposite),
             Adjacency::AddRemove => vec![other; self.rows - places.len()],
         };
+        if sabotage == Some(Sabotage::DivisorFromRowCount) {
+            // Its other rows.
+            present.extend([Row::Zero; CANARY_ROWS]);
+        }
         [absent, present].map(|rows| {
-            let public_rows = match sabotage {
-                Some(Sabotage::DivisorFromRows) => rows.len(),
-                _ => self.rows,
-            };
+            let is_counted = sabotage.is_some_and(Sabotage::is_of_counts);
+            let public_rows = if is_counted { rows.len() } else { self.rows };
             let relation = match adjacency {
                 Adjacency::ZeroOut => Relation::ZeroOut,
                 Adjacency::ReplaceOne => Relation::ReplaceOne,
                 Adjacency::AddRemove => Relation::AddRemove { public_rows },
             };
-            self.problem(relation, &rows, format)
+            self.problem(relation, &rows, (format, of_units))
         })
     }
 
+    /// The problem of `units`, all rows of each of which are alike, or of one row each.
+    fn problem(&self, relation: Relation, units: &[Row], (format, of_units): (CanaryRows, bool)) -> Problem {
+        if !of_units {
+            return self.problem_of_rows(relation, (units, None), format);
+        }
+        let rows_of = |row: Row| match row {
+            Row::Canary => CANARY_ROWS,
+            Row::Opposite => OPPOSITE_ROWS,
+            Row::Zero => 1,
+            Row::Null => 0,
+        };
+        let numbered = || units.iter().zip(0..).flat_map(|(&row, unit)| (0..rows_of(row)).map(move |_| (row, unit)));
+        let rows: Vec<Row> = numbered().map(|(row, _)| row).collect();
+        let ids = UnitIds { of_rows: numbered().map(|(_, unit)| unit).collect(), count: units.len() };
+        self.problem_of_rows(relation, (&rows, Some(&ids)), format)
+    }
+
     /// The problem of `rows` in a domain of this relation.
-    fn problem(&self, relation: Relation, rows: &[Row], format: CanaryRows) -> Problem {
+    fn problem_of_rows(
+        &self,
+        relation: Relation,
+        (rows, ids): (&[Row], Option<&UnitIds>),
+        format: CanaryRows,
+    ) -> Problem {
+        let declaration = UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
         let bounds = |lo, hi| Bounds::new(lo, hi).expect("bounds in order");
         let domain = |count, bounds, storage, label| {
             let columns = Columns::Matrix { count, bounds };
-            Domain { relation, ..Domain::new(columns, storage, label, DomainSource::Arguments) }
+            let unit = ids.map(|_| declaration.clone());
+            Domain { relation, unit, ..Domain::new(columns, storage, label, DomainSource::Arguments) }
         };
         let mut unit = 1.0;
         let (features, labels, domain, loss) = match format {
@@ -284,7 +345,10 @@ impl Scene {
             dataset = dataset.clip_features(Norm::L2, 1.0).expect("a bound above 0");
         }
         let null = (0..rows.len()).filter(|&place| rows[place] == Row::Null);
-        let dataset = null.fold(dataset, Dataset::null_row);
+        let mut dataset = null.fold(dataset, Dataset::null_row);
+        if let Some(ids) = ids {
+            dataset = dataset.by_unit(ids, declaration).expect("a unit for each row");
+        }
         Problem::new(Arc::new(dataset), loss, false, 0.0).expect("labels for the loss")
     }
 }
@@ -309,7 +373,7 @@ mod tests {
                 if !scene.takes(rows, algorithm) {
                     continue;
                 }
-                let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
+                let [_, present] = scene.problems(Adjacency::ZeroOut, None, (rows, false));
                 for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
                     let key = StreamKey::Simulation(0);
                     let settings = scene.run(sabotage, Noise::Multiplier(1.0), 1e-5, key, (algorithm, rows));
@@ -341,19 +405,21 @@ mod tests {
     #[test]
     fn neighbours_differ_as_their_relation_says_and_in_nothing_public() {
         let scene = &crate::optimizers::sgd::DP_SGD.scenes[1];
-        for rows in [CanaryRows::F32, CanaryRows::Bytes, CanaryRows::FixedPoint] {
+        let formats = [CanaryRows::F32, CanaryRows::Bytes, CanaryRows::FixedPoint];
+        for (rows, of_units) in formats.into_iter().flat_map(|rows| [(rows, false), (rows, true)]) {
             for (adjacency, real_rows, sums) in [
                 (Adjacency::ZeroOut, 16, [0.0, 1.0]),
                 (Adjacency::AddRemove, 15, [0.0, 1.0]),
                 (Adjacency::ReplaceOne, 16, [-16.0, -14.0]),
             ] {
-                let problems = scene.problems(adjacency, None, rows);
+                let problems = scene.problems(adjacency, None, (rows, of_units));
+                assert_eq!(problems[1].dataset().len() > 16, of_units);
                 assert_eq!(problems[0].public(), problems[1].public());
                 assert_eq!((problems[0].rows(), problems[1].rows()), (real_rows, 16));
                 assert_eq!(problems[0].public().rows(), 16);
                 assert!(rows == CanaryRows::F32 || problems[0].is_in_integers() == has_integer_kernels());
                 assert_eq!(problems[0].unclaimable(), None);
-                assert_eq!(problems[0].dataset().is_null(0), adjacency == Adjacency::ZeroOut);
+                assert!(of_units || problems[0].dataset().is_null(0) == (adjacency == Adjacency::ZeroOut));
                 for (problem, expected) in problems.iter().zip(sums) {
                     let along = rows.coordinates(&gradient_sum(problem, 1.0).0).next().unwrap();
                     let close = (f64::from(along) - expected).abs() < 1e-3;
@@ -361,7 +427,7 @@ mod tests {
                 }
             }
         }
-        let broken = scene.problems(Adjacency::AddRemove, Some(Sabotage::DivisorFromRows), CanaryRows::F32);
+        let broken = scene.problems(Adjacency::AddRemove, Some(Sabotage::DivisorFromRows), (CanaryRows::F32, false));
         assert_eq!((broken[0].public().rows(), broken[1].public().rows()), (15, 16));
     }
 }

@@ -77,6 +77,8 @@ pub struct AuditSettings {
     pub sabotage: Option<Sabotage>,
     /// The format of the rows.
     pub rows: CanaryRows,
+    /// The canary is a unit of several rows.
+    pub units: bool,
 }
 
 impl Default for AuditSettings {
@@ -90,6 +92,7 @@ impl Default for AuditSettings {
             key: AuditKey::Simulation,
             sabotage: None,
             rows: CanaryRows::F32,
+            units: false,
         }
     }
 }
@@ -104,6 +107,9 @@ pub enum AuditError {
     /// An audit that is not made on such rows.
     #[error("{0}: its audit is not set up for such rows; take `rows f32`")]
     Rows(&'static str),
+    /// A sabotage of claims about units.
+    #[error("sabotage {0}: it breaks claims about units of several rows alone; audit `units`")]
+    Units(&'static str),
     /// A sabotage of another relation.
     #[error("sabotage {sabotage}: it breaks claims under {needed} alone; audit the relation {needed}")]
     Relation {
@@ -148,6 +154,8 @@ pub struct AuditReport {
     pub sabotage: Option<Sabotage>,
     /// The format of the rows.
     pub rows: CanaryRows,
+    /// The canary is a unit of several rows.
+    pub units: bool,
     /// The claim and the bound; or why nothing is claimed.
     pub finding: Result<Finding, String>,
 }
@@ -215,6 +223,9 @@ pub fn audit(
         let sabotage = sabotage.name();
         return Err(AuditError::Relation { sabotage, needed });
     }
+    if let Some(sabotage) = settings.sabotage.filter(|sabotage| sabotage.is_of_units() && !settings.units) {
+        return Err(AuditError::Units(sabotage.name()));
+    }
     let report = |finding| AuditReport {
         algorithm: algorithm.id,
         scene: scene.name,
@@ -222,6 +233,7 @@ pub fn audit(
         adjacency,
         sabotage: settings.sabotage,
         rows: settings.rows,
+        units: settings.units,
         finding,
     };
     if !algorithm.private {
@@ -231,14 +243,15 @@ pub fn audit(
         return Err(AuditError::Rows(algorithm.id));
     }
     let scene = scene.sabotaged(settings.sabotage);
-    let problems = scene.problems(adjacency, settings.sabotage, settings.rows);
-    let claim = match Claimed::of(algorithm, &scene, settings, adjacency, &problems[1])? {
+    let problems = scene.problems(adjacency, settings.sabotage, (settings.rows, settings.units));
+    let [_, honest] = scene.problems(adjacency, None, (settings.rows, settings.units));
+    let claim = match Claimed::of(algorithm, &scene, settings, adjacency, &honest)? {
         Ok(claim) => claim,
         Err(reason) => return Ok(report(Err(reason))),
     };
     let runs = Runs {
         algorithm,
-        settings: &claim.run_settings(algorithm, &scene, settings, &problems[1])?,
+        settings: &claim.run_settings(algorithm, &scene, settings, &honest)?,
         problems: &problems,
         audit: settings,
         rounds: claim.rounds,

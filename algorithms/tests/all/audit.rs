@@ -246,3 +246,61 @@ fn algorithms_without_a_claim_say_so_and_too_few_runs_are_refused() {
     let error = report(&scene("phased-sgd", 0), &on_bytes).unwrap_err();
     assert!(matches!(error, AuditError::Rows("phased-sgd")));
 }
+
+/// Audits of a unit of several rows; none where its queries weigh each row by itself.
+fn of_units(audited: &(&'static Algorithm, &'static Scene), settings: &AuditSettings) -> Option<Finding> {
+    let settings = AuditSettings { units: true, ..settings.clone() };
+    match report(audited, &settings) {
+        Ok(report) => Some(report.finding.unwrap_or_else(|reason| panic!("{}: {reason}", audited.0.id))),
+        Err(AuditError::Prepare { algorithm, source }) => {
+            assert!(algorithm.starts_with("resque") && source.to_string().contains("unit"), "{algorithm}: {source}");
+            None
+        }
+        Err(error) => panic!("{}: {error}", audited.0.id),
+    }
+}
+
+#[test]
+#[ignore = "long; make test-all"]
+fn claims_about_units_hold_in_every_scene_and_every_bound_has_power() {
+    let mut refused = 0;
+    for audited in scenes() {
+        match of_units(&audited, &with_runs(RUNS)) {
+            None => refused += 1,
+            Some(found) => {
+                assert!(!found.disproves(), "{}, {}: {found:?}", audited.0.id, audited.1.name);
+                let power = audited.1.power * found.claimed_epsilon;
+                assert!(found.lower_bound_epsilon >= power, "{}, {}: {found:?}", audited.0.id, audited.1.name);
+            }
+        }
+    }
+    assert_eq!(refused, 4, "the scenes of private ReSQue");
+    for rows in [CanaryRows::Bytes, CanaryRows::FixedPoint, CanaryRows::Short] {
+        let found = of_units(&scene("dp-memf", 0), &AuditSettings { rows, ..with_runs(1_200) });
+        assert!(
+            found.is_some_and(|found| !found.disproves() && found.lower_bound_epsilon > 0.2 * found.claimed_epsilon)
+        );
+    }
+}
+
+#[test]
+fn copies_that_clip_rows_or_count_them_are_found_out() {
+    for id in ["dp-sgd", "dp-memf", "dp-ftrl", "accelerated-dp-srg"] {
+        let sabotage = Some(Sabotage::ClipRowsNotUnits);
+        let found = of_units(&scene(id, 0), &AuditSettings { sabotage, ..with_runs(RUNS) });
+        assert!(found.as_ref().is_some_and(Finding::disproves), "{id}: {found:?}");
+    }
+    for id in ["dp-sgd", "dp-gd", "dp-nag"] {
+        for (sabotage, ratio) in [(Sabotage::DivisorFromRowCount, 3.0 / 7.0), (Sabotage::UnitCountFromRows, 3.0 / 4.0)]
+        {
+            let sabotage = Some(sabotage);
+            let found = of_units(&scene(id, 0), &AuditSettings { sabotage, ..with_runs(RUNS) }).expect("units");
+            assert!(found.disproves(), "{id}: {found:?}");
+            // Noise over the number of rows, or of units, with and without the unit's.
+            let expected: f64 = f64::powi(ratio, 2);
+            assert!((found.scale - expected).abs() < 2e-3, "{id}: {found:?}");
+        }
+    }
+    let settings = AuditSettings { sabotage: Some(Sabotage::ClipRowsNotUnits), ..with_runs(RUNS) };
+    assert!(matches!(report(&scene("dp-sgd", 0), &settings), Err(AuditError::Units("clip-rows-not-units"))));
+}

@@ -35,13 +35,17 @@ pub struct AuditArguments {
     /// Keys of the runs: simulation, or secure as a release draws its noise.
     #[arg(long, default_value = "simulation", value_name = "KIND")]
     key: AuditKey,
-    /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows
+    /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows; with --units
+    /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows
     #[arg(long, value_name = "HOW", conflicts_with = "black_box")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers, or `short`: bytes in
     /// integers of 16 bits.
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     rows: CanaryRows,
+    /// Neighbours differ in a unit of several rows: three of them, or none.
+    #[arg(long, conflicts_with = "black_box")]
+    units: bool,
     /// Seed of all runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -98,6 +102,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         key: arguments.key,
         sabotage: arguments.sabotage,
         rows: arguments.rows,
+        units: arguments.units,
     };
     let length = settings.runs * audited.len() as u64;
     let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {left}");
@@ -109,8 +114,10 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         let started = Instant::now();
         let report = audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs));
         let report = match report {
-            // Of several scenes, those that do not offer the relation are no error.
-            Err(AuditError::Prepare { source, .. }) if relation.is_some() && refused + 1 < audited.len() => {
+            // Of several scenes, those that do not offer the relation, or units, are no error.
+            Err(AuditError::Prepare { source, .. })
+                if (relation.is_some() || settings.units) && refused + 1 < audited.len() =>
+            {
                 refused += 1;
                 AuditReport {
                     algorithm: algorithm.id,
@@ -119,10 +126,16 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
                     adjacency: relation.unwrap_or(Adjacency::ZeroOut),
                     sabotage: settings.sabotage,
                     rows: settings.rows,
+                    units: settings.units,
                     finding: Err(source.to_string()),
                 }
             }
-            Err(error @ (AuditError::Prepare { .. } | AuditError::Relation { .. } | AuditError::TooFewRuns(_))) => {
+            Err(
+                error @ (AuditError::Prepare { .. }
+                | AuditError::Relation { .. }
+                | AuditError::Units(_)
+                | AuditError::TooFewRuns(_)),
+            ) => {
                 return Err(UsageError::of(error));
             }
             report => report?,
@@ -196,6 +209,7 @@ impl TimedReport {
             "adjacency": report.adjacency,
             "sabotage": report.sabotage.map(Sabotage::name),
             "rows": report.rows.name(),
+            "unit": if report.units { "several rows" } else { "row" },
         });
         let found = match &report.finding {
             Ok(finding) => json!({
@@ -264,6 +278,7 @@ fn text(reports: &[TimedReport]) -> String {
     let (table, mut shared) = table.without_empty_columns().without_shared_columns(&["relation", "δ"]);
     let first = reports.first().map(|first| &first.report);
     shared.extend(first.map(|first| format!("key {}", first.key.name())));
+    shared.extend(first.filter(|first| first.units).map(|_| "units of several rows".to_owned()));
     shared.extend(first.and_then(|first| first.sabotage).map(|sabotage| format!("sabotage {}", sabotage.name())));
     let (table, shared) = (table.terminal(), shared.join(", "));
     let reason = |report: &AuditReport| {

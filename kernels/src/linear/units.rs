@@ -12,7 +12,7 @@
 //! ([`squared_length`]); a unit that fails is shrunk and rounded anew, and contributes 0 in the end. Many rows: `V_j = ⌊S_j·f⌋` towards 0 of
 //! the unit's own sum S, and `Σ_j V_j² ≤ Ĉ²` is checked in f64 with its margin.
 
-use super::lattice::{self, SumLattice};
+use super::lattice::{self, Precision, SumLattice};
 use super::model::Clip;
 use super::residuals;
 use crate::features::{BLOCK_ROWS, Norm, Rows, Selection};
@@ -365,7 +365,7 @@ impl<'a> UnitSums<'a> {
                         break;
                     }
                     let factor = &mut factors[place(member)];
-                    let less = smaller * (1.0 - f64::from(1 << attempts) / 1_024.0);
+                    let less = smaller * (1.0 - f64::from(1 << attempts) / 4_096.0);
                     factor.fill((f64::from(factor[0]) * less) as f32);
                     self.scaled_rows(before, factors, place(member), after);
                     attempts += 1;
@@ -501,8 +501,12 @@ impl Unit<'_> {
         if limit == f64::INFINITY {
             return (weight as f32, false);
         }
-        // Rounding to a lattice may lengthen.
-        let spare = if self.sums.lattice.is_some() { 1.0 - 1.0 / 1_024.0 } else { 1.0 - 1.0 / 1_048_576.0 };
+        // Rounding may lengthen, and what is too long is rounded anew.
+        let spare = match self.sums.lattice.map(|lattice| lattice.precision) {
+            Some(Precision::Bits16) => 1.0 - 1.0 / 1_024.0,
+            Some(Precision::Bits24) => 1.0 - 1.0 / 32_768.0,
+            None => 1.0 - 1.0 / 1_048_576.0,
+        };
         let length = self.squared_length(before, start).sqrt() * weight;
         let factor = if length > limit * spare { weight * limit * spare / length } else { weight };
         (factor as f32, length > limit)
