@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::problem::domain::{Bounds, Columns, Domain, DomainSource, Label, Storage};
-use crate::problem::{Buffer, ByteRows, Dataset, Features, Labels, SparseMatrix};
+use crate::problem::{Buffer, ByteRows, Dataset, Features, Labels, SparseMatrix, UnitIds};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -25,6 +25,7 @@ enum Purpose {
     Features = 4,
     PlantedWeights = 5,
     Spectrum = 6,
+    Users = 7,
 }
 
 /// The generator of one row (or one object) of one purpose.
@@ -45,6 +46,87 @@ fn uniform(generator: &mut Xoshiro256PlusPlus) -> f64 {
 fn normal(generator: &mut Xoshiro256PlusPlus) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(((generator.next_u64() >> 11) as f64 + 0.5) * 2f64.powi(-53)));
     radius * libm::cos(TAU * uniform(generator))
+}
+
+/// A number with density ∝ x^{a−1}e^{−x} (Marsaglia and Tsang 2000; below a = 1 with their power of a uniform).
+fn gamma(generator: &mut Xoshiro256PlusPlus, shape: f64) -> f64 {
+    let boost = if shape < 1.0 { libm::pow(1.0 - uniform(generator), 1.0 / shape) } else { 1.0 };
+    let d = if shape < 1.0 { shape + 1.0 } else { shape } - 1.0 / 3.0;
+    let c = 1.0 / libm::sqrt(9.0 * d);
+    loop {
+        let x = normal(generator);
+        let v = (1.0 + c * x).max(0.0);
+        let v = v * v * v;
+        let u = 1.0 - uniform(generator);
+        if v > 0.0 && libm::log(u) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+            return boost * d * v;
+        }
+    }
+}
+
+/// A split of labelled rows into the users of a federated study.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Users {
+    /// Mean number of rows m of a user.
+    pub rows: f64,
+    /// σ of the logarithm of a user's number of rows, `m·exp(σ·z − σ²/2)`; with 0 all users but the last have m.
+    pub spread: f64,
+    /// α of the Dirichlet law of a user's classes: the smaller, the more they differ.
+    pub skew: f64,
+}
+
+impl Users {
+    /// The users of rows with these classes: each takes its rows without replacement by its own law of classes (Hsu, Qi and Brown 2019,
+    /// arXiv:1909.06335), among the classes that have any left. Public, as it follows from the seed and the rows' classes alone: for studies.
+    ///
+    /// ```
+    /// use rounds_algorithms::problem::synthetic::Users;
+    ///
+    /// let classes: Vec<u32> = (0..1_000).map(|row| row % 10).collect();
+    /// let users = Users { rows: 20.0, spread: 0.0, skew: 0.3 }.of(&classes, 10, 1);
+    /// assert_eq!((users.count, users.of_rows.len()), (50, 1_000));
+    /// ```
+    ///
+    /// # Panics
+    /// A class that is not below `count`; a mean or α that is not above 0.
+    pub fn of(self, classes: &[u32], count: usize, seed: u64) -> UnitIds {
+        assert!(self.rows > 0.0 && self.skew > 0.0, "{self:?}");
+        let mut generator = stream(seed, Purpose::Users, 0);
+        let mut left = vec![Vec::new(); count];
+        (0..).zip(classes).for_each(|(row, &class): (usize, _)| left[class as usize].push(row));
+        for rows in &mut left {
+            for last in (1..rows.len()).rev() {
+                let other = (uniform(&mut generator) * (last + 1) as f64) as usize;
+                rows.swap(last, other.min(last));
+            }
+        }
+        let mut of_rows = vec![0; classes.len()];
+        let (mut taken, mut user) = (0, 0);
+        while taken < classes.len() {
+            let law: Vec<f64> = left.iter().map(|_| gamma(&mut generator, self.skew)).collect();
+            let deviation = self.spread * normal(&mut generator) - self.spread * self.spread / 2.0;
+            let size = (self.rows * libm::exp(deviation)).round().max(1.0) as usize;
+            for _ in 0..size.min(classes.len() - taken) {
+                let weight = |class: usize| if left[class].is_empty() { 0.0 } else { law[class].max(1e-300) };
+                let mut place = uniform(&mut generator) * (0..count).map(weight).sum::<f64>();
+                let passed = |class: &usize| {
+                    place -= weight(*class);
+                    place >= 0.0
+                };
+                let found = (0..count).take_while(passed).count();
+                let class = if found < count && !left[found].is_empty() { found } else { longest(&left) };
+                of_rows[left[class].pop().expect("a class with rows left")] = user;
+                taken += 1;
+            }
+            user += 1;
+        }
+        UnitIds { of_rows, count: user as usize }
+    }
+}
+
+/// The class with most rows.
+fn longest(left: &[Vec<usize>]) -> usize {
+    (0..left.len()).max_by_key(|&class| left[class].len()).unwrap_or(0)
 }
 
 /// Magnitudes that [`normal`] cannot exceed: `√(2·54·ln 2)` is 8.652.
@@ -438,6 +520,36 @@ mod tests {
         executor.run().unwrap();
         let evaluation = evaluate(&test, &Engine::Sequential, executor.solution()).unwrap();
         evaluation.correct as f64 / evaluation.rows as f64
+    }
+
+    #[test]
+    fn users_take_every_row_once_and_differ_in_their_classes() {
+        let classes: Vec<u32> = (0..10_000).map(|row| row * 7 % 10).collect();
+        let share_of_first = |skew| {
+            let users = Users { rows: 50.0, spread: 0.0, skew }.of(&classes, 10, 3);
+            assert_eq!(users.count, 200);
+            let mut counts = vec![[0; 10]; 200];
+            classes.iter().zip(&users.of_rows).for_each(|(&class, &user)| counts[user as usize][class as usize] += 1);
+            assert!(counts.iter().all(|counts| counts.iter().sum::<i32>() == 50));
+            counts.iter().take(100).map(|counts| f64::from(*counts.iter().max().unwrap()) / 50.0).sum::<f64>() / 100.0
+        };
+        // The expected share of a user's most frequent class.
+        let (even, skewed) = (share_of_first(1e4), share_of_first(0.1));
+        assert!(even < 0.22 && skewed > 0.6, "{even}, {skewed}");
+        let uneven = Users { rows: 20.0, spread: 1.0, skew: 0.3 }.of(&classes, 10, 3);
+        assert!((350..700).contains(&uneven.count), "{}", uneven.count);
+        assert_eq!(uneven, Users { rows: 20.0, spread: 1.0, skew: 0.3 }.of(&classes, 10, 3));
+    }
+
+    #[test]
+    fn gamma_numbers_have_their_mean_and_variance() {
+        for shape in [0.3, 1.0, 4.5] {
+            let mut generator = stream(1, Purpose::Users, 1);
+            let numbers: Vec<f64> = (0..40_000).map(|_| gamma(&mut generator, shape)).collect();
+            let mean = numbers.iter().sum::<f64>() / 40_000.0;
+            let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / 40_000.0;
+            assert!((mean / shape - 1.0).abs() < 0.03 && (variance / shape - 1.0).abs() < 0.08, "{mean}, {variance}");
+        }
     }
 
     #[test]

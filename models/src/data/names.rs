@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use rounds_algorithms::problem::synthetic::{
-    Quadratic, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
+    Quadratic, Users, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
     synthetic_mnist_optimum,
 };
-use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format};
+use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format, Labels, UnitDeclaration};
+use rounds_kernels::linear::Reduction;
 use serde::Deserialize;
 
 use super::error::DataError;
@@ -20,6 +21,8 @@ use super::table::TrainTest;
 const FILES: &str = include_str!("names.toml");
 /// The seed of generated data sets.
 const SEED: u64 = 0;
+/// The unit of data sets with users.
+const USER: UnitDeclaration = UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
 const LOGISTIC_FEATURES: usize = 20;
 const QUADRATIC_DIMENSION: usize = 100;
 const QUADRATIC_SMOOTHNESS: f64 = 10.0;
@@ -69,6 +72,17 @@ struct Files {
     #[serde(default)]
     test: Vec<String>,
     schema: SchemaTable,
+    /// The training rows belong to users, for studies of such units.
+    users: Option<UsersTable>,
+}
+
+/// A split into users ([`Users`]).
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UsersTable {
+    rows: f64,
+    spread: f64,
+    skew: f64,
 }
 
 /// All named data sets.
@@ -156,7 +170,22 @@ impl Files {
         let mut domain = domain.expect("a test checks every built-in schema");
         domain.test_is_public = true;
         domain.format = Some(self.format);
+        domain.unit = self.users.map(|_| USER);
         domain
+    }
+
+    /// Training rows by user, where there are users.
+    fn by_user(&self, loaded: TrainTest) -> Result<TrainTest, DataError> {
+        let (Some(UsersTable { rows, spread, skew }), Labels::Classes { values, classes, .. }) =
+            (self.users, loaded.train.labels())
+        else {
+            return Ok(loaded);
+        };
+        let users = Users { rows, spread, skew }.of(values, *classes, SEED);
+        let name = loaded.train.name().to_owned();
+        let train =
+            loaded.train.by_unit(&users, USER).map_err(|error| DataError::no_dataset(Path::new(&name), &error))?;
+        Ok(TrainTest { train, ..loaded })
     }
 
     /// The schema is that of the file of training rows, if there is one.
@@ -215,7 +244,7 @@ impl Name {
                 let (train, test) = (generated.data)(SEED);
                 TrainTest { train, test }.redeclared(request.domain)
             }
-            Contents::Files(files) => files.load(self.name, data_dir, request),
+            Contents::Files(files) => files.by_user(files.load(self.name, data_dir, request)?),
         }
     }
 }
