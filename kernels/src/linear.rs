@@ -48,7 +48,7 @@ pub use lattice::{FeatureGrid, Precision, SumLattice};
 pub use model::{Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, RowNorms, Tally};
 pub use peak::{integer_operations, integer_peak_loop};
 pub use stripes::Stripes;
-pub use units::{MOST_ROWS as MOST_ROWS_OF_PRODUCTS, Reduction, RowProducts, UnitRows};
+pub use units::{LocalSteps, Reduction, RowProducts, UnitRows, accumulate_local_steps};
 pub use workspace::Workspace;
 
 pub use crate::features::BLOCK_ROWS;

@@ -1,7 +1,7 @@
 //! The release of a round that most methods share: a batch, the sum of its clipped gradients or differences, and its noise; and
 //! the optimiser of an iteration that reads nothing else.
 
-use rounds_kernels::linear::{Clip, Point};
+use rounds_kernels::linear::{Clip, LocalSteps, Point};
 
 use super::algorithm::{PrepareError, Prepared, Run};
 use super::optimizer::{Optimizer, StepError};
@@ -17,6 +17,8 @@ pub(super) struct NoisySums {
     noise: Option<PrivateNoise>,
     /// The last release, times the batch size.
     sum: Vec<f64>,
+    /// Local steps of the units, where they take them.
+    local: Option<LocalSteps>,
     /// The noise of the last release alone; empty for the methods that do not read it.
     noise_alone: Vec<f64>,
 }
@@ -66,7 +68,12 @@ impl NoisySums {
             accounted.is_none_or(|accounted| accounted == sampler.sampling()),
             "the noise is accounted for the batches that are drawn"
         );
-        Self { sampler, noise, sum: vec![0.0; dimension], noise_alone: Vec::new() }
+        Self { sampler, noise, sum: vec![0.0; dimension], local: None, noise_alone: Vec::new() }
+    }
+
+    /// The same sums of differences of models after local steps, where there are any, in place of gradients.
+    pub(super) fn with_local_steps(self, local: Option<LocalSteps>) -> Self {
+        Self { local, ..self }
     }
 
     /// The same sums, which tell their noise alone.
@@ -93,7 +100,12 @@ impl NoisySums {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let clip = self.noise.as_ref().map_or(Clip::Unbounded, PrivateNoise::clip);
-        let unit = oracle.sum_in_units(&batch, points, clip, &mut self.sum)?;
+        let unit = match (&self.local, points) {
+            (Some(local), (point, None)) => {
+                oracle.local_sum_in_units(&batch, point.parameters, local, clip, &mut self.sum)?
+            }
+            _ => oracle.sum_in_units(&batch, points, clip, &mut self.sum)?,
+        };
         let alone = self.noise_alone.len();
         self.noise_alone.copy_from_slice(&self.sum[..alone]);
         if let Some(noise) = &mut self.noise {

@@ -7,6 +7,10 @@
 //! x_{t+1} = Π_R(x_t − η_t·v_t)
 //! ```
 //!
+//! Over units of several rows ∇f(x; d_i) is the mean, or the sum, of the gradients of a unit's rows. With local steps it is x_t − x_i, x_i
+//! after E passes of gradient steps over the unit's own rows: DP-FedAvg (McMahan, Ramage, Talwar and Zhang 2018), with η the rate of the
+//! server.
+//!
 //! **Privacy.** Adding or removing one example (or replacing its gradient by 0) changes one summand of each batch that
 //! holds it, by at most C in the L2 norm since every summand is clipped; replacing one changes it by at most 2C. B is
 //! the public nominal batch size, never the realised one, so dividing by it is post-processing; so are momentum, the
@@ -14,7 +18,7 @@
 //! other: its release is noise alone. Hence one round is a Gaussian mechanism of noise multiplier σ, Poisson- or
 //! fixed-size-subsampled where the sampler is, and the run is the adaptive composition of its rounds.
 
-use rounds_kernels::linear::Point;
+use rounds_kernels::linear::{LocalSteps, Point};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
 
@@ -24,7 +28,7 @@ use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, Range, S
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
-use super::settings::{Averaging, SamplingKind};
+use super::settings::{Averaging, SamplingKind, SettingsError};
 use crate::noise::PrivateNoise;
 use crate::problem::PublicProblem;
 use crate::state::StateVisitor;
@@ -36,6 +40,26 @@ parameters! {
         averaging: Option<Averaging>,
         /// Radius of the ball around 0 that iterates are projected on (default: none)
         radius: Option<f64> [Range::POSITIVE],
+        /// Passes E of local steps over a unit's rows: its contribution is the difference of the models (default: none, the gradient)
+        local_steps: Option<usize> [Range::COUNT],
+        /// Step size of local steps
+        local_step_size: f64 [Range::POSITIVE] = 0.1,
+        /// Rows of a local step
+        local_batch: usize [Range::COUNT] = 10,
+    }
+}
+
+impl Iterates {
+    /// The local steps, which a unit of several rows takes.
+    fn local(&self, run: &Run<'_>) -> Result<Option<LocalSteps>, SettingsError> {
+        let Some(passes) = self.local_steps else { return Ok(None) };
+        if run.problem.unit().is_none() {
+            let reason = "takes local steps on the rows of a unit, and none is declared: name the column of the units, or leave \
+                          them out";
+            return Err(SettingsError::unsupported("local-steps", passes, run.id, reason));
+        }
+        let (step_size, batch) = (self.local_step_size as f32, self.local_batch);
+        Ok(Some(LocalSteps { passes, step_size, batch, most_weight: f32::INFINITY }))
     }
 }
 
@@ -210,7 +234,8 @@ impl Sgd {
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],
         };
-        let prepared = NoisySums::new(run, plan, noise)?.prepared(plan, iteration, false);
+        let sums = NoisySums::new(run, plan, noise)?.with_local_steps(own.local(run)?);
+        let prepared = sums.prepared(plan, iteration, false);
         let prepared = prepared.with("learning-rate", learning_rate);
         Ok(prepared.with("momentum", momentum).with("averaging", averaging))
     }

@@ -17,7 +17,8 @@ use std::sync::Mutex;
 pub use ledger::Ledger;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{
-    self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, Precision, SumLattice, Tally, Workspace,
+    self, Batch, Clip, Evaluation, LocalSteps, NonFiniteGradient, PackedQuery, Point, Precision, SumLattice, Tally,
+    Workspace,
 };
 use rounds_kernels::vector;
 
@@ -322,6 +323,29 @@ impl<'a> Oracle<'a> {
         Ok(unit)
     }
 
+    /// `sum = Σ_u clip(x − x_u)` over the units of the batch, x_u after local steps from x ([`LocalSteps`]), before it gets its unit: one adaptive
+    /// round of as many queries a unit as there are passes.
+    ///
+    /// # Errors
+    /// As [`sum_in_units`](Self::sum_in_units).
+    pub fn local_sum_in_units(
+        &mut self,
+        batch: &Selection<'_>,
+        parameters: &[f32],
+        local: &LocalSteps,
+        clip: Clip,
+        sum: &mut [f64],
+    ) -> Result<Option<f64>, QueryError> {
+        self.check_parameters(parameters)?;
+        let lattice = self.lattice(1.0, clip)?;
+        let local = LocalSteps { most_weight: self.problem.most_weight(), ..*local };
+        let counts = (local.passes as u64, 4 * local.passes as u64);
+        self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
+            linear::accumulate_local_steps(model, rows, (parameters, &local), (clip, lattice.as_ref()), sum, workspace)
+        })?;
+        Ok(lattice.map(|lattice| lattice.unit()))
+    }
+
     /// The lattice of exact sums of clipped terms that are at most `weight` times gradients; none where sums are not exact.
     ///
     /// # Errors
@@ -335,7 +359,8 @@ impl<'a> Oracle<'a> {
             return Err(QueryError::Lattice { rows });
         }
         let grid = (grid, self.precision);
-        SumLattice::new(self.problem.model(), grid, weight, clip, rows).map(Some).ok_or(QueryError::Lattice { rows })
+        let of_terms = if self.problem.unit().is_some() { SumLattice::of_units } else { SumLattice::new };
+        of_terms(self.problem.model(), grid, weight, clip, rows).map(Some).ok_or(QueryError::Lattice { rows })
     }
 
     /// Counts a round of `queries` queries a row.

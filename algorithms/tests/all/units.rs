@@ -135,3 +135,53 @@ fn neighbours_keep_the_place_of_a_unit_without_rows() {
     assert_eq!((some.records(), some.len()), (2, 4));
     assert_eq!(problem(data).relation(), Relation::ZeroOut);
 }
+
+/// One pass of one step over all rows of a unit is a step along its mean gradient, and in one round as good as a larger rate.
+#[test]
+fn a_single_local_step_over_all_rows_is_the_mean_gradient() {
+    let problem = problem(dataset(80, Some((&|row| row / 2, 40)), Reduction::Mean));
+    let run = |local: bool| {
+        let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
+        settings.set("rounds", 1);
+        settings.set("sampling", "fixed");
+        settings.set("batch-size", 40);
+        settings.set("momentum", 0);
+        settings.set("averaging", "last");
+        settings.set("learning-rate", if local { 1.0 } else { 0.25 });
+        if local {
+            settings.set("local-steps", 1);
+            settings.set("local-step-size", 0.25);
+            settings.set("local-batch", 100);
+        }
+        let algorithm = catalog::find("sgd").expect("sgd");
+        let prepared = algorithm.prepare(&problem, &settings).expect("a plan");
+        let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+        executor.run().expect("rounds");
+        executor.solution().to_vec()
+    };
+    let [gradient, local] = [false, true].map(run);
+    assert!(gradient.iter().zip(&local).all(|(a, b)| (a - b).abs() < 1e-6) && gradient.iter().any(|&x| x.abs() > 1e-3));
+}
+
+#[test]
+fn local_steps_are_private_like_gradients_and_need_a_unit() {
+    let units = problem(dataset(1_500, Some((&uneven, 40)), Reduction::Mean));
+    for id in ["dp-sgd", "dp-mf", "dp-ftrl"] {
+        let algorithm = catalog::find(id).expect("an algorithm");
+        let local = settings(1.0).with("local-steps", 2).with("local-step-size", 0.5);
+        let [plain, prepared] =
+            [&settings(1.0), &local].map(|settings| algorithm.prepare(&units, settings).expect("a plan"));
+        assert_eq!(prepared.privacy, plain.privacy);
+        let models = [1, 2].map(|threads| {
+            let prepared = algorithm.prepare(&units, &local).expect("a plan");
+            let engine = Engine::with_threads(threads).expect("threads");
+            let mut executor = Executor::new(&units, engine, prepared);
+            executor.run().expect("rounds");
+            executor.solution().to_vec()
+        });
+        assert_eq!(models[0], models[1], "{id}");
+        let rows = problem(dataset(40, None, Reduction::Mean));
+        let refused = algorithm.prepare(&rows, &local).err().map(|error| error.to_string());
+        assert!(refused.is_some_and(|message| message.contains("local-steps 2")), "{id}");
+    }
+}

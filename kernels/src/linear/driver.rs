@@ -510,7 +510,8 @@ fn accumulate_units(
                     sums.unclipped(margins, rows.len());
                     Ok::<_, NonFiniteGradient>(())
                 })?;
-                tally.clipped += usize::from(sums.add_whole(rows.len(), &own.whole, (&mut *sum, 1.0)));
+                tally.clipped +=
+                    usize::from(sums.add_whole(sums.weight_of_whole(rows.len()), &own.whole, (&mut *sum, 1.0)));
             }
         }
     };

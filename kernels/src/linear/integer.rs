@@ -881,7 +881,11 @@ pub(super) fn accumulate_units(
                 }
                 sums.finish(model, lattice, 1.0, &mut own.whole);
                 tally.rows += 1;
-                tally.clipped += usize::from(of_units.add_whole(rows.len(), &own.whole, (&mut *sum, worth)));
+                tally.clipped += usize::from(of_units.add_whole(
+                    of_units.weight_of_whole(rows.len()),
+                    &own.whole,
+                    (&mut *sum, worth),
+                ));
             }
         }
     }

@@ -140,6 +140,28 @@ impl SumLattice {
         clip: Clip,
         rows: usize,
     ) -> Option<Self> {
+        Self::of_terms(model, (features, precision), weight, clip, (rows, false))
+    }
+
+    /// The lattice of sums of the clipped contributions of at most `units` units, each of any number of rows: a coordinate of one may be as
+    /// long as the clip norm.
+    pub fn of_units(
+        model: &LinearModel,
+        grid: (FeatureGrid, Precision),
+        weight: f32,
+        clip: Clip,
+        units: usize,
+    ) -> Option<Self> {
+        Self::of_terms(model, grid, weight, clip, (units, true))
+    }
+
+    fn of_terms(
+        model: &LinearModel,
+        (features, precision): (FeatureGrid, Precision),
+        weight: f32,
+        clip: Clip,
+        (rows, are_units): (usize, bool),
+    ) -> Option<Self> {
         let FeatureGrid { step: scale, greatest } = features;
         if !STEPS.contains(&scale) || !(weight <= MOST_WEIGHT) {
             return None;
@@ -161,7 +183,8 @@ impl SumLattice {
         let mut limit = f64::INFINITY;
         let coarsest = (bound / 16.0).max(step);
         // A coordinate of a contribution is at most Ĉ, and at most the greatest ρ times the greatest feature.
-        let greatest_term = (clip_norm / s).min(bound * bias.max(f64::from(greatest)));
+        let of_row = if are_units { f64::INFINITY } else { bound * bias.max(f64::from(greatest)) };
+        let greatest_term = (clip_norm / s).min(of_row);
         while rows as f64 * (greatest_term / step) > MOST_UNITS {
             step *= 2.0;
         }

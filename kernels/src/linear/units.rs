@@ -12,9 +12,11 @@
 //! ([`squared_length`]); a unit that fails is shrunk and rounded anew, and contributes 0 in the end. Many rows: `V_j = ⌊S_j·f⌋` towards 0 of
 //! the unit's own sum S, and `Σ_j V_j² ≤ Ĉ²` is checked in f64 with its margin.
 
+use super::driver::accumulate_gradients;
 use super::lattice::{self, Precision, SumLattice};
-use super::model::Clip;
+use super::model::{Batch, Clip, LinearModel, NonFiniteGradient, Tally};
 use super::residuals;
+use super::workspace::Workspace;
 use crate::features::{BLOCK_ROWS, Norm, Rows, Selection};
 use crate::vector::lanes::{self, LANES, put, to_f64, vector};
 use crate::vector::{self};
@@ -22,7 +24,7 @@ use std::ops::Range;
 use wide::{f32x16, f64x8};
 
 /// The most rows of a unit whose length is computed from products of rows.
-pub const MOST_ROWS: usize = BLOCK_ROWS;
+pub(super) const MOST_ROWS: usize = BLOCK_ROWS;
 
 /// From the gradients of a unit's rows to one vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,6 +181,71 @@ fn sparse_dot((columns, values): (&[u32], &[f32]), (others, other_values): (&[u3
         }
     }
     sum
+}
+
+/// Steps that a unit takes on its own rows, in their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocalSteps {
+    /// Passes E over the rows.
+    pub passes: usize,
+    /// η.
+    pub step_size: f32,
+    /// Rows of a step, fewer in the last one of a pass.
+    pub batch: usize,
+    /// Weights are cut to this magnitude, so that no row of a declared domain fails whatever the steps.
+    pub most_weight: f32,
+}
+
+/// `sum += Σ_u clip(x − x_u)` over the units of a batch: x_u is x after E passes of `x ← x − η·(1/b)·Σ ∇f(x; d_i)` over the unit's rows, b at a
+/// time (McMahan, Ramage, Talwar and Zhang 2018, arXiv:1710.06963, Algorithm 1). On a lattice in its units, with the guarantee of
+/// [this module](self): a difference of models is a function of the unit, x and public numbers.
+///
+/// # Errors
+/// A row without a domain whose gradient is not finite.
+///
+/// # Panics
+/// A batch without units; as [`super::accumulate_gradients`].
+pub fn accumulate_local_steps(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    (parameters, local): (&[f32], &LocalSteps),
+    (clip, lattice): (Clip, Option<&SumLattice>),
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    let units = batch.units.expect("local steps are those of units");
+    let mut own = std::mem::take(&mut *workspace.units);
+    own.prepare(model.outputs, model.parameters());
+    let sums = UnitSums::new(units, lattice, clip, model.outputs);
+    let unit = lattice.map_or(1.0, SumLattice::unit);
+    let (mut weights, mut gradient) = (parameters.to_vec(), vec![0.0; parameters.len()]);
+    let mut tally = Tally { rows: batch.selection.len(), clipped: 0 };
+    let mut outcome = Ok(());
+    'units: for of in batch.selection.rows() {
+        let rows = units.rows_of(of);
+        weights.copy_from_slice(parameters);
+        let starts = (0..local.passes).flat_map(|_| rows.clone().step_by(local.batch));
+        for start in starts {
+            let part = start..(start + local.batch).min(rows.end);
+            let step = local.step_size / part.len() as f32;
+            gradient.fill(0.0);
+            let part = batch.of_rows(Selection::Range(part));
+            let found = accumulate_gradients(model, &part, &weights, Clip::Unbounded, &mut gradient, workspace);
+            if let Err(error) = found {
+                outcome = Err(error);
+                break 'units;
+            }
+            for (weight, &gradient) in weights.iter_mut().zip(&gradient) {
+                *weight = (*weight - step * gradient as f32).clamp(-local.most_weight, local.most_weight);
+            }
+        }
+        for ((whole, &now), &before) in own.whole.iter_mut().zip(&weights).zip(parameters) {
+            *whole = (f64::from(before) - f64::from(now)) / unit;
+        }
+        tally.clipped += usize::from(sums.add_whole(1.0, &own.whole, (&mut *sum, 1.0)));
+    }
+    *workspace.units = own;
+    outcome.map(|()| tally)
 }
 
 /// A unit among the rows of a chunk.
@@ -407,10 +474,13 @@ impl<'a> UnitSums<'a> {
         self.lattice.map_or(1.0, |lattice| lattice.spread / lattice.step())
     }
 
-    /// Adds `worth` times the contribution of a unit of `rows` rows, whose own sum is `whole` ([`Self::unclipped`]). Returns whether it was longer
-    /// than the clip norm.
-    pub(super) fn add_whole(&self, rows: usize, whole: &[f64], (sum, worth): (&mut [f64], f64)) -> bool {
-        let weight = self.units.weight(rows) / self.lattice.map_or(1.0, |lattice| lattice.spread);
+    /// The factor of a sum over the `rows` rows of a unit ([`Self::unclipped`]).
+    pub(super) fn weight_of_whole(&self, rows: usize) -> f64 {
+        self.units.weight(rows) / self.lattice.map_or(1.0, |lattice| lattice.spread)
+    }
+
+    /// Adds `worth` times the contribution of a unit: `weight · whole`, clipped. Returns whether it was longer than the clip norm.
+    pub(super) fn add_whole(&self, weight: f64, whole: &[f64], (sum, worth): (&mut [f64], f64)) -> bool {
         let norm = if let Clip::Bounded { norm, .. } = self.clip { norm } else { Norm::L2 };
         let size = |value: f64| if norm == Norm::L1 { value.abs() } else { value * value };
         let length_of = |sizes: f64| if norm == Norm::L1 { sizes } else { sizes.sqrt() };
@@ -578,8 +648,8 @@ mod tests {
     use super::*;
     use crate::features::{NULL_CLASS, NULL_TARGET, SparseRows, Targets};
     use crate::linear::{
-        Batch, FeatureGrid, LinearModel, PackedQuery, Planes, Point, Precision, RowNorms, Tally, Workspace,
-        accumulate_differences, accumulate_on_lattice, accumulate_packed, pack, reference, row_norms,
+        FeatureGrid, PackedQuery, Planes, Point, RowNorms, accumulate_differences, accumulate_on_lattice,
+        accumulate_packed, pack, reference, row_norms,
     };
     use crate::loss::Loss;
 
@@ -703,7 +773,7 @@ mod tests {
             let points = self.points(difference);
             let weight = points.0.coefficient + points.1.map_or(0.0, |point| point.coefficient);
             let lattice =
-                SumLattice::new(&self.model, (self.grid(), precision), weight, clip, 1 << 20).expect("a lattice");
+                SumLattice::of_units(&self.model, (self.grid(), precision), weight, clip, 1 << 20).expect("a lattice");
             let mut sum = vec![0.0; self.model.parameters()];
             let mut workspace = Workspace::new(&self.model);
             let packed = PackedQuery::new(&self.model).filter(|_| self.format != Format::Sparse);
@@ -846,6 +916,53 @@ mod tests {
                     let (sum, lattice, _) = example.integers(&batch, Clip::l2(clip_norm), false, precision);
                     let square: i128 = sum.iter().map(|&value| value as i128 * value as i128).sum();
                     assert!(square > 0 && square <= (lattice.limit() as i128).pow(2));
+                }
+            }
+        }
+    }
+
+    /// Local steps against plain gradient descent in f64 on each unit's rows.
+    #[test]
+    fn local_steps_are_gradient_steps_on_the_units_own_rows() {
+        for example in examples(&SIZES) {
+            let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
+            let model = &example.model;
+            let local = LocalSteps { passes: 2, step_size: 0.05, batch: 4, most_weight: 1e6 };
+            let start = &example.points[0];
+            for clip_norm in [0.01_f32, 50.0] {
+                let clip = Clip::l2(clip_norm);
+                let mut expected = vec![0.0; model.parameters()];
+                for unit in 0..SIZES.len() {
+                    let rows = example.offsets[unit]..example.offsets[unit + 1];
+                    let mut weights = start.clone();
+                    for first in (0..2).flat_map(|_| rows.clone().step_by(4)) {
+                        let part = first..(first + 4).min(rows.end);
+                        let step = 0.05 / part.len() as f64;
+                        let batch = example.batch(&norms, Selection::Range(0..1), Reduction::Mean);
+                        let part = batch.of_rows(Selection::Range(part));
+                        let point = Point::at(&weights);
+                        let gradient = reference::sum_of_differences(model, &part, point, None, Clip::Unbounded);
+                        weights.iter_mut().zip(gradient).for_each(|(x, g)| *x -= (step * g) as f32);
+                    }
+                    let moved = start.iter().zip(&weights).map(|(&a, &b)| f64::from(a) - f64::from(b));
+                    let moved: Vec<f64> = moved.collect();
+                    let factor = (f64::from(clip_norm) / reference::norm(&moved, Norm::L2)).min(1.0);
+                    let factor = if factor.is_finite() { factor } else { 0.0 };
+                    expected.iter_mut().zip(moved).for_each(|(sum, value)| *sum += factor * value);
+                }
+                let grid = (example.grid(), Precision::Bits24);
+                let lattice = SumLattice::of_units(model, grid, 1.0, clip, 1 << 20).expect("a lattice");
+                for lattice in [None, Some(&lattice)] {
+                    let batch = example.batch(&norms, Selection::Range(0..SIZES.len()), Reduction::Mean);
+                    let (mut sum, mut workspace) = (vec![0.0; expected.len()], Workspace::new(model));
+                    let steps = (start.as_slice(), &local);
+                    let tally = accumulate_local_steps(model, &batch, steps, (clip, lattice), &mut sum, &mut workspace);
+                    assert_eq!(tally.expect("finite").rows, SIZES.len());
+                    let unit = lattice.map_or(1.0, SumLattice::unit);
+                    let off: f64 = sum.iter().zip(&expected).map(|(sum, value)| (sum * unit - value).powi(2)).sum();
+                    let length = reference::norm(&expected, Norm::L2);
+                    assert!(off.sqrt() <= 2e-4 * length, "{} of {length}, {:?} {model:?}", off.sqrt(), example.format);
+                    assert!(lattice.is_none() || sum.iter().all(|value| value.fract() == 0.0));
                 }
             }
         }
