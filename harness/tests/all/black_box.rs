@@ -76,41 +76,41 @@ impl Comparison {
             self.relation, self.features
         )
     }
+}
 
-    /// One run of `program` on the file in `folder`.
-    fn train(&self, program: &Path, folder: &Path, number: usize) -> anyhow::Result<(Shown, Vec<f32>)> {
-        let model = folder.join(format!("model-{number}.npy"));
-        let output = Command::new(program)
-            .args(["train", "--secure", "--json", "--threads", "1", "--loss", "logistic"])
-            .args(["--clip-norm", "1", "--epsilon", "0.1", "--delta", &DELTA.to_string()])
-            .arg("--data")
-            .arg(folder.join("rows.svm"))
-            .arg("--model")
-            .arg(&model)
-            .output()
-            .with_context(|| format!("{} could not be run", program.display()))?;
-        // The path of the data is the caller's choice.
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*folder.to_string_lossy(), "");
-        let stderr = text(&output.stderr);
-        let mut document = serde_json::from_str(&text(&output.stdout)).unwrap_or(Value::Null);
-        if let Some(document) = document.as_object_mut() {
-            document.remove("model_sha256");
-        }
-        let (model_bytes, values) = match fs::File::open(&model) {
-            Ok(file) => (file.metadata()?.len(), Array2::<f32>::read_npy(file)?),
-            Err(_) => (0, Array2::default((0, 0))),
-        };
-        // The models of all runs would fill a small temporary file system.
-        let _ = fs::remove_file(&model);
-        let shown = Shown {
-            exit_code: output.status.code(),
-            stderr,
-            document,
-            model_bytes,
-            model_shape: [values.nrows(), values.ncols()],
-        };
-        Ok((shown, values.into_raw_vec_and_offset().0))
+/// One run of `program` on the file in `folder`.
+fn train(program: &Path, folder: &Path, number: usize) -> anyhow::Result<(Shown, Vec<f32>)> {
+    let model = folder.join(format!("model-{number}.npy"));
+    let output = Command::new(program)
+        .args(["train", "--secure", "--json", "--threads", "1", "--loss", "logistic"])
+        .args(["--clip-norm", "1", "--epsilon", "0.1", "--delta", &DELTA.to_string()])
+        .arg("--data")
+        .arg(folder.join("rows.svm"))
+        .arg("--model")
+        .arg(&model)
+        .output()
+        .with_context(|| format!("{} could not be run", program.display()))?;
+    // The path of the data is the caller's choice.
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*folder.to_string_lossy(), "");
+    let stderr = text(&output.stderr);
+    let mut document = serde_json::from_str(&text(&output.stdout)).unwrap_or(Value::Null);
+    if let Some(document) = document.as_object_mut() {
+        document.remove("model_sha256");
     }
+    let (model_bytes, values) = match fs::File::open(&model) {
+        Ok(file) => (file.metadata()?.len(), Array2::<f32>::read_npy(file)?),
+        Err(_) => (0, Array2::default((0, 0))),
+    };
+    // The models of all runs would fill a small temporary file system.
+    let _ = fs::remove_file(&model);
+    let shown = Shown {
+        exit_code: output.status.code(),
+        stderr,
+        document,
+        model_bytes,
+        model_shape: [values.nrows(), values.ncols()],
+    };
+    Ok((shown, values.into_raw_vec_and_offset().0))
 }
 
 /// Runs `program` on both files: the ε that it claims and the bound from its models, or what it shows besides.
@@ -126,7 +126,7 @@ fn compared(comparison: &Comparison, program: &Path, engine: &Engine) -> anyhow:
     let mut runs: Vec<_> = (0..2 * comparison.runs).map(|number| (number, None)).collect();
     engine.install(|| {
         engine.for_each(&mut runs, &|(number, outcome), _| {
-            *outcome = Some(comparison.train(program, &folders[*number % 2], *number));
+            *outcome = Some(train(program, &folders[*number % 2], *number));
         });
     });
     let mut models = [Vec::new(), Vec::new()];
