@@ -437,10 +437,7 @@ unsafe fn gradient_tile<F: Feature, const T: usize, const U: usize>(
             }
             Sink::Sum { sum, width, features } => {
                 for (t, sums) in sums.iter().enumerate() {
-                    let row = &mut sum[(place.first_output + t) * *width..][..*features];
-                    for (u, lanes) in sums.iter().enumerate() {
-                        add_vector(row, place.vector + u, *lanes, layout);
-                    }
+                    add_last(sums, place.vector, layout, &mut sum[(place.first_output + t) * *width..][..*features]);
                 }
             }
         }
@@ -514,8 +511,14 @@ unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
 
 /// `sum += partial` in f64, `sum` being the features of one output.
 pub(super) fn add_partial(partial: &[f32x16], layout: Layout, sum: &mut [f64]) {
-    for (vector, lanes) in partial.iter().enumerate().take(layout.vectors) {
-        add_vector(sum, vector, *lanes, layout);
+    add_last(&partial[..layout.vectors], 0, layout, sum);
+}
+
+/// `sum += vectors` in f64 from vector `first` of one output on, the last of which may be stale in part.
+#[inline(never)]
+fn add_last(vectors: &[f32x16], first: usize, layout: Layout, sum: &mut [f64]) {
+    for (vector, lanes) in vectors.iter().enumerate() {
+        add_vector(sum, first + vector, *lanes, layout);
     }
 }
 
