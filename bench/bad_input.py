@@ -182,7 +182,6 @@ def good_files():
         "schema-file": ("schema.toml", schema.encode()),
         "definition": ("tiny.toml", definition.encode()),
         "factorization": ("C.npy", matrix),
-        "factorization-npz": ("F.npz", npz({"C": matrix})),
     }
 
 

@@ -14,9 +14,8 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
 
-use crate::format::{of_limit, plural};
+use crate::format::plural;
 use crate::machine::{Limit, Roofline};
-use crate::output;
 use crate::statistics::median;
 
 /// The file beside the measurements of a run.
@@ -43,19 +42,10 @@ impl KernelRate {
         self.flops / self.seconds * 1e-9
     }
 
-    pub(crate) fn gbytes_per_s(&self) -> f64 {
-        self.bytes / self.seconds * 1e-9
-    }
-
     /// The limit of its instructions and of the cache that holds what it reads.
     pub(crate) fn limit(&self, roofline: &Roofline) -> Limit {
         let integers = self.integer_operations > 0.0;
         roofline.limit(integers.then_some(self.integer_operations / self.flops), self.bytes)
-    }
-
-    /// The share of its limit that it reaches.
-    pub(crate) fn fraction(&self, roofline: &Roofline) -> f64 {
-        self.limit(roofline).fraction(self.flops, self.bytes, self.seconds)
     }
 }
 
@@ -207,26 +197,6 @@ fn vectors(rates: &mut Vec<KernelRate>) {
     rate("Gaussian noise", 0.0, 16.0 * count, taken);
 }
 
-/// The kernels as a table for people, under the limits of one thread.
-pub(crate) fn table(rates: &[KernelRate], roofline: &Roofline) -> String {
-    let columns = "kernel, one thread|on|time|GFLOP/s|GB/s|flops/byte|of roofline|limit";
-    let mut table = output::table(columns.split('|'));
-    for rate in rates {
-        table.add_row([
-            rate.kernel.clone(),
-            rate.shape.clone(),
-            format!("{:.1} µs", rate.seconds * 1e6),
-            format!("{:.1}", rate.gflops()),
-            format!("{:.1}", rate.gbytes_per_s()),
-            format!("{:.2}", rate.flops / rate.bytes),
-            of_limit(rate.fraction(roofline)),
-            rate.limit(roofline).nearer(rate.gflops(), rate.gbytes_per_s()),
-        ]);
-    }
-    output::align_right(&mut table, 2..7);
-    table.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,10 +212,8 @@ mod tests {
             seconds: 0.5,
         };
         let roofline = Roofline::new(1, 16.0, 10.0);
-        assert_eq!((rate.gflops(), rate.gbytes_per_s()), (8.0, 2.0));
-        assert!((rate.fraction(&roofline) - 0.5).abs() < 1e-12);
-        let text = table(&[rate], &roofline);
-        assert!(text.contains("50 %") && text.contains("f32 multi"), "{text}");
+        assert_eq!(rate.gflops(), 8.0);
+        assert!((rate.limit(&roofline).fraction(rate.flops, rate.bytes, rate.seconds) - 0.5).abs() < 1e-12);
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The time of a round on threads that a machine does not have, from the phases measured on one and two.
 //!
-//! With g, z, s, u the phases of one thread (gradient, noise, sampling, update), L leaves and N blocks of coordinates,
+//! With g, z, s, u the phases of one thread (gradient, noise, sampling, update), L leaves of B rows, in M ≥ L pieces on p threads, and N
+//! blocks of coordinates,
 //!
-//! `T(p) = s + u + g·⌈L/min(p, L)⌉/L + z·⌈N/min(p, N)⌉/N + rest + shared(p)`,
+//! `T(p) = s + u + g·⌈M/p⌉·(B/M + c)/(B + L·c) + z·⌈N/p⌉/N + rest + shared(p)`,
 //!
-//! where `rest` is what one thread spends between phases; phases longer than their round, since the clock adds to them, count as
-//! shares of it, so that T(1) is the measured time. `shared` is 0 on one thread, and on more what T(2) leaves of the time measured
+//! where a leaf or piece costs as much as c rows beside its own and `rest` is what one thread spends between phases; phases longer than
+//! their round, since the clock adds to them, count as shares of it, so that T(1) is the measured time. `shared` is 0 on one thread, and on more what T(2) leaves of the time measured
 //! on two: barriers, weights that are packed once, caches. It is taken to be the same for all p ≥ 2: memory bandwidth, a frequency that
 //! falls with busy cores and barriers that grow with p are not modelled, so a prediction is a floor.
 
 use std::path::Path;
 
 use rounds_algorithms::noise::PARALLEL_CHUNK;
+use rounds_algorithms::parallel::partition;
 use rounds_algorithms::problem::{Domain, PublicProblem, Storage};
 use rounds_kernels::loss::Loss;
 use rounds_models::data::built_in;
@@ -27,26 +29,38 @@ pub(crate) const THREADS: [usize; 3] = [4, 16, 64];
 
 /// A round on one thread, as far as threads can share it. Times in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-struct Round {
+struct Round<'a> {
     phases: Phases,
     /// Median of whole rounds.
     total: f64,
-    leaves: usize,
+    problem: &'a PublicProblem,
+    rows: usize,
     blocks: usize,
     shared: f64,
 }
 
-impl Round {
+impl Round<'_> {
+    /// Pieces of all leaves.
+    fn pieces(&self, threads: usize) -> usize {
+        self.problem.leaves(self.rows) * self.problem.pieces(self.rows, threads)
+    }
+
     /// The parts of T(p) with their names.
     fn parts(&self, threads: usize) -> [(&'static str, f64); 6] {
         let Phases { sample, gradient, noise, update } = self.phases;
         let sum = (sample + gradient + noise + update) as f64;
         let serial = |time: u64| time as f64 * (self.total / sum.max(1.0)).min(1.0);
-        let split = |time: u64, parts: usize| serial(time) * parts.div_ceil(threads) as f64 / parts as f64;
+        // The time of some leaves or pieces on a thread, in rows.
+        let rows = |own: usize, of: usize| {
+            own as f64 * (self.rows as f64 / of as f64 + self.problem.leaf_rows() / partition::LEAVES_MARGIN)
+        };
+        let (leaves, pieces) = (self.pieces(1), self.pieces(threads));
+        let of_gradient = rows(pieces.div_ceil(threads), pieces) / rows(leaves, leaves);
+        let of_noise = self.blocks.div_ceil(threads) as f64 / self.blocks as f64;
         [
             ("sampling", serial(sample)),
-            ("gradient", split(gradient, self.leaves)),
-            ("noise", split(noise, self.blocks)),
+            ("gradient", serial(gradient) * of_gradient),
+            ("noise", serial(noise) * of_noise),
             ("update", serial(update)),
             ("between phases", (self.total - sum).max(0.0)),
             ("sharing", if threads > 1 { self.shared } else { 0.0 }),
@@ -58,13 +72,18 @@ impl Round {
         self.parts(threads).iter().map(|(_, time)| time).sum()
     }
 
-    /// The longest part of T(p); where it has fewer leaves or blocks than there are threads, their number.
+    /// The longest part of T(p); where it has fewer leaves, pieces of them or blocks than there are threads, their number.
     fn binds(&self, threads: usize) -> String {
         let longest = self.parts(threads).into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let (name, _) = longest.expect("six parts");
         match name {
-            "gradient" if self.leaves == 1 => "1 leaf".to_owned(),
-            "gradient" if self.leaves < threads => format!("{} leaves", self.leaves),
+            "gradient" if self.pieces(threads) < threads => {
+                match (self.problem.leaves(self.rows), self.pieces(threads)) {
+                    (1, _) => "1 leaf".to_owned(),
+                    (leaves, pieces) if leaves == pieces => format!("{leaves} leaves"),
+                    (_, pieces) => format!("{pieces} pieces"),
+                }
+            }
             "noise" if self.blocks < threads => plural(self.blocks, "block"),
             name => name.to_owned(),
         }
@@ -94,9 +113,9 @@ pub(crate) struct Prediction {
     pub(crate) binds: [String; 3],
 }
 
-/// The leaves of a batch, of a data set whose domain is known by its name.
-fn leaves(cell: &Cell, data_dir: Option<&Path>) -> Option<usize> {
-    let Configuration { dataset, features, batch_size, .. } = &cell.configuration;
+/// The public part of a data set whose domain is known by its name.
+fn problem(cell: &Cell, data_dir: Option<&Path>) -> Option<PublicProblem> {
+    let Configuration { dataset, features, .. } = &cell.configuration;
     let storage = match features.as_str() {
         "u8" => Storage::Bytes,
         "sparse" => Storage::Sparse,
@@ -110,15 +129,15 @@ fn leaves(cell: &Cell, data_dir: Option<&Path>) -> Option<usize> {
     } else {
         Loss::Logistic
     };
-    let problem = PublicProblem::of_domain(dataset, &domain.into(), cell.shape.n, loss, 0.0).ok()?;
-    Some(problem.leaves(*batch_size))
+    PublicProblem::of_domain(dataset, &domain.into(), cell.shape.n, loss, 0.0).ok()
 }
 
-fn predict(one: &Pooled, two: Option<&Pooled>, leaves: usize) -> Prediction {
+fn predict(one: &Pooled, two: Option<&Pooled>, problem: &PublicProblem) -> Prediction {
     let (cell, configuration) = (&one.cell, one.configuration());
     let parameters = cell.shape.classes.max(1) * (cell.shape.dimension + 1);
     let blocks = parameters.div_ceil(PARALLEL_CHUNK).max(1);
-    let alone = Round { phases: cell.phases_ns, total: one.median(), leaves, blocks, shared: 0.0 };
+    let rows = configuration.batch_size;
+    let alone = Round { phases: cell.phases_ns, total: one.median(), problem, rows, blocks, shared: 0.0 };
     let two_ns = two.map(Pooled::median);
     let shared = two_ns.map_or(0.0, |two| (two - alone.time(2)).max(0.0));
     let round = Round { shared, ..alone };
@@ -127,8 +146,8 @@ fn predict(one: &Pooled, two: Option<&Pooled>, leaves: usize) -> Prediction {
         method: configuration.label(),
         dataset: configuration.dataset.clone(),
         features: configuration.features.clone(),
-        batch_size: configuration.batch_size,
-        leaves,
+        batch_size: rows,
+        leaves: problem.leaves(rows),
         one_ns: one.median(),
         two_ns,
         error_at_two: two_ns.map(|two| alone.time(2) / two - 1.0),
@@ -154,7 +173,7 @@ pub(crate) fn predictions(cells: &[Cell], data_dir: Option<&Path>) -> Vec<Predic
     let predicted = on(1).filter_map(|one| {
         let twice = Configuration { threads: 2, ..one.configuration().clone() };
         let two = on(2).find(|two| *two.configuration() == twice);
-        Some(predict(one, two, leaves(&one.cell, data_dir)?))
+        Some(predict(one, two, &problem(&one.cell, data_dir)?))
     });
     let mut predicted: Vec<Prediction> = predicted.collect();
     predicted.sort_by_cached_key(|one| (one.dataset.clone(), one.features.clone(), one.batch_size));
@@ -191,17 +210,27 @@ mod tests {
         assert_eq!((found.leaves, found.two_ns), (4, Some(230_000.0)));
         // Two of four leaves a thread: 215 µs, of 230 measured.
         assert!((found.error_at_two.unwrap() - (215.0 / 230.0 - 1.0)).abs() < 1e-12);
-        // One of four leaves a thread, and the 15 µs that two threads lost.
-        assert_eq!(found.predicted_ns, [130_000.0; 3]);
-        assert_eq!(found.binds, ["gradient", "4 leaves", "4 leaves"]);
+        // One of four leaves a thread; one of sixteen pieces a thread, each of 125 of 2,000 rows and 85 beside its own.
+        let share = (125.0 + 256.0 / 3.0) / (2_000.0 + 4.0 * 256.0 / 3.0);
+        let are = |found: &Prediction, rest: f64, gradient: f64| {
+            let expected = [0.25, share, share].map(|share| rest + share * gradient);
+            let close =
+                found.predicted_ns.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6);
+            assert!(close, "{:?}, not {expected:?}", found.predicted_ns);
+        };
+        // With the 15 µs that two threads lost.
+        are(found, 30_000.0, 400_000.0);
+        assert_eq!(found.binds, ["gradient", "gradient", "16 pieces"]);
         let planted = Phases { gradient: 8_000, noise: 90_000, ..planted };
         let alone = &predictions(&[measured(1, 105_000, planted)], None)[0];
-        assert_eq!((alone.error_at_two, alone.predicted_ns), (None, [99_000.0; 3]));
+        assert_eq!(alone.error_at_two, None);
+        are(alone, 97_000.0, 8_000.0);
         assert_eq!(alone.binds, ["1 block"; 3]);
         // Phases of twice the round are halved.
         let clock =
             &predictions(&[measured(1, 206_500, Phases { gradient: 400_000, noise: 6_000, ..planted })], None)[0];
-        assert_eq!((clock.one_ns, clock.predicted_ns), (206_500.0, [56_500.0; 3]));
+        assert_eq!(clock.one_ns, 206_500.0);
+        are(clock, 6_500.0, 200_000.0);
         assert!(predictions(&cells[1..], None).is_empty());
         let mut whole_set = cells[0].clone();
         whole_set.work.timed_queries *= 30;

@@ -43,7 +43,7 @@ pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, row_norms};
 pub use driver::{
     accumulate_differences, accumulate_gradients, accumulate_on_lattice, accumulate_packed, evaluate, pack,
 };
-pub use integer::{PackedQuery, Planes, are_integers_for, has_integer_kernels_for};
+pub use integer::{PackedQuery, Planes, SUMMED_ROWS, are_integers_for, has_integer_kernels_for};
 pub use lattice::{FeatureGrid, Precision, SumLattice};
 pub use model::{Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, RowNorms, Tally};
 pub use peak::{integer_operations, integer_peak_loop};

@@ -22,16 +22,16 @@ pub(super) fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
 
 /// Upper confidence limits of a test's errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct TestErrors {
+pub struct TestErrors {
     /// α: alarm though the canary did not take part.
-    pub(super) false_alarm: f64,
+    pub false_alarm: f64,
     /// β: no alarm though it did.
-    pub(super) miss: f64,
+    pub miss: f64,
 }
 
 impl TestErrors {
     /// The limits from counts, each at half of `error`.
-    pub(super) fn from_counts(false_alarms: u64, misses: u64, trials: u64, error: f64) -> Self {
+    pub fn from_counts(false_alarms: u64, misses: u64, trials: u64, error: f64) -> Self {
         Self {
             false_alarm: upper_limit(false_alarms, trials, 0.5 * error),
             miss: upper_limit(misses, trials, 0.5 * error),
@@ -39,12 +39,12 @@ impl TestErrors {
     }
 
     /// The largest μ that the errors contradict: Φ⁻¹(1 − α) − Φ⁻¹(β), at least 0.
-    pub(super) fn gaussian_mu(self) -> f64 {
+    pub fn gaussian_mu(self) -> f64 {
         (-normal_quantile(self.false_alarm) - normal_quantile(self.miss)).max(0.0)
     }
 
     /// The largest ε at `delta` that the errors contradict, ln((1 − β − δ)/α) in either direction, at least 0.
-    pub(super) fn log_ratio(self, delta: f64) -> f64 {
+    pub fn log_ratio(self, delta: f64) -> f64 {
         let one = ((1.0 - self.miss - delta).max(0.0) / self.false_alarm).ln();
         let other = ((1.0 - self.false_alarm - delta).max(0.0) / self.miss).ln();
         one.max(other).max(0.0)

@@ -359,6 +359,7 @@ mod tests {
     use crate::catalog::ALGORITHMS;
     use crate::oracle::Oracle;
     use crate::parallel::Engine;
+    use crate::privacy::Sampling;
     use rounds_kernels::features::{Norm, Selection};
     use rounds_kernels::linear::{Clip, has_integer_kernels};
 
@@ -386,6 +387,34 @@ mod tests {
                     assert!(close, "{id} on {rows}: {along}, not ±{expected}");
                 }
             }
+        }
+    }
+
+    /// What a claim rests on: rows in a fixed order are claimed as rows that were shuffled once.
+    fn kind(sampling: Sampling) -> (&'static str, bool) {
+        let fixed = if sampling == Sampling::ShuffledOnce { Sampling::FixedOrder } else { sampling };
+        (fixed.name(), sampling.rate().is_some_and(|rate| rate < 1.0))
+    }
+
+    #[test]
+    fn the_default_sampling_of_every_private_algorithm_has_a_scene() {
+        for algorithm in ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private) {
+            let sampling = |scene: &Scene, is_default: bool| {
+                let rows = CanaryRows::F32;
+                let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
+                let budget = Budget::Target { epsilon: 4.0, delta: 1e-5 };
+                let settings = scene.settings(budget, 1.0, StreamKey::Simulation(0), (algorithm, rows));
+                let prepared = if is_default {
+                    let settings = settings.without("sampling").without("batch-size");
+                    algorithm.prepare(&present.public().clone().with_rows(1_000), &settings)
+                } else {
+                    algorithm.prepare(&present, &settings)
+                };
+                kind(prepared.unwrap().mechanism.unwrap().sampling().unwrap())
+            };
+            let audited: Vec<_> = algorithm.scenes.iter().map(|scene| sampling(scene, false)).collect();
+            let default = sampling(&algorithm.scenes[0], true);
+            assert!(audited.contains(&default), "{}: {default:?} is none of {audited:?}", algorithm.id);
         }
     }
 

@@ -46,11 +46,6 @@ pub enum FactorizationError {
     )]
     InverseMismatch { row: usize, column: usize, difference: f64, most: f64 },
     /// B·C is not the workload.
-    #[error(
-        "B·C is not the workload: entry ({row}, {column}) is {found}, expected {expected}; the factors belong to another workload"
-    )]
-    ProductMismatch { row: usize, column: usize, found: f64, expected: f64 },
-    /// A recorded sensitivity that the matrix does not have.
     #[error("the recorded sensitivity {found} is not that of C, {expected}: noise calibrated to it would be wrong")]
     SensitivityMismatch { found: f64, expected: f64 },
     /// The optimiser stopped short of the requested gap.

@@ -289,50 +289,25 @@ impl Factorization {
         })
     }
 
-    /// Takes factors that come from outside: checks shapes, B·C = A to 1e-9 of A's largest entry, max|X·C − I| ≤ 1e-9 for
-    /// the computed inverse X of C, and, where one is recorded, the sensitivity to 1e-9 relative.
+    /// Takes a C that comes from outside: checks its shape and max|X·C − I| ≤ 1e-9 for the computed inverse X of C.
     ///
     /// Noise is X·z, so its privacy is that of X⁻¹: the sensitivity of C bounds it only as far as X is C's inverse.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `NotLowerTriangular`, `Singular`, `NotFinite`, `InverseOverflow`, `InverseMismatch`,
-    /// `ProductMismatch`, `SensitivityMismatch`.
-    pub fn from_matrices(
+    /// `ShapeMismatch`, `NotLowerTriangular`, `Singular`, `NotFinite`, `InverseOverflow`, `InverseMismatch`.
+    pub fn from_matrix(
         workload: Workload,
         participation: Participation,
         strategy: Mat<f64>,
-        error_matrix: Option<MatRef<'_, f64>>,
-        recorded_sensitivity: Option<f64>,
     ) -> Result<Self, FactorizationError> {
         let rounds = workload.rounds();
         check_square("C", strategy.shape(), rounds)?;
-        if let Some(error_matrix) = error_matrix {
-            check_square("B", error_matrix.shape(), rounds)?;
-            workload::check_lower_triangular(strategy.as_ref())?;
-            let product = dense::multiply(error_matrix, strategy.as_ref());
-            let expected = workload.matrix();
-            let scale = (0..rounds)
-                .flat_map(|column| expected.col(column).iter())
-                .fold(0.0_f64, |largest, entry| largest.max(entry.abs()));
-            let (difference, row, column) = largest_difference(product.as_ref(), expected.as_ref());
-            if !(difference <= 1e-9 * scale) {
-                return Err(FactorizationError::ProductMismatch {
-                    row,
-                    column,
-                    found: product[(row, column)],
-                    expected: expected[(row, column)],
-                });
-            }
-        }
         let given = strategy.clone();
         let factorization = Self::evaluate(workload, participation, Strategy::Dense(strategy))?;
         let product = dense::multiply(dense::invert_lower(given.as_ref()).as_ref(), given.as_ref());
         let (difference, row, column) = largest_difference(product.as_ref(), Mat::identity(rounds, rounds).as_ref());
         if !(difference <= MOST_INVERSE_ERROR) {
             return Err(FactorizationError::InverseMismatch { row, column, difference, most: MOST_INVERSE_ERROR });
-        }
-        if let Some(found) = recorded_sensitivity {
-            factorization.check_sensitivity(found)?;
         }
         Ok(factorization)
     }
@@ -407,13 +382,5 @@ impl Factorization {
     /// ‖B‖_F at sensitivity 1; the workload's Λ_τ, where it has one, is part of B.
     pub fn frobenius(&self) -> f64 {
         Objective::Frobenius.of_squares(&self.squared_row_errors).sqrt() * self.sensitivity.value
-    }
-
-    /// B, T × T (T × nodes for trees), of C as written.
-    ///
-    /// # Errors
-    /// `InverseOverflow`.
-    pub fn error_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
-        self.strategy.error_matrix(&self.workload)
     }
 }

@@ -286,7 +286,7 @@ mod tests {
                 sums().with_learning_rates((0..24).map(|t| 1.0 / (1.0 + f64::from(t))).collect()),
             ] {
                 let found = mean(24, specification, epochs, 1e-6);
-                let (strategy, errors) = (matrix_of(&found), found.error_matrix().unwrap());
+                let (strategy, errors) = (matrix_of(&found), found.strategy().error_matrix(found.workload()).unwrap());
                 let above =
                     |matrix: &Mat<f64>| (0..24).all(|row| (row + 1..24).all(|column| matrix[(row, column)] == 0.0));
                 assert!(above(&strategy) && above(&errors));
@@ -337,7 +337,7 @@ mod tests {
                     (column..8).for_each(|row| strategy[(row, column)] += 1e-3 * next());
                 }
                 let (workload, participation) = (found.workload().clone(), *found.participation());
-                let changed = Factorization::from_matrices(workload, participation, strategy, None, None).unwrap();
+                let changed = Factorization::from_matrix(workload, participation, strategy).unwrap();
                 assert!(changed.frobenius() > found.frobenius() * (1.0 - 1e-9));
             }
         }

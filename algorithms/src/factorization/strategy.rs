@@ -196,7 +196,8 @@ impl Strategy {
     ///
     /// # Errors
     /// `InverseOverflow`, `Singular`.
-    pub fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
+    #[cfg(test)]
+    pub(crate) fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
         let noise = self.noise_matrix()?;
         let columns = noise.ncols();
         let write = columns_of(noise);

@@ -3,7 +3,8 @@
 //!
 //! A batch is split into leaves by its size alone ([`partition`]); each leaf sums its clipped gradients into its own f64
 //! vector, exactly in integers of a public lattice or in f32 within blocks of at most 128 rows; leaves are added along a fixed
-//! [`tree`]. The [`Engine`] only decides which thread, or which rank ([`crate::parallel::ranks`]), runs a leaf.
+//! [`tree`]. The [`Engine`] only decides which thread, or which rank ([`crate::parallel::ranks`]), runs a leaf, and in how many pieces
+//! one of integers is summed.
 
 mod drawn;
 mod ledger;
@@ -17,8 +18,8 @@ use std::sync::Mutex;
 pub use ledger::Ledger;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{
-    self, Batch, Clip, Evaluation, LocalSteps, NonFiniteGradient, PackedQuery, Point, Precision, SumLattice, Tally,
-    Workspace,
+    self, Batch, Clip, Evaluation, LinearModel, LocalSteps, NonFiniteGradient, PackedQuery, Point, Precision,
+    SUMMED_ROWS, SumLattice, Tally, Workspace,
 };
 use rounds_kernels::vector;
 
@@ -71,13 +72,24 @@ pub enum QueryError {
     Row(#[from] NonFiniteGradient),
 }
 
-/// A partial sum and what the kernel said about it.
+/// A partial sum, of a leaf or of a piece of one, and what the kernel said about it.
 struct Leaf {
     sum: Vec<f64>,
     range: Range<usize>,
     outcome: Result<Tally, NonFiniteGradient>,
     /// Places of its rows on this rank, for sharded rows.
     slots: Vec<u32>,
+}
+
+/// `sum += worth · Σ` of the terms of some rows, worth 1 but for integers: `kernel(model, rows, (sum, worth), workspace)`.
+trait LeafKernel:
+    Fn(&LinearModel, &Batch<'_>, (&mut [f64], f64), &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
+{
+}
+
+impl<F> LeafKernel for F where
+    F: Fn(&LinearModel, &Batch<'_>, (&mut [f64], f64), &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
+{
 }
 
 /// The largest coefficient of a difference on rows of a declared domain, 2⁵⁰: residuals are at most 2⁶¹.
@@ -120,6 +132,9 @@ impl<'a> Oracle<'a> {
         // A rank never runs more leaves than its share, and always sums into them.
         let (own, needed) = match engine.ranked() {
             Some(ranked) => (leaves.div_ceil(ranked.ranks().count()), true),
+            None if leaves > 1 && problem.may_sum_integers() => {
+                (leaves.max(partition::most_pieces(engine.threads())), true)
+            }
             None => (leaves, leaves > 1),
         };
         Self {
@@ -135,7 +150,7 @@ impl<'a> Oracle<'a> {
                 })
                 .collect(),
             additions: (0..engine.threads())
-                .map(|_| Mutex::new(vec![0.0; tree::scratch(leaves, REDUCTION_CHUNK)]))
+                .map(|_| Mutex::new(vec![0.0; tree::scratch(leaves, REDUCTION_CHUNK) + leaves * REDUCTION_CHUNK]))
                 .collect(),
             travelling: shared::Travelling::default(),
             exact: false,
@@ -340,7 +355,8 @@ impl<'a> Oracle<'a> {
         let lattice = self.lattice(1.0, clip)?;
         let local = LocalSteps { most_weight: self.problem.most_weight(), ..*local };
         let counts = (local.passes as u64, 4 * local.passes as u64);
-        self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
+        let exact_rows = if lattice.is_some() { usize::MAX } else { 0 };
+        self.round(batch, clip, counts, (sum, 1.0, exact_rows), &|model, rows, (sum, _), workspace| {
             linear::accumulate_local_steps(model, rows, (parameters, &local), (clip, lattice.as_ref()), sum, workspace)
         })?;
         Ok(lattice.map(|lattice| lattice.unit()))
@@ -411,15 +427,20 @@ impl<'a> Oracle<'a> {
         let counts = (queries, flops);
         let outcome = match (&packed, in_digits, exact) {
             (Some(packed), Some(lattice), _) => {
-                let worth = exact.map_or_else(|| lattice.unit(), |_| 1.0);
-                self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
-                    linear::accumulate_packed(model, rows, packed, (sum, worth), workspace)
+                // Without a lattice of its own a unit's contribution has no bound.
+                let is_exact = self.problem.unit().is_none() && lattice.is_exact_for(SUMMED_ROWS);
+                let exact_rows = if is_exact { SUMMED_ROWS } else { 0 };
+                let (worth, exact_rows) = exact.map_or_else(|| (lattice.unit(), exact_rows), |_| (1.0, usize::MAX));
+                self.round(batch, clip, counts, (sum, worth, exact_rows), &|model, rows, sum, workspace| {
+                    linear::accumulate_packed(model, rows, packed, sum, workspace)
                 })
             }
-            (_, _, Some(lattice)) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
-                linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
-            }),
-            _ => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
+            (_, _, Some(lattice)) => {
+                self.round(batch, clip, counts, (sum, 1.0, usize::MAX), &|model, rows, (sum, _), workspace| {
+                    linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
+                })
+            }
+            _ => self.round(batch, clip, counts, (sum, 1.0, 0), &|model, rows, (sum, _), workspace| {
                 linear::accumulate_differences(model, rows, points, clip, sum, workspace)
             }),
         };
@@ -428,16 +449,15 @@ impl<'a> Oracle<'a> {
         Ok(exact.map(|lattice| lattice.unit()))
     }
 
-    /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
+    /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order. Leaves of up to `exact_rows` rows, whose sums
+    /// are integers times `worth`, may be split into pieces.
     fn round(
         &mut self,
         batch: &Selection<'_>,
         clip: Clip,
         (queries, flops): (u64, u64),
-        sum: &mut [f64],
-        kernel: &(
-             impl Fn(&linear::LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
-         ),
+        (sum, worth, exact_rows): (&mut [f64], f64, usize),
+        kernel: &impl LeafKernel,
     ) -> Result<(), NonFiniteGradient> {
         let rows = batch.len();
         let (problem, norm) = (self.problem, clip_norm(clip));
@@ -448,9 +468,13 @@ impl<'a> Oracle<'a> {
         let tally = if count == 1 && self.engine.ranked().is_none() {
             sum.fill(0.0);
             let mut workspace = lock(&self.workspaces[0]);
-            kernel(problem.model(), &problem.batch(batch.clone(), norm), sum, &mut workspace)?
+            let rows = problem.batch(batch.clone(), norm);
+            kernel(problem.model(), &rows, (sum, worth), &mut workspace)?
         } else {
-            self.round_of_leaves(batch, norm, count, sum, kernel)?
+            let may_split = rows.div_ceil(count) <= exact_rows && self.engine.ranked().is_none();
+            let pieces = || partition::pieces(rows, count, problem.leaf_rows(), self.engine.threads());
+            let pieces = if may_split { pieces() } else { 1 };
+            self.round_of_leaves(batch, norm, (count, pieces), (sum, worth), kernel)?
         };
         self.count_clips(clip, rows, tally.clipped);
         Ok(())
@@ -473,6 +497,30 @@ fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex
             (leaf_number..leaf_number + 1, &leaf.sum[columns.clone()])
         });
         tree::add(parts, chunk, &mut lock(&additions[worker]));
+    });
+}
+
+/// [`add_leaves`] of leaves in so many pieces: a leaf is `worth` times the sum of its pieces, which is one of integers.
+fn add_pieces(
+    engine: &Engine,
+    own: &[Leaf],
+    (pieces, worth): (usize, f64),
+    additions: &[Mutex<Vec<f64>>],
+    sum: &mut [f64],
+) {
+    engine.for_each_chunk_with_worker(sum, REDUCTION_CHUNK, &|offset, chunk, worker| {
+        let columns = offset..offset + chunk.len();
+        let scratch = &mut *lock(&additions[worker]);
+        let (leaves, scratch) = scratch.split_at_mut(own.len() / pieces * chunk.len());
+        for (leaf, pieces) in leaves.chunks_exact_mut(chunk.len()).zip(own.chunks_exact(pieces)) {
+            leaf.copy_from_slice(&pieces[0].sum[columns.clone()]);
+            for piece in &pieces[1..] {
+                leaf.iter_mut().zip(&piece.sum[columns.clone()]).for_each(|(to, from)| *to += from);
+            }
+            leaf.iter_mut().for_each(|value| *value *= worth);
+        }
+        let parts = leaves.chunks_exact(chunk.len()).enumerate().map(|(leaf, values)| (leaf..leaf + 1, values));
+        tree::add(parts, chunk, scratch);
     });
 }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::RwLockReadGuard;
 
 use rounds_kernels::features::{Norm, Selection};
-use rounds_kernels::linear::{Batch, Evaluation, LinearModel, NonFiniteGradient, Tally, Workspace};
+use rounds_kernels::linear::{Batch, Evaluation, NonFiniteGradient, Tally};
 
-use super::{Leaf, Oracle, add_leaves, part, tree};
+use super::{Leaf, LeafKernel, Oracle, add_leaves, add_pieces, part, tree};
 use crate::parallel::ranks::{Ranks, gather_messages};
 use crate::parallel::{RankedEngine, lock, partition};
 use crate::problem::{Problem, shard};
@@ -152,14 +152,14 @@ pub(super) fn combine(
 }
 
 impl Oracle<'_> {
-    /// A round of `count` leaves on all ranks: this rank's, then the sum of all.
+    /// A round of `count` leaves on all ranks: this rank's, then the sum of all. Without ranks leaves of integers may have several pieces.
     pub(super) fn round_of_leaves(
         &mut self,
         batch: &Selection<'_>,
         norm: Option<Norm>,
-        count: usize,
-        sum: &mut [f64],
-        kernel: &(impl Fn(&LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync),
+        (count, pieces): (usize, usize),
+        (sum, worth): (&mut [f64], f64),
+        kernel: &impl LeafKernel,
     ) -> Result<Tally, NonFiniteGradient> {
         let (problem, rows) = (self.problem, batch.len());
         let ranked = self.engine.ranked().cloned();
@@ -167,31 +167,43 @@ impl Oracle<'_> {
         let share = share(count, ranks);
         let reader = Reader::of(problem, batch, count, norm, ranks);
         let workspaces = &self.workspaces;
-        let own = &mut self.leaves[..share.len()];
-        for (leaf, number) in own.iter_mut().zip(share.clone()) {
-            leaf.range = partition::leaf_range(rows, count, number);
+        let own = &mut self.leaves[..share.len() * pieces];
+        for (leaf, number) in own.chunks_exact_mut(pieces).zip(share.clone()) {
+            let of_leaf = partition::leaf_range(rows, count, number);
+            for (number, piece) in leaf.iter_mut().enumerate() {
+                let range = partition::leaf_range(of_leaf.len(), pieces, number);
+                piece.range = of_leaf.start + range.start..of_leaf.start + range.end;
+            }
         }
-        self.engine.for_each(own, &|leaf, worker| {
-            leaf.sum.fill(0.0);
-            let rows = part(batch, leaf.range.clone());
-            let located = reader.batch(rows, norm, &mut leaf.slots);
+        // Pieces are integers until they are added up.
+        let worth_of_piece = if pieces == 1 { worth } else { 1.0 };
+        self.engine.for_each(own, &|piece, worker| {
+            piece.sum.fill(0.0);
+            let rows = part(batch, piece.range.clone());
+            let located = reader.batch(rows, norm, &mut piece.slots);
             let mut workspace = lock(&workspaces[worker]);
-            let outcome = kernel(problem.model(), &located, &mut leaf.sum, &mut workspace);
-            leaf.outcome = outcome.map_err(|error| reader.named(error));
+            let outcome = kernel(problem.model(), &located, (&mut piece.sum, worth_of_piece), &mut workspace);
+            piece.outcome = outcome.map_err(|error| reader.named(error));
         });
         drop(reader);
         let (mut clipped, mut failure) = (0, None);
-        for (leaf, number) in own.iter().zip(share) {
-            match leaf.outcome {
-                Ok(tally) => clipped += tally.clipped,
-                Err(error) => failure = failure.or(Some((number, error.row))),
+        for (leaf, number) in own.chunks_exact(pieces).zip(share) {
+            for piece in leaf {
+                match piece.outcome {
+                    Ok(tally) => clipped += tally.clipped,
+                    Err(error) => failure = failure.or(Some((number, error.row))),
+                }
             }
         }
         let (clipped, failed_row) = if let Some(ranked) = ranked {
             let parts = (&*own, self.additions.as_slice(), &mut self.travelling);
             combine(parts, &ranked, count, (clipped, failure), sum)
         } else {
-            add_leaves(&self.engine, own, 0, &self.additions, sum);
+            if pieces == 1 {
+                add_leaves(&self.engine, own, 0, &self.additions, sum);
+            } else {
+                add_pieces(&self.engine, own, (pieces, worth), &self.additions, sum);
+            }
             (clipped, failure.map(|(_, row)| row))
         };
         failed_row.map_or(Ok(Tally { rows, clipped }), |row| Err(NonFiniteGradient { row }))

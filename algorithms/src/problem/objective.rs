@@ -329,6 +329,11 @@ impl Problem {
         self.is_in_integers().then(|| self.feature_grid().or_else(of_bytes))?
     }
 
+    /// True if sums of gradients may be those of integers.
+    pub(crate) fn may_sum_integers(&self) -> bool {
+        self.is_in_integers() || self.feature_grid().is_some()
+    }
+
     /// Row norms (bias included, rounded up) of all rows; the L1 norms are computed when first asked for.
     ///
     /// # Panics

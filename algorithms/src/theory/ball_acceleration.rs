@@ -69,153 +69,156 @@ pub struct Setting {
     pub delta: f64,
 }
 
-/// A precondition of the proof that does not hold.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Infeasible {
-    /// ε_dp or δ outside the theorem.
-    #[error("the theorem needs ε in (0, 1) and δ in (0, 1/6), found ε = {epsilon} and δ = {delta}")]
-    Budget {
-        /// ε_dp.
-        epsilon: f64,
-        /// δ.
-        delta: f64,
-    },
-    /// The error bound is no better than the start's.
-    #[error("the error bound is {condition:.3} times below LR at n = {examples:.3e}: vacuous, it must be at least e")]
-    Vacuous {
-        /// κ.
-        condition: f64,
-        /// n.
-        examples: f64,
-    },
-    /// Some call would read more than n/60 examples.
-    #[error("a call would need {steps:.3e} gradients, and the subsampling proof allows n/60 = {limit:.3e}")]
-    TooFewExamples {
-        /// T_3.
-        steps: f64,
-        /// n/60.
-        limit: f64,
-    },
-}
-
-/// n/T at least: subsampling amplifies in the proof where T/n ≤ 1/60 [002 Lemma 6].
-const PROVEN_SHARE: f64 = 60.0;
-
-/// ε_opt of [002 (30)] with C = 1.
-fn optimal_error(setting: &Setting) -> f64 {
-    let (n, d, delta) = (setting.examples, setting.dimension, setting.delta);
-    let privacy = (d * (1.0 / delta).ln()).sqrt() * (n / delta).ln().powf(1.5) * n.ln() / (n * setting.epsilon);
-    setting.lipschitz * setting.domain_radius * (1.0 / n.sqrt() + privacy)
-}
-
-/// [002 (32)–(34)] with 1 for √C, rounded up to whole numbers of at least 4: two phases of a solve.
-fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting) -> [f64; 3] {
-    let log = condition.ln().max(1.0);
-    let noise = condition * setting.dimension.sqrt() / (balls.sqrt() * beta);
-    let statistics = condition * condition / balls;
-    let ratio = (setting.examples / setting.delta).ln();
-    [
-        noise / (log * log) + statistics / (log.powi(3) * ratio),
-        noise / log.sqrt() + statistics / log,
-        noise + statistics,
-    ]
-    .map(|steps| steps.ceil().max(4.0))
-}
-
-/// A plan that the proof covers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProvenPlan {
-    /// R, r, ε_opt and L.
-    acceleration: AccelerationParameters,
-    /// ρ.
-    smoothing: f64,
-    /// β.
-    pub beta: f64,
-    /// T_1, T_2, T_3, whole numbers.
-    pub steps: [f64; 3],
-    /// ε that the composition proves.
-    pub epsilon: f64,
-}
-
-impl ProvenPlan {
-    /// The plan with the explicit constants of specification 7.4: the largest β whose composed privacy is at most (ε, δ).
-    ///
-    /// The utility proof's constants are larger than the 1 used here, so a plan that is refused is infeasible for the
-    /// theorem too.
-    ///
-    /// # Errors
-    /// The precondition that does not hold.
-    pub fn new(setting: &Setting) -> Result<Self, Infeasible> {
-        let Setting { examples: n, dimension: d, lipschitz, domain_radius, epsilon, delta } = *setting;
-        if !(epsilon > 0.0 && epsilon < 1.0 && delta > 0.0 && delta < 1.0 / 6.0) {
-            return Err(Infeasible::Budget { epsilon, delta });
-        }
-        let accuracy = optimal_error(setting);
-        let condition = lipschitz * domain_radius / accuracy;
-        if condition.is_nan() || condition < std::f64::consts::E {
-            return Err(Infeasible::Vacuous { condition, examples: n });
-        }
-        let smoothing = accuracy / (lipschitz * d.sqrt());
-        // δ of each of at most n³ sub-calls; the composed failure probability is counted below through the same number.
-        let call_delta = delta / (2.0 * (1.0 + epsilon.exp()) * n.powi(3));
-        let radius = smoothing / (1_728.0 * (n.ln() / call_delta).ln().powi(2));
-        let acceleration = AccelerationParameters { domain_radius, ball_radius: radius, accuracy, lipschitz };
-        let balls = acceleration.balls();
-        let iterations = acceleration.most_iterations() as f64;
-        let trials = (acceleration.largest_regularization() / acceleration.smallest_regularization()).log2().max(1.0);
-        let runs = (20.0 * (condition * iterations).ln()).ceil();
-        // Algorithm 5's first sub-call has the largest β, by √(2 log2 n) at most.
-        let growth = 2.0 * n.log2();
-        let log_squared = (2.0 / call_delta).ln().powi(2);
-        let largest_beta = (1.0 / (3.0 * 6_000.0 * log_squared * growth)).sqrt();
-        let most_levels = n.log2();
-        let proven = |beta: f64| {
-            let [line_search, ball, proximal] = call_steps(condition, balls, beta, setting);
-            let squares = iterations
-                * (trials * runs * line_search.powi(2)
-                    + ball.powi(2)
-                    + most_levels * (1.0 + 1.5 * most_levels * (n / delta).ln()) * proximal.powi(2));
-            let rate = 13.0 * 1.44 / (n * n) * 6_000.0 * beta * beta * log_squared * squares;
-            let largest_order = 3.0 / (6_000.0 * beta * beta * growth * log_squared);
-            let order = (1.0 + ((2.0 / delta).ln() / rate).sqrt()).min(largest_order);
-            rate * order + (2.0 / delta).ln() / (order - 1.0)
-        };
-        // ε grows with β; the steps fall with it: take the largest β that the budget allows.
-        let mut beta = largest_beta;
-        while proven(beta) > epsilon && beta > 1e-30 {
-            beta *= 0.97;
-        }
-        let steps = call_steps(condition, balls, beta, setting);
-        if proven(beta) > epsilon || 2.0 * steps[2] > (n / PROVEN_SHARE).floor() {
-            return Err(Infeasible::TooFewExamples { steps: 2.0 * steps[2], limit: n / PROVEN_SHARE });
-        }
-        Ok(Self { acceleration, smoothing, beta, steps, epsilon: proven(beta) })
-    }
-}
-
-/// The smallest n (to 1 %) from which on [`ProvenPlan::new`] finds a plan for the other values of `setting`; `None` if
-/// none below 10³⁰ does.
-pub fn first_feasible_examples(setting: &Setting) -> Option<f64> {
-    let feasible = |examples: f64| ProvenPlan::new(&Setting { examples, ..*setting }).is_ok();
-    let mut high = 1e3;
-    while !feasible(high) {
-        high *= 10.0;
-        if high > 1e30 {
-            return None;
-        }
-    }
-    let mut low = high / 10.0;
-    while high / low > 1.01 {
-        let middle = (low * high).sqrt();
-        if feasible(middle) { high = middle } else { low = middle }
-    }
-    Some(high)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A precondition of the proof that does not hold.
+    #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+    #[non_exhaustive]
+    enum Infeasible {
+        /// ε_dp or δ outside the theorem.
+        #[error("the theorem needs ε in (0, 1) and δ in (0, 1/6), found ε = {epsilon} and δ = {delta}")]
+        Budget {
+            /// ε_dp.
+            epsilon: f64,
+            /// δ.
+            delta: f64,
+        },
+        /// The error bound is no better than the start's.
+        #[error(
+            "the error bound is {condition:.3} times below LR at n = {examples:.3e}: vacuous, it must be at least e"
+        )]
+        Vacuous {
+            /// κ.
+            condition: f64,
+            /// n.
+            examples: f64,
+        },
+        /// Some call would read more than n/60 examples.
+        #[error("a call would need {steps:.3e} gradients, and the subsampling proof allows n/60 = {limit:.3e}")]
+        TooFewExamples {
+            /// T_3.
+            steps: f64,
+            /// n/60.
+            limit: f64,
+        },
+    }
+
+    /// n/T at least: subsampling amplifies in the proof where T/n ≤ 1/60 [002 Lemma 6].
+    const PROVEN_SHARE: f64 = 60.0;
+
+    /// ε_opt of [002 (30)] with C = 1.
+    fn optimal_error(setting: &Setting) -> f64 {
+        let (n, d, delta) = (setting.examples, setting.dimension, setting.delta);
+        let privacy = (d * (1.0 / delta).ln()).sqrt() * (n / delta).ln().powf(1.5) * n.ln() / (n * setting.epsilon);
+        setting.lipschitz * setting.domain_radius * (1.0 / n.sqrt() + privacy)
+    }
+
+    /// [002 (32)–(34)] with 1 for √C, rounded up to whole numbers of at least 4: two phases of a solve.
+    fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting) -> [f64; 3] {
+        let log = condition.ln().max(1.0);
+        let noise = condition * setting.dimension.sqrt() / (balls.sqrt() * beta);
+        let statistics = condition * condition / balls;
+        let ratio = (setting.examples / setting.delta).ln();
+        [
+            noise / (log * log) + statistics / (log.powi(3) * ratio),
+            noise / log.sqrt() + statistics / log,
+            noise + statistics,
+        ]
+        .map(|steps| steps.ceil().max(4.0))
+    }
+
+    /// A plan that the proof covers.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct ProvenPlan {
+        /// R, r, ε_opt and L.
+        acceleration: AccelerationParameters,
+        /// ρ.
+        smoothing: f64,
+        /// β.
+        beta: f64,
+        /// T_1, T_2, T_3, whole numbers.
+        steps: [f64; 3],
+        /// ε that the composition proves.
+        epsilon: f64,
+    }
+
+    impl ProvenPlan {
+        /// The plan with the explicit constants of specification 7.4: the largest β whose composed privacy is at most (ε, δ).
+        ///
+        /// The utility proof's constants are larger than the 1 used here, so a plan that is refused is infeasible for the
+        /// theorem too.
+        ///
+        /// # Errors
+        /// The precondition that does not hold.
+        fn new(setting: &Setting) -> Result<Self, Infeasible> {
+            let Setting { examples: n, dimension: d, lipschitz, domain_radius, epsilon, delta } = *setting;
+            if !(epsilon > 0.0 && epsilon < 1.0 && delta > 0.0 && delta < 1.0 / 6.0) {
+                return Err(Infeasible::Budget { epsilon, delta });
+            }
+            let accuracy = optimal_error(setting);
+            let condition = lipschitz * domain_radius / accuracy;
+            if condition.is_nan() || condition < std::f64::consts::E {
+                return Err(Infeasible::Vacuous { condition, examples: n });
+            }
+            let smoothing = accuracy / (lipschitz * d.sqrt());
+            // δ of each of at most n³ sub-calls; the composed failure probability is counted below through the same number.
+            let call_delta = delta / (2.0 * (1.0 + epsilon.exp()) * n.powi(3));
+            let radius = smoothing / (1_728.0 * (n.ln() / call_delta).ln().powi(2));
+            let acceleration = AccelerationParameters { domain_radius, ball_radius: radius, accuracy, lipschitz };
+            let balls = acceleration.balls();
+            let iterations = acceleration.most_iterations() as f64;
+            let trials =
+                (acceleration.largest_regularization() / acceleration.smallest_regularization()).log2().max(1.0);
+            let runs = (20.0 * (condition * iterations).ln()).ceil();
+            // Algorithm 5's first sub-call has the largest β, by √(2 log2 n) at most.
+            let growth = 2.0 * n.log2();
+            let log_squared = (2.0 / call_delta).ln().powi(2);
+            let largest_beta = (1.0 / (3.0 * 6_000.0 * log_squared * growth)).sqrt();
+            let most_levels = n.log2();
+            let proven = |beta: f64| {
+                let [line_search, ball, proximal] = call_steps(condition, balls, beta, setting);
+                let squares = iterations
+                    * (trials * runs * line_search.powi(2)
+                        + ball.powi(2)
+                        + most_levels * (1.0 + 1.5 * most_levels * (n / delta).ln()) * proximal.powi(2));
+                let rate = 13.0 * 1.44 / (n * n) * 6_000.0 * beta * beta * log_squared * squares;
+                let largest_order = 3.0 / (6_000.0 * beta * beta * growth * log_squared);
+                let order = (1.0 + ((2.0 / delta).ln() / rate).sqrt()).min(largest_order);
+                rate * order + (2.0 / delta).ln() / (order - 1.0)
+            };
+            // ε grows with β; the steps fall with it: take the largest β that the budget allows.
+            let mut beta = largest_beta;
+            while proven(beta) > epsilon && beta > 1e-30 {
+                beta *= 0.97;
+            }
+            let steps = call_steps(condition, balls, beta, setting);
+            if proven(beta) > epsilon || 2.0 * steps[2] > (n / PROVEN_SHARE).floor() {
+                return Err(Infeasible::TooFewExamples { steps: 2.0 * steps[2], limit: n / PROVEN_SHARE });
+            }
+            Ok(Self { acceleration, smoothing, beta, steps, epsilon: proven(beta) })
+        }
+    }
+
+    /// The smallest n (to 1 %) from which on [`ProvenPlan::new`] finds a plan for the other values of `setting`; `None` if
+    /// none below 10³⁰ does.
+    fn first_feasible_examples(setting: &Setting) -> Option<f64> {
+        let feasible = |examples: f64| ProvenPlan::new(&Setting { examples, ..*setting }).is_ok();
+        let mut high = 1e3;
+        while !feasible(high) {
+            high *= 10.0;
+            if high > 1e30 {
+                return None;
+            }
+        }
+        let mut low = high / 10.0;
+        while high / low > 1.01 {
+            let middle = (low * high).sqrt();
+            if feasible(middle) { high = middle } else { low = middle }
+        }
+        Some(high)
+    }
 
     const MNIST: Setting =
         Setting { examples: 6e4, dimension: 7_850.0, lipschitz: 1.0, domain_radius: 1.0, epsilon: 0.9, delta: 1e-6 };

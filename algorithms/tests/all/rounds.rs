@@ -8,10 +8,10 @@ use std::sync::Arc;
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::{Ledger, Oracle};
 use rounds_algorithms::parallel::Engine;
-use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_algorithms::problem::{Dataset, Features, Problem};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
-use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point, has_integer_kernels};
+use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point, Precision, has_integer_kernels};
 use rounds_kernels::loss::Loss;
 
 use crate::runs::{dataset, executor, in_domain, noisy};
@@ -90,6 +90,38 @@ fn the_model_has_the_same_bits_for_any_number_of_threads() {
                 assert!(bits(threads) == one, "{threads} threads, batches of {batch_size}");
             }
         }
+    }
+}
+
+/// Bytes are worth no power of two, so that sums of leaves in a simulation are rounded, and pieces that were, too, would show. So would the bias
+/// of bytes worth 1e-9, whose sums are exact in a release alone.
+#[test]
+fn leaves_of_integers_have_the_same_bits_in_any_number_of_pieces() {
+    let rows = 3_001;
+    let bytes = dataset("u8", rows, 784, 10);
+    let values: Vec<u8> = (0..rows * 784).map(|place| (place * 31 % 251) as u8).collect();
+    let tiny = Dataset::new("tiny", Features::bytes(&values, 784, 1e-9), bytes.labels().clone()).expect("rows");
+    for problem in
+        [softmax(bytes), softmax(tiny), declared(rows, 784, 10), declared(rows, 20, 10), problem(rows, 784, 10)]
+    {
+        let parameters = scattered(&problem);
+        for (exact, precision) in [(false, Precision::Bits24), (true, Precision::Bits24), (true, Precision::Bits16)] {
+            let sum = |threads| {
+                let oracle = Oracle::new(&problem, Engine::with_threads(threads).expect("threads"));
+                let oracle = if exact { oracle.exactly() } else { oracle };
+                let mut sum = vec![0.0; problem.parameters()];
+                let mut oracle = oracle.at_precision(precision);
+                oracle.gradient_sum(&Selection::Range(0..rows), &parameters, l2(1.0), &mut sum).expect("finite rows");
+                (sum, oracle.ledger().clipped)
+            };
+            let one = sum(1);
+            for threads in [2, 3, 6, 16] {
+                assert!(sum(threads) == one, "{threads} threads, {:?}", problem.model());
+            }
+        }
+        let leaves = problem.leaves(rows);
+        let pieces = [1, 2, 16].map(|threads| problem.pieces(rows, threads));
+        assert_eq!(pieces, [1, 1, if problem.is_in_integers() { 16 / leaves } else { 1 }]);
     }
 }
 

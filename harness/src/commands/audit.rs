@@ -9,7 +9,7 @@ use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
 
-use super::{Output, UsageError, black_box, output, threads};
+use super::{Output, UsageError, output, threads};
 use crate::drawing::{Entry, Table};
 use crate::experiment::definition::{counts, most_threads};
 use crate::format::scientific;
@@ -20,10 +20,10 @@ pub struct AuditArguments {
     /// Algorithm, one of `rounds list algorithms`, or `all` for every private one.
     #[arg(long, value_name = "A")]
     algorithm: String,
-    /// Runs of the algorithm in all [default: 20000, on a problem of a few rows; 300 with --black-box]
+    /// Runs of the algorithm in all [default: 20000, on a problem of a few rows]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000), value_name = "N")]
     runs: Option<u64>,
-    /// ε of the claim [default: that of μ = 2 (Gaussian mechanisms), 4 (with subsampling), 2 (Laplace); 0.1 with --black-box]
+    /// ε of the claim [default: that of μ = 2 (Gaussian mechanisms), 4 (with subsampling), 2 (Laplace)]
     #[arg(long, value_name = "E")]
     epsilon: Option<f64>,
     /// δ of the claim.
@@ -37,14 +37,14 @@ pub struct AuditArguments {
     key: AuditKey,
     /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows; with --units
     /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows
-    #[arg(long, value_name = "HOW", conflicts_with = "black_box")]
+    #[arg(long, value_name = "HOW")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers, or `short`: bytes in
     /// integers of 16 bits.
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     rows: CanaryRows,
     /// Neighbours differ in a unit of several rows: three of them, or none.
-    #[arg(long, conflicts_with = "black_box")]
+    #[arg(long)]
     units: bool,
     /// Seed of all runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -52,22 +52,6 @@ pub struct AuditArguments {
     /// Number of threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = counts(most_threads() as u64))]
     threads: Option<usize>,
-    #[command(flatten)]
-    released: ReleasedArguments,
-}
-
-/// The audit of the command itself.
-#[derive(clap::Args)]
-struct ReleasedArguments {
-    /// Run `rounds train --secure` itself on two neighbouring files, and test the released models
-    #[arg(long, conflicts_with_all = ["key", "rows", "seed"])]
-    black_box: bool,
-    /// Rows of the larger file, and N under add-remove.
-    #[arg(long, default_value_t = 30, requires = "black_box", value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
-    public_rows: u32,
-    /// Columns of the files; a model has one parameter more.
-    #[arg(long, default_value_t = 39_999, requires = "black_box", value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
-    features: u32,
 }
 
 /// Prints claims beside bounds, and fails where a bound exceeds a claim (of a sabotaged copy: where none does).
@@ -78,21 +62,6 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     let threads = threads::count(arguments.threads)?;
     let engine = Engine::with_threads(threads).map_err(|error| UsageError::of(format!("--threads: {error}")))?;
     let audited = audited(arguments)?;
-    if arguments.released.black_box {
-        let (Some((algorithm, _)), false) = (audited.first(), arguments.algorithm == "all") else {
-            return Err(UsageError::of("--black-box: name one private algorithm"));
-        };
-        let comparison = black_box::Comparison {
-            algorithm: algorithm.id.to_owned(),
-            runs: arguments.runs.unwrap_or(300).max(8) as usize / 2,
-            relation: arguments.adjacency.unwrap_or(Adjacency::ZeroOut),
-            epsilon: arguments.epsilon.unwrap_or(0.1),
-            delta: arguments.delta,
-            rows: arguments.released.public_rows as usize,
-            features: arguments.released.features as usize,
-        };
-        return black_box::run(&comparison, &std::env::current_exe()?, &engine, output);
-    }
     let settings = AuditSettings {
         runs: arguments.runs.unwrap_or(20_000),
         seed: arguments.seed,

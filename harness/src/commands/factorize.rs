@@ -41,12 +41,11 @@ pub struct FactorizeArguments {
     /// Largest certified relative gap of the squared objective for `optimal`.
     #[arg(long, default_value_t = 1e-6, value_name = "GAP")]
     gap: f64,
-    /// Write C (T × T, f64; one row a node for trees) as NPY, or C, B and the sensitivity as NPZ.
-    #[arg(long, value_name = "F.npy|F.npz")]
+    /// Write C (T × T, f64; one row a node for trees) as NPY.
+    #[arg(long, value_name = "F.npy")]
     out: Option<PathBuf>,
-    /// Measure the factorisation in this file (NPY with C, or NPZ with C, B, sensitivity) instead, and check its shape, B·C
-    /// and sensitivity.
-    #[arg(long, value_name = "F.npy|F.npz", conflicts_with_all = ["method", "objective", "gap", "out"])]
+    /// Measure the factorisation in this file (NPY with C) instead, and check its shape and inverse.
+    #[arg(long, value_name = "F.npy", conflicts_with_all = ["method", "objective", "gap", "out"])]
     check: Option<PathBuf>,
     /// Compute the factorisation even if the cache holds it.
     #[arg(long)]

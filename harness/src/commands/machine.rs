@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
 use crate::experiment::definition::thread_counts;
-use crate::kernel_rates::{self, KernelRate};
-use crate::machine::{Environment, PinPolicy, Pinning, Place, Roofline, Topology, disturbances, measure_roofline};
+use crate::machine::{Environment, PinPolicy, Pinning, Place, Roofline, Topology, disturbances};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count
 #[derive(Debug, Clone, Args)]
@@ -21,9 +20,6 @@ pub struct MachineArguments {
     /// Do not measure peaks and bandwidths
     #[arg(long)]
     pub no_measure: bool,
-    /// Measure the kernels too, under the roofline of one thread (about three seconds)
-    #[arg(long, conflicts_with = "no_measure")]
-    pub kernels: bool,
 }
 
 /// Prints the machine.
@@ -46,25 +42,14 @@ pub fn run(arguments: &MachineArguments, output: Output) -> Result<()> {
     {
         output::warn(disturbance);
     }
-    let kernels = arguments.kernels.then(|| Kernels {
-        rates: kernel_rates::measure(),
-        roofline: environment.roofline(1).cloned().unwrap_or_else(|| measure_roofline(1, &pinning)),
-    });
-    let sheet = Sheet { places: places(most_threads), environment, kernels };
+    let sheet = Sheet { places: places(most_threads), environment };
     output.print(&sheet.document(), sheet.text())
 }
 
-/// The machine, its limits and its kernels.
+/// The machine and its limits.
 struct Sheet {
     environment: Environment,
     places: Vec<(PinPolicy, Vec<Place>)>,
-    kernels: Option<Kernels>,
-}
-
-/// The kernels, and the limits of one thread.
-struct Kernels {
-    rates: Vec<KernelRate>,
-    roofline: Roofline,
 }
 
 impl Sheet {
@@ -76,7 +61,7 @@ impl Sheet {
             limits.map(|limit| (limit.threads.to_string(), value(limit))).collect()
         };
         let places = self.places.iter();
-        let mut document = json!({
+        json!({
             "machine": environment.machine.id,
             "processor": topology.processor,
             "cores": topology.cores,
@@ -97,11 +82,7 @@ impl Sheet {
             "build": environment.build,
             "command": environment.command,
             "date": environment.date,
-        });
-        if let Some(kernels) = &self.kernels {
-            document["kernels"] = json!(kernels.rates);
-        }
-        document
+        })
     }
 
     fn text(&self) -> String {
@@ -110,11 +91,7 @@ impl Sheet {
             let processors = places_in_words(places);
             (format!("--pin {policy}"), format!("threads on processors {processors}"))
         }));
-        let text = output::pairs(rows.iter().map(|(name, value)| (name.as_str(), value.clone()))).to_string();
-        match &self.kernels {
-            Some(Kernels { rates, roofline }) => format!("{text}\n{}", kernel_rates::table(rates, roofline)),
-            None => text,
-        }
+        output::pairs(rows.iter().map(|(name, value)| (name.as_str(), value.clone()))).to_string()
     }
 }
 
@@ -145,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_document_holds_the_promised_keys() {
-        let sheet = Sheet { environment: Environment::capture(&[]), places: places(2), kernels: None };
+        let sheet = Sheet { environment: Environment::capture(&[]), places: places(2) };
         let document = sheet.document();
         for key in ["cores", "isa", "caches", "peak_gflops", "int8", "bandwidth_gbytes_per_s"] {
             assert!(document.get(key).is_some(), "{key}");

@@ -5,7 +5,6 @@
 
 pub mod account;
 pub mod audit;
-mod black_box;
 pub mod compare;
 pub mod completions;
 mod declaration;

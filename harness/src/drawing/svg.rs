@@ -6,7 +6,6 @@ use maud::{Markup, PreEscaped, html};
 use super::chart::{Axis, COLOURS, Chart, Point, Scale, Series, Style, ends};
 use super::legend::{Legend, Sample};
 use crate::format::wrapped;
-use crate::statistics::sorted_quantile;
 
 /// Colours of a light page.
 pub(crate) const LIGHT: &str = "\
@@ -488,33 +487,6 @@ pub(crate) fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String
     document(title, "", size, &panels, &Legend::of(&all))
 }
 
-/// Width and height of a trace, in pixels.
-const TRACE: (f64, f64) = (160.0, 28.0);
-/// Points of a trace; of more samples, the slowest of each stretch.
-const TRACE_POINTS: usize = 120;
-
-/// Samples in their order as a small line, from the least to the 98th percentile; greater ones are cut.
-pub(crate) fn trace(label: &str, samples: &[u64]) -> Markup {
-    let stretch = samples.len().div_ceil(TRACE_POINTS).max(1);
-    let slowest = |stretch: &[u64]| stretch.iter().copied().max().unwrap_or(0) as f64;
-    let values: Vec<f64> = samples.chunks(stretch).map(slowest).collect();
-    let mut sorted = values.clone();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (sorted_quantile(&sorted, 0.0), sorted_quantile(&sorted, 0.98));
-    let (width, height) = TRACE;
-    let point = |(place, value): (usize, &f64)| {
-        let x = width * place as f64 / (values.len().max(2) - 1) as f64;
-        let share = if high > low { ((value - low) / (high - low)).min(1.0) } else { 0.5 };
-        format!("{x:.0} {:.1}", 2.0 + (1.0 - share) * (height - 4.0))
-    };
-    let points: Vec<String> = values.iter().enumerate().map(point).collect();
-    html! {
-        svg.trace viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height) role="img" aria-label=(label) {
-            @if !points.is_empty() { path d={ "M" (points.join("L")) } {} }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -654,14 +626,6 @@ mod tests {
                 assert!(contrast(variables, one, ground) >= least, "{one} on {ground} of {variables}");
             }
             assert!(contrast(variables, "reference", "paper") >= 3.0);
-        }
-    }
-
-    #[test]
-    fn a_trace_stays_inside_its_box() {
-        for samples in [vec![], vec![5], vec![5; 300], (0..1000).collect()] {
-            let svg = trace("", &samples).into_string();
-            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }
 }

@@ -4,7 +4,6 @@ use comfy_table::{ColumnConstraint, Width};
 use maud::{Markup, html};
 
 use super::chart::Chart;
-use super::svg::trace;
 use crate::format::{minus, of_limit, percent, time};
 use crate::output;
 
@@ -42,8 +41,6 @@ pub struct Entry {
 pub enum Look {
     #[default]
     Plain,
-    /// A link to an anchor of the page.
-    Link(String),
     /// A small bar of the value, a share, before the text.
     Meter,
     /// Coloured shares; the text is their description.
@@ -52,8 +49,6 @@ pub enum Look {
     Better,
     /// Red in a terminal.
     Worse,
-    /// A small line of samples in their order; the text is its description.
-    Trace(Vec<u64>),
 }
 
 impl Look {
@@ -132,7 +127,6 @@ impl Entry {
             td class=[class] data-value=[value] {
                 @match &self.look {
                     Look::Plain | Look::Better | Look::Worse => (self.text),
-                    Look::Link(anchor) => a href={ "#" (anchor) } { (self.text) },
                     Look::Meter => {
                         @let width = (100.0 * self.value.unwrap_or(0.0)).clamp(0.0, 100.0);
                         span.meter aria-hidden="true" { i style=(format!("width:{width:.0}%")) {} }
@@ -143,7 +137,6 @@ impl Entry {
                             i class={ "s" (part) } style=(format!("width:{:.1}%", 100.0 * share)) {}
                         }
                     },
-                    Look::Trace(samples) => (trace(&self.text, samples)),
                 }
             }
         }

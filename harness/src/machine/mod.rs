@@ -20,7 +20,7 @@ pub use instructions::check_processor;
 pub(crate) use instructions::instruction_set;
 pub(crate) use known::Known;
 pub use peak::Roofline;
-pub(crate) use peak::{Limit, measure_roofline, measure_rooflines};
+pub(crate) use peak::{Limit, measure_rooflines};
 pub use pinning::PinPolicy;
 pub(crate) use pinning::{Pinning, Place};
 pub(crate) use state::ProcessorState;

@@ -259,7 +259,7 @@ fn together<T>(
 }
 
 /// Peaks and bandwidths for one thread count.
-pub(crate) fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
+fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
     let topology = Topology::detect();
     let caches = cache_sizes(&topology, threads).into_iter();
     let memory = measure_bandwidth(threads, pinning, bandwidth_buffer_bytes(&topology));

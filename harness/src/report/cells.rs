@@ -1,13 +1,9 @@
-//! Tables of pooled cells: every cell, the algorithms at one batch size, and the cost of one algorithm.
-
-use std::collections::BTreeSet;
-
-use rounds_algorithms::catalog::ALGORITHMS;
+//! Tables of pooled cells: every cell, and the algorithms at one batch size.
 
 use super::figures::{dataset_name, dataset_names, place_name};
-use super::labels::{Labels, anchor, parameters, phases};
-use crate::drawing::table::{Entry, Look, Table, shares};
-use crate::format::{count, number, percent, scientific, three_digits, time};
+use super::labels::{Labels, parameters, phases};
+use crate::drawing::table::{Entry, Table, shares};
+use crate::format::{count, percent, scientific, three_digits, time};
 use crate::results::Pooled;
 use crate::statistics::SampleWarning;
 
@@ -26,23 +22,6 @@ pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
     table("Algorithms", columns, one_data_set.as_slice(), cells)
 }
 
-/// Cost of a round of one algorithm, by data, parameters, batch size and threads.
-pub(super) fn of_algorithm(id: &str, cells: &[&Pooled]) -> Table {
-    let columns = "data|parameters|#B|#threads|#time per round|#95 % interval|#phases|#queries per round|#rounds per epoch|\
-                   #of roofline";
-    let sets: BTreeSet<String> = cells.iter().map(|cell| parameters(cell.configuration())).collect();
-    let alike = [("data", dataset_names(cells).len()), ("parameters", sets.len())];
-    let alike = alike.into_iter().filter(|(_, kinds)| *kinds == 1);
-    let alike: Vec<&str> = alike.map(|(column, _)| column).collect();
-    let mut cells = cells.to_vec();
-    cells.sort_by_cached_key(|cell| {
-        let configuration = cell.configuration();
-        let order = (configuration.batch_size, configuration.threads, configuration.key());
-        (dataset_name(cell), parameters(configuration), order)
-    });
-    table(&format!("Cost of a round of {id}"), columns, &alike, &cells)
-}
-
 /// The cells in these columns, but for those that are left out.
 fn table(title: &str, columns: &str, left_out: &[&str], cells: &[&Pooled]) -> Table {
     let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
@@ -55,24 +34,13 @@ fn table(title: &str, columns: &str, left_out: &[&str], cells: &[&Pooled]) -> Ta
     table
 }
 
-/// The algorithm of a cell as a link to its card.
-pub(super) fn algorithm(pooled: &Pooled, labels: &Labels) -> Entry {
-    let configuration = pooled.configuration();
-    Entry::text(labels.name(configuration)).look(Look::Link(anchor(&configuration.algorithm)))
-}
-
 pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
     let (cell, configuration) = (&pooled.cell, pooled.configuration());
     let parts = phases(&cell.phases_ns);
     match column {
-        "algorithm" => algorithm(pooled, labels),
+        "algorithm" => Entry::text(labels.name(configuration)),
         "data" => Entry::text(dataset_name(pooled)),
         "batch" => Entry::count(configuration.batch_size),
-        // A method that chooses its queries itself does not read the suite's batch size.
-        "B" if ALGORITHMS.iter().any(|own| own.id == configuration.algorithm && !own.reads("batch-size")) => {
-            Entry::text("its own")
-        }
-        "B" => Entry::count(configuration.batch_size),
         "threads" => {
             let place = place_name(configuration).replace(" threads", "").replace(" thread", "");
             Entry::sorted(place, configuration.threads as f64)
@@ -90,15 +58,6 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         "ε" => Entry::number(cell.privacy_number("epsilon"), three_digits),
         "rounds" => Entry::number(cell.work.rounds as f64, count),
         "queries" => Entry::number(cell.work.gradient_queries as f64, count),
-        "queries per round" => {
-            let queries = cell.work.gradient_queries as f64 / cell.work.rounds.max(1) as f64;
-            let show = if queries >= 999.5 { count } else { number };
-            Entry::number(queries, show)
-        }
-        "rounds per epoch" => {
-            let rounds = cell.shape.n as f64 / configuration.batch_size.max(1) as f64;
-            Entry::number(rounds, three_digits)
-        }
         "repeats" => Entry::count(pooled.repeat_medians.len()),
         "remarks" => {
             let names: Vec<&str> = pooled.warnings.iter().map(SampleWarning::name).collect();

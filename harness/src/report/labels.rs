@@ -8,11 +8,6 @@ use serde_json::Value;
 use crate::format::scientific;
 use crate::results::{Configuration, Phases};
 
-/// The anchor of an algorithm's card on the page of a run.
-pub(super) fn anchor(algorithm: &str) -> String {
-    format!("algorithm-{algorithm}")
-}
-
 /// The phases of a round by name, in the order of their colours.
 pub(super) fn phases(phases: &Phases) -> [(&'static str, u64); 4] {
     [("sampling", phases.sample), ("gradient", phases.gradient), ("noise", phases.noise), ("update", phases.update)]

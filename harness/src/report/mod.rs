@@ -2,7 +2,6 @@
 //!
 //! Nothing here measures, and nothing here depends on a study.
 
-mod cards;
 mod cells;
 mod figures;
 mod labels;

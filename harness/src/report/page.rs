@@ -1,14 +1,13 @@
-//! The page of a run: key numbers, figures, a card for each algorithm, the studies below its folder, every cell, and the
+//! The page of a run: key numbers, figures, the studies below its folder, every cell, and the
 //! machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 
-use super::cards::cards;
 use super::cells;
 use super::figures::{self, Drawn, dataset_name, of_most_threads};
-use super::labels::Labels;
+use super::labels::{Labels, phases};
 use super::studies::Studies;
 use super::warnings;
 use crate::drawing::presentation::Figure;
@@ -17,7 +16,7 @@ use crate::experiment::left_out;
 use crate::format::{count, minus, of_limit, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
-use crate::results::{Pooled, Run, pool};
+use crate::results::{Phases, Pooled, Run, pool};
 use crate::statistics::median;
 
 /// The page of a run with the studies below its folder.
@@ -37,13 +36,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     let mut sections = vec![Section::new("overview", "Overview", overview)];
     sections.extend(figure_sections(&cells, environment, &studies.kernels));
     let of_cells = |section: Section| (!cells.is_empty()).then_some(section);
-    let algorithms = Section::folded("algorithms", "Algorithms", "Algorithms", &cards(&cells));
-    sections.extend(of_cells(algorithms));
     sections.extend(studies.sections());
-    let suspicious = warnings::section(&cells);
-    sections.extend(
-        suspicious.map(|html| Section::folded("suspicious", "Suspicious samples", "Suspicious samples", &html)),
-    );
     sections
         .extend(not_measured(run).map(|html| Section::folded("not-measured", "Not measured", "Not measured", &html)));
     let all_cells = html! {
@@ -94,7 +87,11 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], title: &str) -> Mark
             }
             (cells::of_algorithms(&typical).html("typical", true))
             p.circumstances {
-                "Of roofline: the least time of a round, max(operations / peak, bytes / bandwidth), over its time; the median of \
+                "Phases:"
+                @for (part, (name, _)) in phases(&Phases::default()).iter().enumerate() {
+                    @if part > 0 { "," } " " i class={ "key s" (part) } {} (name)
+                }
+                ". Of roofline: the least time of a round, max(operations / peak, bytes / bandwidth), over its time; the median of \
                 the rounds. The peak is the measured one of the instructions that the kernels use, f32 multiply-adds or int8 \
                 products; the bandwidth is that of the smallest cache that holds the data set, or of memory. Limit: the nearer \
                 of both."

@@ -2,6 +2,7 @@
 //! their own.
 
 mod bad_input;
+mod black_box;
 mod cell;
 mod compare;
 #[path = "../../../models/tests/all/declared.rs"]

@@ -146,7 +146,6 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         facts.panel = $('#figure-time-per-round .panel').map((p) => p.hidden).join(' ');
         facts.ids = $('[id]').length === new Set($('[id]').map((e) => e.id)).size;
         facts.anchors = $('a[href^=\'#\']').every((a) => document.getElementById(a.hash.slice(1)));
-        facts.cards = $('details.card').length;
         facts.loads = performance.getEntriesByType('resource').length;
         facts.overflow = document.documentElement.scrollWidth <= innerWidth;
         document.title = JSON.stringify(facts);
@@ -171,7 +170,6 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         // An id names one thing, every link leads somewhere, and nothing is loaded from anywhere.
         "ids": true,
         "anchors": true,
-        "cards": rounds_algorithms::catalog::ALGORITHMS.len(),
         "loads": 0,
         "overflow": true,
     });
@@ -353,7 +351,7 @@ fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
         $('details').forEach((details) => { details.open = true; });
         const facts = { width: innerWidth, page: document.documentElement.scrollWidth };
         facts.loose = $('table').filter((table) => !table.closest('.scroll')).length;
-        facts.outside = $('.scroll, .drawn, figure, .card, .legend, .tools, .panels')
+        facts.outside = $('.scroll, .drawn, figure, .legend, .tools, .panels')
             .filter((box) => box.getBoundingClientRect().right > innerWidth + 0.5).length;
         facts.broken = $('td.number, th').filter((cell) => getComputedStyle(cell).whiteSpace !== 'nowrap').length;
         // Words of a table may stand in several lines; no cell of words asks for more than a window.

@@ -38,8 +38,8 @@ const DIGITS: usize = 3;
 /// Outputs that go through the products together: two or three columns, or as many rows, of digits each.
 const OUTPUTS: usize = MOST_DIGIT_ROWS / DIGITS;
 
-/// Rows whose sums of digits stay in 32 bits, a multiple of a block: `65,536·255·128 < 2³¹`.
-const SUMMED_ROWS: usize = 1 << 16;
+/// Rows that are summed as integers before their sum is rounded to f64: their sums of digits stay in 32 bits, `65,536·255·128 < 2³¹`.
+pub const SUMMED_ROWS: usize = 1 << 16;
 
 /// The offset 2¹⁴ of stored integers, in units of the upper byte.
 const HIGH_OFFSET: f64 = 64.0;

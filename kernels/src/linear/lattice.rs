@@ -231,6 +231,12 @@ impl SumLattice {
         self.clip.0
     }
 
+    /// True if every sum of so many terms is exact in f64, clipped or not.
+    pub fn is_exact_for(&self, rows: usize) -> bool {
+        let feature = if self.fixed_point { FeatureGrid::FIXED_POINT } else { 255 };
+        rows as f64 * f64::from(self.greatest) * self.bias.max(f64::from(feature)) <= 2.0 * MOST_UNITS
+    }
+
     /// `Σ_i ρ_i·ν` of the first `count` integers.
     pub(super) fn bias_of(&self, integers: &[f32], count: usize) -> f64 {
         integers[..count].iter().map(|&integer| f64::from(integer)).sum::<f64>() * self.bias
@@ -636,6 +642,29 @@ mod tests {
         assert_the_first_round_is_right_in_the_mean(1 << 30);
     }
 
+    /// Rows of one norm and one residual have the same integers: what rounding adds to their sum is, output by output, that sum times at
+    /// most a step over their coefficient. Rows of eight categories and a bias, in the first round of ten classes.
+    #[test]
+    fn rows_that_agree_move_their_own_sum_by_a_step_of_each_coefficient() {
+        let model = LinearModel { features: 64, outputs: 10, bias: true, loss: Loss::Softmax };
+        let grid = (FeatureGrid::bytes(SCALE), Precision::Bits16);
+        let lattice = SumLattice::new(&model, grid, 1.0, Clip::l2(1.0), 60_000).unwrap();
+        let mut values = vec![0.1; 10 * BLOCK_ROWS];
+        (0..BLOCK_ROWS).for_each(|row| values[row % 10 * BLOCK_ROWS + row] -= 1.0);
+        lattice.round(&[3.0; BLOCK_ROWS], &mut values, BLOCK_ROWS);
+        // The length in steps that rows are clipped to, one for rounding left out.
+        let reach = lattice.limits(f64x8::splat(3.0), true, lattice.clip.1).to_array()[0].sqrt() - 1.0;
+        for (output, values) in values.chunks_exact(BLOCK_ROWS).enumerate() {
+            for (row, &rho) in values.iter().enumerate() {
+                assert_eq!(rho, values[row % 10], "output {output}, row {row}");
+                let (residual, share) = if output == row % 10 { (-0.9, 0.0002) } else { (0.1, 0.0019) };
+                let exact = residual * reach / 0.9_f64.sqrt();
+                let moved = (f64::from(rho) - exact).abs();
+                assert!(moved <= 1.001 && moved / exact.abs() < share, "output {output}, row {row}: {rho} of {exact}");
+            }
+        }
+    }
+
     /// Every three residuals next to ties of a coarse grid, at clips from none to nothing left: ρ fits; rounding moves a coefficient by at
     /// most a step, never across 0, and their sum by one; without a clip each by half a step.
     #[test]
@@ -804,6 +833,16 @@ mod tests {
                 assert!(cut.iter().zip(&long).all(shorter));
             }
         }
+    }
+
+    #[test]
+    fn sums_are_exact_as_far_as_their_greatest_terms_allow() {
+        let model = LinearModel { features: 64, outputs: 10, bias: true, loss: Loss::Softmax };
+        let is_exact = |grid, rows| {
+            SumLattice::new(&model, (grid, Precision::Bits24), 1.0, Clip::Unbounded, 0).unwrap().is_exact_for(rows)
+        };
+        assert!(is_exact(FeatureGrid::bytes(SCALE), 1 << 16) && !is_exact(FeatureGrid::bytes(1e-9), 1 << 16));
+        assert!(is_exact(FeatureGrid::fixed_point(1.0), 1 << 16) && !is_exact(FeatureGrid::fixed_point(1.0), 1 << 18));
     }
 
     #[test]

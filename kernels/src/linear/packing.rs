@@ -34,20 +34,21 @@ impl Layout {
 }
 
 /// Splits outputs into runs of at most [`TILE`] that differ in length by at most one: `(first output, outputs)`.
-pub(super) fn tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     split(outputs, TILE)
 }
 
 /// Splits outputs into the runs whose gradients are summed together: up to six, or where there are more of them up to ten, so
 /// that a row is read once for all of ten outputs, two vectors of features at a time.
-pub(super) fn gradient_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn gradient_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     split(outputs, if outputs > 6 { 10 } else { 6 })
 }
 
 /// Splits `0..total` into the fewest runs of at most `greatest`, differing in length by at most one.
-pub(super) fn split(total: usize, greatest: usize) -> impl Iterator<Item = (usize, usize)> {
-    let runs = total.div_ceil(greatest);
-    let (length, longer) = (total.checked_div(runs).unwrap_or(0), total.checked_rem(runs).unwrap_or(0));
+pub(super) fn split(total: usize, greatest: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+    // Two divisions cost as much as a dozen multiply-adds.
+    let runs = if total <= greatest { total.min(1) } else { total.div_ceil(greatest) };
+    let (length, longer) = if runs > 1 { (total / runs, total % runs) } else { (total, 0) };
     (0..runs).map(move |run| (run * length + run.min(longer), length + usize::from(run < longer)))
 }
 

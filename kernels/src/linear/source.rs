@@ -207,6 +207,7 @@ impl<'a> Source<'a> {
 ///
 /// # Panics
 /// If the row is not inside of the matrix.
+#[inline(always)]
 fn row_start(rows: Rows<'_>, row: usize) -> *const u8 {
     match rows {
         Rows::F32(dense) => dense.row(row).as_ptr().cast(),

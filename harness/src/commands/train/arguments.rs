@@ -80,9 +80,8 @@ struct PrivacyArguments {
     noise_multiplier: Option<f64>,
     #[arg(long, value_name = "MECH", help = format!("Noise mechanism: {}", NoiseKind::names()))]
     noise: Option<NoiseKind>,
-    /// File with the factorisation of correlated noise (NPY with C, or NPZ with C, B, sensitivity), checked against the run's
-    /// rounds, workload and participation
-    #[arg(long, value_name = "F.npy|F.npz", conflicts_with = "noise")]
+    /// File with the factorisation of correlated noise (NPY with C), checked against the run's rounds
+    #[arg(long, value_name = "F.npy", conflicts_with = "noise")]
     factorization: Option<PathBuf>,
     /// Neighbouring relation: zero-out, add-remove or replace-one
     #[arg(long, value_name = "RELATION")]

@@ -3,11 +3,11 @@
 //! Each statistic of a fixed list is learned, with its threshold and the side of its alarm, on the first half of the
 //! models; its errors are counted on the other half. The best bound counts, its error shared out over the list.
 
-use super::bound::TestErrors;
+use rounds_algorithms::audit::TestErrors;
 
 /// A number computed from a model. The list is fixed before the models are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Statistic {
+pub(crate) enum Statistic {
     /// The mean difference's direction, each coordinate over its variance, on the coordinates (at most so many) where the
     /// difference is largest in standard deviations.
     MeanDifference(usize),
@@ -17,11 +17,11 @@ pub enum Statistic {
 
 impl Statistic {
     /// The list.
-    pub const ALL: [Self; 4] =
+    const ALL: [Self; 4] =
         [Self::MeanDifference(1), Self::MeanDifference(100), Self::MeanDifference(usize::MAX), Self::LogVariance];
 
     /// The name in tables.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::MeanDifference(1) => "the coordinate that differs most",
             Self::MeanDifference(usize::MAX) => "mean difference",
@@ -68,17 +68,17 @@ impl Statistic {
 
 /// A lower bound on ε from released models.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReleasedBound {
+pub(crate) struct ReleasedBound {
     /// The statistic that gave it.
-    pub statistic: Statistic,
+    pub(crate) statistic: Statistic,
     /// ε is at least this at the δ that was asked about.
-    pub epsilon: f64,
+    pub(crate) epsilon: f64,
     /// Models of each kind whose errors were counted.
-    pub trials: u64,
+    pub(crate) trials: u64,
     /// Alarms on models of the first kind.
-    pub false_alarms: u64,
+    pub(crate) false_alarms: u64,
     /// No alarm on models of the second kind.
-    pub misses: u64,
+    pub(crate) misses: u64,
 }
 
 /// The best lower bound on ε at `delta` over the statistics, from as many models of either kind. It exceeds the truth with a
@@ -86,7 +86,7 @@ pub struct ReleasedBound {
 ///
 /// # Panics
 /// Fewer than two models of a kind, or models of different lengths.
-pub fn released_bound(models: [&[Vec<f32>]; 2], delta: f64, error: f64) -> ReleasedBound {
+pub(crate) fn released_bound(models: [&[Vec<f32>]; 2], delta: f64, error: f64) -> ReleasedBound {
     let half = models[0].len().min(models[1].len()) / 2;
     assert!(half > 0, "two models of each kind are needed");
     let error = error / Statistic::ALL.len() as f64;
