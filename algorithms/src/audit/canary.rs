@@ -401,7 +401,7 @@ mod tests {
         for algorithm in ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private) {
             let sampling = |scene: &Scene, is_default: bool| {
                 let rows = CanaryRows::F32;
-                let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
+                let [_, present] = scene.problems(Adjacency::ZeroOut, None, (rows, false));
                 let budget = Budget::Target { epsilon: 4.0, delta: 1e-5 };
                 let settings = scene.settings(budget, 1.0, StreamKey::Simulation(0), (algorithm, rows));
                 let prepared = if is_default {
