@@ -47,7 +47,7 @@ fn rows(
         check_features(path, domain.features(), input)?;
     }
     let (dataset, are_test_rows) = if named || !path.is_file() {
-        let TrainTest { train, test } = load::rows(name_or_path, data_dir, Request::of(input.domain))?;
+        let TrainTest { train, test } = load::rows(name_or_path, data_dir, Request::of(input.domain).ungrouped())?;
         let are_test_rows = test.is_some();
         (test.unwrap_or(train), are_test_rows)
     } else {
