@@ -41,7 +41,7 @@ fn rows(
     input: Request<'_>,
     classes: Option<&[String]>,
 ) -> Result<ModelRows, DataError> {
-    let path = Path::new(name_or_path);
+    let (path, input) = (Path::new(name_or_path), input.ungrouped());
     let named = names::find(name_or_path).is_some();
     if named && let Some(domain) = names::built_in(name_or_path, data_dir) {
         check_features(path, domain.features(), input)?;

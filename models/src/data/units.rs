@@ -35,8 +35,8 @@ impl Ids {
 
     /// The unit of each row.
     pub(super) fn units(&self) -> UnitIds {
-        let texts = self.words.texts();
-        UnitIds::of_values(self.rows.iter().map(|&word| texts[word as usize].as_str()))
+        let words = UnitIds::of_values(self.words.texts().iter().map(String::as_str));
+        UnitIds { of_rows: self.rows.iter().map(|&word| words.of_rows[word as usize]).collect(), ..words }
     }
 }
 

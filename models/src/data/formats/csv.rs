@@ -14,7 +14,7 @@ use crate::data::request::{LabelUse, Request};
 use crate::data::source::{Compression, Source, unpacked_name};
 use crate::data::table::Table;
 use crate::data::units::Ids;
-use rounds_algorithms::problem::{BinCounts, Buffer, Columns, Domain, Encoder, Features, UnitDeclaration, encoding};
+use rounds_algorithms::problem::{BinCounts, Buffer, Columns, Domain, Encoder, Features, encoding};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -528,8 +528,7 @@ fn places(
     request: Request<'_>,
 ) -> Result<Vec<Place>, DataError> {
     let labels = request.labels;
-    let column = |unit: Option<&'_ UnitDeclaration>| unit.and_then(|unit| unit.column.clone());
-    let (unit, grouped) = (column(domain.unit.as_ref()), column(request.unit));
+    let [unit, grouped] = [domain.unit.as_ref(), request.unit].map(|unit| unit.and_then(|unit| unit.column.as_ref()));
     let refuse = |problem: String, found: &[&String]| {
         let found = if found.is_empty() { String::new() } else { format!("; found {}", listing(found)) };
         Err(DataError::columns(path, problem + &found))
@@ -549,7 +548,7 @@ fn places(
             start += encoder.width(column);
         }
     }
-    declared.extend(domain.dropped.iter().chain(&grouped).map(String::as_str));
+    declared.extend(domain.dropped.iter().chain(grouped).map(String::as_str));
     declared.retain(|name| !header.iter().any(|found| found == name));
     if !declared.is_empty() {
         return refuse(
@@ -562,9 +561,9 @@ fn places(
     for name in header {
         places.push(if name == label && labels == LabelUse::Needed {
             Place::Label
-        } else if grouped.as_ref() == Some(name) {
+        } else if grouped == Some(name) {
             Place::Unit
-        } else if name == label || unit.as_ref() == Some(name) || domain.dropped.contains(name) {
+        } else if name == label || unit == Some(name) || domain.dropped.contains(name) {
             Place::Dropped
         } else if let Some(place) = starts.get(name.as_str()) {
             *place
