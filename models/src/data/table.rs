@@ -116,7 +116,7 @@ pub(super) fn check_counts(
         return Ok(());
     }
     let problem = format!(
-        "{rows} rows, but {} has {values}; each row has one {value}, so they do not belong together",
+        "{rows} rows, but {} has {values} {value}s; each row has one {value}, so they do not belong together",
         values_path.display()
     );
     Err(DataError::contents(path, problem))

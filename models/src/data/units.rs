@@ -82,7 +82,7 @@ pub(super) fn of_table(
         }
     };
     let ids = read(file)?.units();
-    check_counts(&table.path, table.features.len(), file, ids.of_rows.len(), "id of a unit")?;
+    check_counts(&table.path, table.features.len(), file, ids.of_rows.len(), "unit id")?;
     Ok(ids)
 }
 
