@@ -182,6 +182,8 @@ def good_files():
         "schema-file": ("schema.toml", schema.encode()),
         "definition": ("tiny.toml", definition.encode()),
         "factorization": ("C.npy", matrix),
+        "unit-ids": ("ids.npy", npy(struct.pack("<60q", *(row * 7919 % 20 for row in rows)), (60,), "<i8")),
+        "unit-ids-gz": ("ids.txt.gz", "".join(f"{row * 7919 % 20}\n" for row in rows).encode()),
     }
 
 
@@ -228,6 +230,7 @@ def formats(cases, scratch, files):
     release = ["--secure", "--delta", "1e-4", "--batch-size", "10", "--schema"]
     schemas = {name: matrix_schema(name.split("-")[0], 3) for name in ("libsvm", "npz", "npz-gz", "npz-xz", "npy")}
     schemas |= {name: matrix_schema("idx", 4, "bytes", "[0, 255]") for name in ("idx", "idx-gz", "idx-xz")}
+    schemas |= {name: files["schema-file"][1].decode().replace("[rows]", "[rows]\nunit = true") for name in ("unit-ids", "unit-ids-gz")}
     schemas["cifar"] = matrix_schema("cifar-records", 3072, "bytes", "[0, 255]")
     for name in files:
         schema = schemas.get(name, files["schema-file"][1].decode())
@@ -254,6 +257,9 @@ def formats(cases, scratch, files):
                 cases.add(f"{group}", "run", path, "--out", folder / "out", "--threads", "1")
             elif name.startswith("factorization"):
                 cases.add(f"{group}", "factorize", "--rounds", "4", "--check", path)
+            elif name.startswith("unit-ids"):
+                cases.add(f"{group}", *train, "table.csv", "--unit-ids", path)
+                cases.add(f"{group} secure", *train, "table.csv", *release, f"schema-{name}.toml", "--unit-ids", path)
             else:
                 data = folder if name.split("-")[0] in ("npy", "idx", "cifar") else path
                 cases.add(f"{group}", *train, data)
@@ -300,12 +306,12 @@ def flags(cases):
     pairs += ["noise=", "sampling=poisson,fixed", "epochs=1,2", "rounds=1e9", "batch-size=1e18", "momentum=2", "é=1", "rounds=٣"]
     cases_of = [("--set", pairs), ("--bounds", pairs + ["1", "1,1", "2,1", "a=1:0", "nan,nan", "private:0", "private:x", "0,1,2", "-inf,inf"])]
     cases_of += [("--clip-features", pairs + ["l2=0", "l3=1", "l2=-1", "l2=nan", "l2="]), ("--classes", ["", ",", "0", "0,0", "a,,b", "0,1," * 9])]
-    cases_of += [("--label", NAMES[:9]), ("--public-rows", COUNTS)]
+    cases_of += [("--label", NAMES[:9]), ("--unit", NAMES[:9] + ["a", "y"]), ("--public-rows", COUNTS)]
     for option, values in cases_of:
         cases.each("option:pair", values, f"{train} --epsilon 1 {option} {{}}")
     cases.each("option:output", PATHS, f"{train} --epsilon 1 --model {{}}", f"{train} --epsilon 1 --checkpoint {{}}")
     cases.each("option:input", PATHS, *(f"{train} --epsilon 1 --{option} {{}}" for option in ["resume", "factorization", "data-dir"]))
-    cases.each("option:input", READABLE, f"{train} --epsilon 1 --schema {{}}")
+    cases.each("option:input", READABLE, f"{train} --epsilon 1 --schema {{}}", f"{train} --epsilon 1 --unit-ids {{}}")
     for extra in ["--secure", "--secure --seed 1", "--epsilon 1 --epsilon 2", "--unknown", "extra", ""]:
         cases.add("", *f"{train} {extra}".split())
 

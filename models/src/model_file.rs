@@ -172,7 +172,7 @@ pub struct Header {
     pub version: u32,
     /// The algorithm's id.
     pub algorithm: String,
-    /// The number of rows, if it is public.
+    /// The number of rows, or of units, if it is public.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<usize>,
     /// Rounds of the run.

@@ -187,10 +187,10 @@ impl Dataset {
         self.make_null(&misfits);
     }
 
-    /// The same rows by unit: each unit's side by side in their order, units in theirs.
+    /// The same rows by unit: each unit's side by side in their order, units in theirs. Rows of no unit are left out.
     ///
     /// # Errors
-    /// As many numbers as there are rows are needed; all units without a row.
+    /// As many numbers as there are rows are needed, and a row of some unit.
     pub fn by_unit(self, ids: &UnitIds, declaration: UnitDeclaration) -> Result<Self, DatasetError> {
         let rows = self.len();
         if ids.of_rows.len() != rows {
@@ -198,9 +198,13 @@ impl Dataset {
             return fault("", problem).map_err(|error| error.of(&self.name));
         }
         let (order, offsets) = ids.order(declaration.most_rows);
+        if order.is_empty() {
+            return fault("", "no row has a unit").map_err(|error| error.of(&self.name));
+        }
         let is_ordered = order.len() == rows && order.iter().enumerate().all(|(place, &row)| place == row);
         let ordered = if is_ordered { self } else { self.with_rows(order.into_iter()) };
-        Ok(Self { units: Some(Units::new(declaration, offsets)), ..ordered })
+        let without_id = ids.of_rows.iter().filter(|&&unit| unit == UnitIds::NO_UNIT).count();
+        Ok(Self { units: Some(Units::new(declaration, offsets).beside(without_id)), ..ordered })
     }
 
     /// The units of the rows, if they have others than themselves.

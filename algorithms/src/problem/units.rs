@@ -36,27 +36,43 @@ impl Display for UnitDeclaration {
 /// The unit of every row of a table: units are numbered from 0, by their order, which is public.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitIds {
-    /// One number a row.
+    /// One number a row, [`NO_UNIT`](Self::NO_UNIT) for a row that is left out.
     pub of_rows: Vec<u32>,
     /// Number of units. Some may have no row.
     pub count: usize,
 }
 
 impl UnitIds {
-    /// Units in the order of their values: numbers by size, before all other words.
+    /// The number of a row of no unit.
+    pub const NO_UNIT: u32 = u32::MAX;
+
+    /// Units in the order of their values: numbers by size, before all other words. A row with an empty value is of no unit: nobody can say
+    /// whose it is, and a unit of such rows would tell by its place whether there are any.
     pub fn of_values<'v>(values: impl Iterator<Item = &'v str> + Clone) -> Self {
         let key = |value: &'v str| (value.parse::<i128>().map_or((true, 0), |number| (false, number)), value);
-        let mut known: Vec<&str> = values.clone().collect::<std::collections::HashSet<_>>().into_iter().collect();
+        let mut known: Vec<&str> = values
+            .clone()
+            .filter(|value| !value.is_empty())
+            .collect::<std::collections::HashSet<_>>()
+            .into_iter()
+            .collect();
         known.sort_unstable_by_key(|value| key(value));
         let numbers: std::collections::HashMap<_, _> =
             known.iter().zip(0..).map(|(value, number)| (*value, number)).collect();
-        Self { of_rows: values.map(|value| numbers[value]).collect(), count: known.len() }
+        let number = |value| numbers.get(value).copied().unwrap_or(Self::NO_UNIT);
+        Self { of_rows: values.map(number).collect(), count: known.len() }
+    }
+
+    /// Each row of a unit, with its unit.
+    fn assigned(&self) -> impl Iterator<Item = (usize, usize)> {
+        let assigned = self.of_rows.iter().enumerate().filter(|&(_, &unit)| unit != Self::NO_UNIT);
+        assigned.map(|(row, &unit)| (row, unit as usize))
     }
 
     /// The rows of each unit, in their order, and how many each has.
     pub(super) fn order(&self, most_rows: Option<usize>) -> (Vec<usize>, Vec<usize>) {
         let mut counts = vec![0_usize; self.count];
-        self.of_rows.iter().for_each(|&unit| counts[unit as usize] += 1);
+        self.assigned().for_each(|(_, unit)| counts[unit] += 1);
         let most = most_rows.unwrap_or(usize::MAX);
         let mut offsets = vec![0];
         offsets.extend(counts.iter().scan(0, |end, &count| {
@@ -65,8 +81,8 @@ impl UnitIds {
         }));
         let mut order = vec![0; offsets[self.count]];
         let mut next = offsets.clone();
-        for (row, &unit) in self.of_rows.iter().enumerate() {
-            let (unit, place) = (unit as usize, next[unit as usize]);
+        for (row, unit) in self.assigned() {
+            let place = next[unit];
             if place < offsets[unit + 1] {
                 order[place] = row;
                 next[unit] += 1;
@@ -82,11 +98,23 @@ pub struct Units {
     declaration: UnitDeclaration,
     /// Unit u has the rows `offsets[u]..offsets[u + 1]`.
     offsets: Vec<usize>,
+    /// Rows of no unit, which were left out.
+    without_id: usize,
 }
 
 impl Units {
     pub(super) fn new(declaration: UnitDeclaration, offsets: Vec<usize>) -> Self {
-        Self { declaration, offsets }
+        Self { declaration, offsets, without_id: 0 }
+    }
+
+    /// These units, beside so many rows of none.
+    pub(super) fn beside(self, without_id: usize) -> Self {
+        Self { without_id, ..self }
+    }
+
+    /// Rows of no unit, which were left out. Their number is private.
+    pub fn without_id(&self) -> usize {
+        self.without_id
     }
 
     /// What was declared of them.
@@ -116,7 +144,7 @@ impl Units {
             rows.extend(self.rows_of(unit));
             offsets.push(rows.len());
         }
-        (Self { declaration: self.declaration.clone(), offsets }, rows)
+        (Self { declaration: self.declaration.clone(), offsets, ..*self }, rows)
     }
 }
 
@@ -126,10 +154,11 @@ mod tests {
 
     #[test]
     fn units_are_ordered_by_number_then_by_word_whatever_the_order_of_their_rows() {
-        let ids = UnitIds::of_values(["b", "10", "9", "a", "10", ""].into_iter());
-        assert_eq!(ids, UnitIds { of_rows: vec![4, 1, 0, 3, 1, 2], count: 5 });
+        let ids = UnitIds::of_values(["b", "10", "9", "", "a", "10", ""].into_iter());
+        let none = UnitIds::NO_UNIT;
+        assert_eq!(ids, UnitIds { of_rows: vec![3, 1, 0, none, 2, 1, none], count: 4 });
         let (order, offsets) = ids.order(None);
-        assert_eq!((order, offsets), (vec![2, 1, 4, 5, 3, 0], vec![0, 1, 3, 4, 5, 6]));
-        assert_eq!(ids.order(Some(1)), (vec![2, 1, 5, 3, 0], vec![0, 1, 2, 3, 4, 5]));
+        assert_eq!((order, offsets), (vec![2, 1, 5, 4, 0], vec![0, 1, 3, 4, 5]));
+        assert_eq!(ids.order(Some(1)), (vec![2, 1, 4, 0], vec![0, 1, 2, 3, 4]));
     }
 }

@@ -16,11 +16,15 @@ pub(super) struct ColumnArguments {
     /// Meaning of the label: classification or regression [default: classes for words and for up to 256 different integers, else numbers]
     #[arg(long, value_name = "TASK")]
     task: Option<Task>,
+    /// Column whose values tell units of privacy apart, such as people: all rows of one are protected together, as by a
+    /// schema with unit = "NAME", which a release needs
+    #[arg(long, value_name = "NAME")]
+    unit: Option<String>,
 }
 
 impl ColumnArguments {
     pub(super) fn flags(&self) -> ColumnUse {
-        ColumnUse { label: self.label.clone(), drop: self.drop.clone(), task: self.task }
+        ColumnUse { label: self.label.clone(), drop: self.drop.clone(), task: self.task, unit: self.unit.clone() }
     }
 }
 
@@ -42,9 +46,13 @@ pub(super) struct DeclarationArguments {
     /// Number of columns, for files without a header (LIBSVM: of a run that claims nothing, too)
     #[arg(long, value_name = "D")]
     dimension: Option<usize>,
-    /// Public number of rows N for add-remove, chosen without looking at the rows
+    /// Public number of rows, or units, N for add-remove, chosen without looking at the rows
     #[arg(long, value_name = "N")]
     public_rows: Option<usize>,
+    /// File with the unit of each training row: text, one id a line, or NPY [default: DATA.units, or units.txt in a folder, where the
+    /// schema says unit = true]
+    #[arg(long, value_name = "FILE", conflicts_with = "unit")]
+    unit_ids: Option<PathBuf>,
 }
 
 impl DeclarationArguments {
@@ -56,6 +64,7 @@ impl DeclarationArguments {
             bounds: self.bounds.clone(),
             dimension: self.dimension,
             public_rows: self.public_rows,
+            unit_ids: self.unit_ids.clone(),
             relation: None,
         }
     }

@@ -61,8 +61,8 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The release of `rows`, alone in the folder, in a file that is whole or not.
-    fn shown(&self, rows: &[Vec<u8>], is_whole: bool) -> Shown {
+    /// The release of `rows`, alone in the folder but for a file of the ids of their units, in a file that is whole or not.
+    fn shown(&self, rows: &[Vec<u8>], ids: Option<String>, is_whole: bool) -> Shown {
         for file in fs::read_dir(self.folder.path()).unwrap() {
             fs::remove_file(file.unwrap().path()).unwrap();
         }
@@ -79,6 +79,12 @@ impl Case<'_> {
             fs::write(last, bytes).unwrap();
         }
         self.folder.write("schema.toml", &self.schema);
+        if let Some(ids) = ids {
+            let name = data.file_name().unwrap().to_str().unwrap();
+            let name = name.trim_end_matches(".gz").trim_end_matches(".xz");
+            let name = if data.is_dir() { "units.txt".to_owned() } else { format!("{name}.units") };
+            self.folder.write(&name, ids);
+        }
         let model = self.folder.path().join("model.st");
         let output = rounds(&format!("train --data {} --model {} {}", data.display(), model.display(), self.arguments));
         let is_noisy = self.arguments.contains("private:");
@@ -135,7 +141,7 @@ fn all_that_the_command_shows_of_neighbours_is_the_same() {
         let case = Case { form, packing, schema, arguments, folder: &folder };
         let data = form.neighbours(relation, &mut choices);
         for is_whole in [true, false] {
-            let [first, second] = data.each_ref().map(|rows| case.shown(rows, is_whole));
+            let [first, second] = data.each_ref().map(|rows| case.shown(rows, None, is_whole));
             let of_pair = format!("pair {pair}: {form:?} {packing:?} under {relation}, {}", case.arguments);
             assert_eq!(first, second, "{of_pair}");
             let end = (first.code, first.model.is_some(), first.stderr.contains("the declared format"));
@@ -148,4 +154,84 @@ fn all_that_the_command_shows_of_neighbours_is_the_same() {
         }
     }
     assert_eq!(ends.len() as u64, 2 * combinations);
+}
+
+/// A row of a unit, with its number.
+type OfUnit = (usize, Vec<u8>);
+
+/// Rows of 16 units, and those of a neighbour: one unit has another number of other rows, or none.
+fn neighbouring_units(form: Form, relation: Adjacency, choices: &mut Choices) -> [Vec<OfUnit>; 2] {
+    let insert = |rows: &mut Vec<OfUnit>, unit: usize, row: Vec<u8>, choices: &mut Choices| {
+        let place = choices.below(rows.len() + 1);
+        rows.insert(place, (unit, row));
+    };
+    let (mut others, changed) = (Vec::new(), choices.below(16));
+    for unit in (0..16).filter(|unit| *unit != changed) {
+        for _ in 0..=choices.below(4) {
+            let row = form.row(choices, false);
+            insert(&mut others, unit, row, choices);
+        }
+    }
+    let counts = of(choices, &[[1, 50], [50, 1], [2, 50], [50, 3]]);
+    [0, 1].map(|of_pair| {
+        let mut rows = others.clone();
+        // Null rows keep the place of a unit that contributes nothing.
+        let (count, is_null) = match (relation, of_pair) {
+            (Adjacency::AddRemove, 1) => (0, false),
+            (Adjacency::ZeroOut, 1) => (1 + choices.below(3), true),
+            _ => (counts[of_pair], false),
+        };
+        for _ in 0..count {
+            let row = form.row(choices, is_null);
+            insert(&mut rows, changed, row, choices);
+        }
+        rows
+    })
+}
+
+#[test]
+fn all_that_the_command_shows_of_neighbouring_units_is_the_same() {
+    let folder = Folder::new();
+    let mut ends = BTreeSet::new();
+    for pair in 0..(pairs() / 40).max(3 * FORMS.len() as u64) {
+        let mut choices = Choices::new(pair);
+        let form = FORMS[pair as usize % FORMS.len()];
+        let packing = of(&mut choices, &PACKINGS);
+        let relation =
+            [Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove][pair as usize / FORMS.len() % 3];
+        let kind = match relation {
+            Adjacency::ZeroOut => of(&mut choices, &["", " --algorithm dp-ftrl", " --algorithm dp-mf"]),
+            Adjacency::ReplaceOne => " --sampling fixed",
+            Adjacency::AddRemove => "",
+        };
+        let has_split = relation != Adjacency::AddRemove && form != Form::Idx && choices.below(3) == 0;
+        let split = if has_split { " --test-split 0.25" } else { "" };
+        let treated = of(&mut choices, &["", "", " --scale-features 0.5", " --clip-features l2=1"]);
+        let output = of(&mut choices, &[" --json", ""]);
+        let arguments = format!(
+            "--secure --threads 1 --batch-size 4 --epochs 1 --noise-multiplier 2 --delta 1e-4 --allow-weak-privacy\
+             {kind}{split}{treated}{output}"
+        );
+        let is_column = form == Form::Csv && choices.below(2) == 0;
+        let unit = if is_column { "unit = \"person\"" } else { "unit = true" };
+        let options =
+            of(&mut choices, &["", "max-rows = 2\n", "reduce = \"sum\"\n", "max-rows = 40\nreduce = \"sum\"\n"]);
+        let schema = form.schema(relation, &mut choices).replacen("[rows]", &format!("[rows]\n{unit}\n{options}"), 1);
+        let case = Case { form, packing, schema, arguments, folder: &folder };
+        let data = neighbouring_units(form, relation, &mut choices);
+        let [first, second] = data.map(|rows| {
+            let ids = (!is_column).then(|| rows.iter().map(|(unit, _)| format!("{unit}\n")).collect());
+            let lines: Vec<Vec<u8>> = match is_column {
+                true => rows.iter().map(|(unit, row)| [format!("{unit},").as_bytes(), row].concat()).collect(),
+                false => rows.into_iter().map(|(_, row)| row).collect(),
+            };
+            case.shown(&lines, ids, true)
+        });
+        let of_pair =
+            format!("pair {pair}: {form:?} {packing:?} under {relation}, {}\n{}", case.arguments, case.schema);
+        assert_eq!(first, second, "{of_pair}");
+        assert_eq!((first.code, first.model.is_some(), &*first.stderr), (Some(0), true, ""), "{of_pair}");
+        ends.insert((format!("{form:?}"), relation.name()));
+    }
+    assert_eq!(ends.len(), 3 * FORMS.len());
 }

@@ -144,6 +144,69 @@ fn releases_from_the_same_rows_cost_together_what_their_mechanisms_do() {
     assert_refused(&format!("account --compose {a} {}", model("d.json")), "it holds no privacy statement");
 }
 
+/// The block of the example of docs/TRAINING.md in this language.
+fn example(language: &str) -> String {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/TRAINING.md")).unwrap();
+    let section = page.split("## Several rows a person").nth(1).expect("the example");
+    let block = section.split(&format!("```{language}\n")).nth(1).expect("a block");
+    block.split("```").next().unwrap().to_owned()
+}
+
+#[test]
+fn the_example_of_visits_protects_people_and_says_so_in_a_statement_that_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    // Beside the rows of the example 390 visits of 78 people.
+    let mut table = example("csv");
+    for visit in 0..390 {
+        let (person, ward) = (100 + visit % 78, ["north", "south"][visit % 2]);
+        writeln!(table, "{person},{},{ward},{},{}", 1 + visit % 31, visit % 200, ["no", "yes"][visit / 2 % 2]).unwrap();
+    }
+    fs::write(path("visits.csv"), table).unwrap();
+    fs::write(path("schema.toml"), example("toml")).unwrap();
+    let by_row = example("toml").replace("unit = \"person\"\nmax-rows = 50", "drop = [\"person\"]");
+    fs::write(path("rows.toml"), by_row).unwrap();
+    let line = format!(
+        "train --data {} --threads 1 --batch-size 20 --epochs 1 --secure --epsilon 1 --delta 1e-4",
+        path("visits.csv")
+    );
+    let text = stdout(&format!("{line} --model {}", path("visits.st")));
+    assert!(text.contains("80 units, 4 features") && text.contains("column \"person\""), "{text}");
+    assert!(!text.contains("393") && !text.contains("rows,"), "{text}");
+    assert_succeeds(&format!("account --statement {}", path("visits.st")));
+
+    // Who the claim protects is part of what is verified.
+    let mut forged = document(&line);
+    let of = |outcome: &Value, place: &str| outcome.pointer(place).unwrap().as_str().unwrap().to_owned();
+    assert_eq!(of(&forged, "/privacy/unit"), "value of column \"person\"");
+    let schema = of(&forged, "/data/schema");
+    for (place, other) in [
+        ("/privacy/unit", "example".to_owned()),
+        ("/data/schema", schema.replace("max-rows = 50", "max-rows = 5")),
+        ("/data/schema", schema.replace("max-rows = 50", "reduce = \"sum\"\nmax-rows = 50")),
+        ("/data/schema", schema.replace("unit = \"person\"\nmax-rows = 50\n", "")),
+    ] {
+        let stated = std::mem::replace(forged.pointer_mut(place).unwrap(), other.into());
+        fs::write(path("forged.json"), forged.to_string()).unwrap();
+        let said = assert_ends(&format!("account --statement {}", path("forged.json")), 1, "is stated");
+        assert!(said.contains("privacy."), "{said}");
+        *forged.pointer_mut(place).unwrap() = stated;
+    }
+
+    // Claims for people and for rows do not add up.
+    assert_succeeds(&format!("{line} --schema {} --model {}", path("rows.toml"), path("rows.st")));
+    assert_refused(&format!("account --compose {} {}", path("visits.st"), path("rows.st")), "of one example");
+    // A flag names nothing that the schema does not, and ranks of one process are none.
+    assert_refused(
+        &format!("{line} --schema {} --unit person", path("rows.toml")),
+        "--unit person: a release protects the unit that its schema declares|unit = \"person\" under [rows]",
+    );
+    let simulated = document(&format!("{} --schema {} --unit person", line.replace("--secure", ""), path("rows.toml")));
+    assert_eq!((&simulated["n"], &simulated["privacy"]["claim"]), (&80.into(), &"simulation".into()));
+    assert_succeeds(&format!("{line} --unit person"));
+    assert!(stdout(&format!("schema {}", path("visits.csv"))).contains("unit = \"person\""));
+}
+
 #[test]
 fn a_model_holds_its_statement_and_a_release_is_not_overwritten() {
     let folder = folder(SCHEMA);

@@ -7,6 +7,7 @@ use crate::data::capacity::reserve_promised;
 use crate::data::error::DataError;
 use crate::data::labels::{RawLabels, Words};
 use crate::data::source::Source;
+use crate::data::units::Ids;
 use rounds_algorithms::problem::{Buffer, ByteRows, Features};
 
 /// Bytes that are read at a time, whole elements.
@@ -60,6 +61,18 @@ impl Element {
         };
         let text: String = bytes.as_chunks::<4>().0.iter().map(character).collect();
         text.trim_end_matches('\0').as_bytes().to_vec()
+    }
+
+    /// The text of an element that is an integer or a word.
+    fn id(self, big_endian: bool, bytes: &[u8]) -> Vec<u8> {
+        if self.is_word() {
+            return self.word(big_endian, bytes);
+        }
+        let digits = |bits: i128, &byte: &u8| bits << 8 | i128::from(byte);
+        let bits = if big_endian { bytes.iter().fold(0, digits) } else { bytes.iter().rev().fold(0, digits) };
+        let unused = 128 - 8 * bytes.len();
+        let is_signed = matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64);
+        (if is_signed { bits << unused >> unused } else { bits }).to_string().into_bytes()
     }
 
     /// Appends the elements in `bytes`, each rounded to the nearest f32.
@@ -206,6 +219,20 @@ impl Header {
             rows.extend(elements.map(|bytes| words.index(&self.element.word(self.big_endian, bytes))));
         })?;
         Ok(words.labels(rows))
+    }
+
+    /// All elements as ids of units.
+    pub(super) fn read_ids(&self, source: &mut Source<'_>) -> Result<Ids, DataError> {
+        if matches!(self.element, Element::F32 | Element::F64) {
+            let found = format_args!("the element type {:?}", self.element);
+            return Err(DataError::header(source.path(), found, "ids of units that are integers or words"));
+        }
+        let mut ids = Ids::default();
+        self.for_each_block(source, |bytes| {
+            let elements = bytes.chunks_exact(self.element.bytes());
+            elements.for_each(|bytes| ids.take(&self.element.id(self.big_endian, bytes)));
+        })?;
+        Ok(ids)
     }
 }
 

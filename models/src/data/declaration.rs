@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
-    BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, noise_scale, private_bounds,
+    BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, UnitDeclaration, noise_scale,
+    private_bounds,
 };
+use rounds_kernels::linear::Reduction;
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest as _, Sha256};
 
@@ -42,8 +44,10 @@ pub struct Declaration {
     pub bounds: Option<String>,
     /// Number of columns, for files without a header (LIBSVM: of a run that claims nothing, too)
     pub dimension: Option<usize>,
-    /// Public number of rows N for add-remove, chosen without looking at the rows
+    /// Public number of rows, or units, N for add-remove, chosen without looking at the rows
     pub public_rows: Option<usize>,
+    /// File with the unit of each training row: text, one id a line, or NPY [default: DATA.units, or units.txt in a folder]
+    pub unit_ids: Option<PathBuf>,
     /// The relation.
     pub relation: Option<Adjacency>,
 }
@@ -81,8 +85,8 @@ pub fn declare(
         Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
             return refuse(
                 &place,
-                "it is generated in its own domain; leave out `schema`, `label`, `drop`, `task`, `classes`, `bounds` and \
-                 `dimension`",
+                "it is generated in its own domain; leave out `schema`, `label`, `drop`, `task`, `unit`, `unit-ids`, \
+                 `classes`, `bounds` and `dimension`",
             );
         }
         Some(domain) => overridden(&place, domain, flags)?,
@@ -166,11 +170,46 @@ impl Declaration {
     }
 }
 
+/// The unit of a file of ids that is given by a flag.
+pub(crate) static UNIT_OF_FILE: UnitDeclaration =
+    UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
+
+/// The domain with the unit that flags name. One that a schema declares stays as it is.
+fn with_unit(place: &str, domain: &mut Domain, flags: &Declaration) -> Result<(), SchemaError> {
+    let column = &flags.columns.unit;
+    let flag = match (column, &flags.unit_ids) {
+        (None, None) => return Ok(()),
+        (Some(_), Some(_)) => {
+            return refuse(place, "`unit`, `unit-ids`: ids stand in a column or in a file; leave one of them out");
+        }
+        (Some(column), None) => format!("unit {column}"),
+        (None, Some(file)) => format!("unit-ids {}", file.display()),
+    };
+    match &domain.unit {
+        Some(declared) if declared.column == *column => {}
+        Some(declared) => {
+            return refuse(place, format!("`{flag}`: the schema declares another unit, {declared}; leave it out"));
+        }
+        None => {
+            if let Columns::Named(columns) = &mut domain.columns {
+                columns.retain(|of| Some(&of.name) != column.as_ref());
+            }
+            domain.dropped.retain(|name| Some(name) != column.as_ref());
+            domain.unit = Some(UnitDeclaration { column: column.clone(), ..UNIT_OF_FILE.clone() });
+        }
+    }
+    Ok(())
+}
+
 const FOR_TABLES: &str = "`bounds private:EPSILON` is for tables with a header; declare other data by `bounds LO,HI`";
 
 /// Refuses private bounds of a domain without named columns of numbers, and noise beyond 2⁵⁰ rows.
 pub(crate) fn check_private_bounds(domain: &Domain, epsilon: f64) -> Result<(), &'static str> {
     match &domain.columns {
+        _ if domain.unit.is_some() => Err(
+            "`bounds private:EPSILON` counts rows, of which a unit may have many: declare the bounds of each column, by a \
+             schema or `bounds NAME=LO:HI,…`",
+        ),
         Columns::Matrix { .. } => Err(FOR_TABLES),
         Columns::Named(_) if domain.numbers() == 0 => Err("`bounds private:EPSILON`: no column of numbers is declared"),
         Columns::Named(_) if !(noise_scale(domain.numbers(), domain.relation, epsilon) <= 2_f64.powi(50)) => {
@@ -295,6 +334,7 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
         (Columns::Named(_), Some(_)) => return refuse(place, "`dimension` is for columns without names; leave it out"),
         (_, None) => {}
     }
+    with_unit(place, &mut domain, flags)?;
     let Some(text) = &flags.bounds else { return Ok(domain) };
     let flag = BoundsFlag::parse(place, text)?;
     match (&flag, &mut domain.columns) {
@@ -360,6 +400,7 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration, bounds: &BoundsFlag
     let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
     domain.label_column = label_column;
     domain.dropped.clone_from(&flags.columns.drop);
+    with_unit(place, &mut domain, flags)?;
     Ok(domain)
 }
 
@@ -382,7 +423,8 @@ fn named_columns(
         return refuse(place, problem);
     };
     let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
-    let is_feature = |name: &&String| *name != label && !flags.drop.contains(name);
+    let is_feature =
+        |name: &&String| *name != label && Some(*name) != flags.unit.as_ref() && !flags.drop.contains(name);
     for name in header.fields.iter().filter(is_feature) {
         let own = match flag {
             BoundsFlag::All(all) => Some(*all),

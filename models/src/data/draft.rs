@@ -6,8 +6,9 @@ use std::path::Path;
 
 use rounds_algorithms::problem::{
     Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, SparseMatrix,
-    Storage,
+    Storage, UnitDeclaration,
 };
+use rounds_kernels::linear::Reduction;
 
 use super::error::{DataError, Explained, listing};
 use super::formats;
@@ -45,7 +46,7 @@ pub fn draft(path: &Path, flags: &ColumnUse) -> Result<String, Explained> {
 }
 
 fn written(path: &Path, flags: &ColumnUse) -> Result<String, DataError> {
-    if let Some(draft) = of_file(path, flags)? {
+    if let Some(draft) = drafted(path, flags, true)? {
         let mut notes = draft.notes;
         let reasons: Vec<String> = draft.unusable.iter().map(|(name, problem)| format!("{name}: {problem}")).collect();
         if !reasons.is_empty() {
@@ -95,6 +96,11 @@ impl Draft {
 
 /// The draft of the table of training rows at `path`; `None` if it has no table with a header.
 pub(super) fn of_file(path: &Path, flags: &ColumnUse) -> Result<Option<Draft>, DataError> {
+    drafted(path, flags, false)
+}
+
+/// [`of_file`], for a person to check: it proposes a unit where the flags name none.
+fn drafted(path: &Path, flags: &ColumnUse, proposes_unit: bool) -> Result<Option<Draft>, DataError> {
     let Some(file) = formats::table(path, None) else {
         return Ok(None);
     };
@@ -102,7 +108,7 @@ pub(super) fn of_file(path: &Path, flags: &ColumnUse) -> Result<Option<Draft>, D
     if !header.is_header(flags.label.as_deref()) {
         return Ok(None);
     }
-    let mut draft = of_table(DomainSource::Draft(path.display().to_string()), &file, &header, flags)?;
+    let mut draft = of_table(DomainSource::Draft(path.display().to_string()), &file, &header, (flags, proposes_unit))?;
     draft.domain.format = Some(formats::found_format(&file)?);
     Ok(Some(draft))
 }
@@ -130,7 +136,12 @@ fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
     Domain::new(Columns::Matrix { count, bounds }, storage, label, source)
 }
 
-fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &ColumnUse) -> Result<Draft, DataError> {
+fn of_table(
+    source: DomainSource,
+    file: &Path,
+    header: &FirstLine,
+    (flags, proposes_unit): (&ColumnUse, bool),
+) -> Result<Draft, DataError> {
     let place = header.label(file, flags.label.as_deref())?;
     let label_name = &header.fields[place];
     let absent = |name: &&String| **name == *label_name || !header.fields.contains(name);
@@ -139,7 +150,12 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
         let problem = format!("`drop {name}`: no column beside the label {label_name:?} is called so; found {found}");
         return Err(DataError::contents(file, problem));
     }
-    let summaries = csv::summarise(file, header, place)?;
+    if let Some(name) = flags.unit.iter().find(absent) {
+        let found = listing(&header.fields);
+        let problem = format!("`unit {name}`: no column beside the label {label_name:?} is called so; found {found}");
+        return Err(DataError::contents(file, problem));
+    }
+    let summaries = csv::summarise(file, header, place, is_identifier)?;
     if summaries.iter().all(Summary::is_empty) {
         let problem = "it has a header and no rows; at least one is needed";
         return Err(DataError::contents(file, problem));
@@ -154,9 +170,23 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
         let choice = format!("the label is the last column, {label_name:?}; `label NAME` takes another one");
         warnings.insert(0, choice);
     }
+    let mut unit = flags.unit.as_ref();
+    if let Some((name, ids, rows)) = repeated_ids(&header.fields, &summaries).filter(|_| unit.is_none()) {
+        if proposes_unit {
+            let note = format!("{ids} different values in {rows} rows: is this whom to protect? else drop it");
+            notes.insert("unit".into(), note);
+            unit = Some(name);
+        } else {
+            warnings.push(format!(
+                "column {name:?} holds {ids} different ids in {rows} rows, and each row is protected by itself: \
+                 `unit {name}` protects all rows of one id together"
+            ));
+        }
+    }
     let (mut columns, mut dropped, mut unusable) = (Vec::new(), flags.drop.clone(), Vec::new());
+    dropped.retain(|name| Some(name) != unit);
     for (name, of) in header.fields.iter().zip(&summaries) {
-        if name == label_name || flags.drop.contains(name) {
+        if name == label_name || Some(name) == unit || flags.drop.contains(name) {
             continue;
         }
         match kind_of(of) {
@@ -177,6 +207,11 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
     let mut domain = Domain::new(Columns::Named(columns), Storage::Dense, label, source);
     domain.label_column = Some(label_name.clone());
     domain.dropped = dropped;
+    domain.unit = unit.map(|column| UnitDeclaration {
+        column: Some(column.clone()),
+        reduction: Reduction::Mean,
+        most_rows: None,
+    });
     Ok(Draft { domain, notes, warnings, unusable })
 }
 
@@ -277,11 +312,50 @@ fn kind_of(of: &Summary) -> Option<Result<ColumnKind, String>> {
     })
 }
 
+/// The column that most likely tells people apart by ids of which some stand in several rows, the number of its different ids, and that of the
+/// rows with one: one that is called so, or another identifier of many values.
+fn repeated_ids<'n>(names: &'n [String], summaries: &[Summary]) -> Option<(&'n String, usize, usize)> {
+    let found = names.iter().zip(summaries).filter_map(|(name, of)| {
+        let (different, rows) = of.ids.as_ref()?;
+        let least = if is_person(name) { 2 } else { MOST_WORDS + 1 };
+        (least..*rows).contains(&different.len()).then_some((name, different.len(), *rows))
+    });
+    // Of equals the first one.
+    found.min_by_key(|(name, ..)| !is_person(name))
+}
+
+/// Names of those whom a claim protects.
+const PEOPLE: [&str; 15] = [
+    "user",
+    "person",
+    "patient",
+    "customer",
+    "client",
+    "member",
+    "subject",
+    "participant",
+    "household",
+    "visitor",
+    "driver",
+    "student",
+    "employee",
+    "borrower",
+    "account",
+];
+
+/// The name of a column is that of people, or of their ids.
+fn is_person(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let stem = lower.trim_end_matches("id").trim_end_matches(['_', '-', ' ']);
+    PEOPLE.contains(&stem)
+}
+
 /// The name of a column is that of an identifier.
 fn is_identifier(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let suffixes = ["_id", "-id", " id", "_key"];
     matches!(lower.as_str(), "" | "id" | "index" | "key" | "uuid")
+        || is_person(name)
         || lower.starts_with("unnamed: ")
         || suffixes.iter().any(|suffix| lower.ends_with(suffix))
         || name.ends_with("Id")

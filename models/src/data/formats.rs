@@ -16,7 +16,7 @@ mod cifar;
 pub(super) mod csv;
 pub(super) mod idx;
 mod libsvm;
-mod npy;
+pub(super) mod npy;
 pub(super) mod one_file;
 mod parquet;
 
@@ -40,7 +40,7 @@ pub(super) fn stem(path: &Path) -> String {
 }
 
 /// The file called `name` in `folder`, plain or packed.
-fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
+pub(super) fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
     let mut paths = ["", ".gz", ".xz"].map(|ending| folder.join(format!("{name}{ending}"))).into_iter();
     paths.find(|path| path.is_file())
 }
@@ -65,7 +65,7 @@ fn is_records(path: &Path) -> bool {
 }
 
 /// The format that a file is called by.
-fn named_format(path: &Path) -> Option<Format> {
+pub(super) fn named_format(path: &Path) -> Option<Format> {
     let name = unpacked_name(path).to_ascii_lowercase();
     let endings = [
         (".npy", Format::Npy),
@@ -183,7 +183,7 @@ pub(super) fn load_as(
     let train = read_as(format, train, request, shape)?;
     let read_test = |test: &Path| {
         let shape = shape.like(&train.features);
-        read_as(format_of(test, declared(request))?, test, request, shape)
+        read_as(format_of(test, declared(request))?, test, request.ungrouped(), shape)
     };
     let test = test.map(read_test).transpose()?;
     TrainTest::of(name, train, test, request)
@@ -313,7 +313,13 @@ fn load_npz(name: &str, path: &Path, request: Request<'_>) -> Result<TrainTest, 
     let Some(roles) = Roles::of(&archive.names) else {
         return Err(no_roles(path, &archive.names));
     };
-    load_arrays(name, &roles, request, |[features, labels]| archive.table(features, Some(labels)))
+    let units = request.unit.filter(|unit| unit.column.is_none() && request.unit_ids.is_none());
+    let mut units = units.map(|_| archive.units()).transpose()?.flatten().map(|ids| ids.units());
+    load_arrays(name, &roles, request, |[features, labels]| {
+        // Training rows come first.
+        let units = units.take();
+        Ok(Table { units, ..archive.table(features, Some(labels))? })
+    })
 }
 
 /// The refusal of an archive by the names of its arrays.

@@ -10,6 +10,7 @@ use super::formats::{self, IdxFiles};
 use super::names::{self, NAMES};
 use super::request::Request;
 use super::table::TrainTest;
+use super::units;
 use crate::text::nearest;
 
 /// Loads a data set by its name, in its built-in domain if it has one, or a file or folder by its path, without a domain.
@@ -56,6 +57,9 @@ pub fn load_requested(
 /// As [`load_requested`]; the error withholds what was found.
 pub(super) fn rows(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
     let path = Path::new(name_or_path);
+    let beside = request.unit.filter(|unit| unit.column.is_none() && names::find(name_or_path).is_none());
+    let beside = beside.and_then(|_| units::beside(path));
+    let request = Request { unit_ids: request.unit_ids.or(beside.as_deref()), ..request };
     let whole = load_whole(name_or_path, data_dir, request).map_err(|error| error.about(path))?;
     match request.split {
         Some(split) => whole.split(path, split),

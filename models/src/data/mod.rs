@@ -23,9 +23,10 @@ mod request;
 pub mod schema;
 mod source;
 mod table;
+mod units;
 
 pub use declaration::{Declaration, declare, drafted, schema_beside};
-pub(crate) use declaration::{bound_privately, check_private_bounds};
+pub(crate) use declaration::{UNIT_OF_FILE, bound_privately, check_private_bounds};
 pub use doubts::doubts;
 #[cfg(test)]
 pub(crate) use error::tests::{PLANTED, planted};
@@ -36,6 +37,8 @@ pub(crate) use load::promised_rows;
 pub use load::{load, load_declared, load_requested};
 pub use model_rows::{ModelRows, load_for_model};
 pub use names::{NAMES, Name, built_in, is_generated, optimum};
+pub(crate) use part::UNITS_OVER_RANKS;
 pub use request::{ColumnUse, LabelUse, Request, Split};
 pub use schema::SchemaError;
 pub use table::TrainTest;
+pub use units::unit_doubts;

@@ -41,13 +41,13 @@ fn rows(
     input: Request<'_>,
     classes: Option<&[String]>,
 ) -> Result<ModelRows, DataError> {
-    let path = Path::new(name_or_path);
+    let (path, input) = (Path::new(name_or_path), input.ungrouped());
     let named = names::find(name_or_path).is_some();
     if named && let Some(domain) = names::built_in(name_or_path, data_dir) {
         check_features(path, domain.features(), input)?;
     }
     let (dataset, are_test_rows) = if named || !path.is_file() {
-        let TrainTest { train, test } = load::rows(name_or_path, data_dir, Request::of(input.domain))?;
+        let TrainTest { train, test } = load::rows(name_or_path, data_dir, Request::of(input.domain).ungrouped())?;
         let are_test_rows = test.is_some();
         (test.unwrap_or(train), are_test_rows)
     } else {

@@ -8,9 +8,9 @@ use rounds_algorithms::problem::synthetic::{
     synthetic_mnist_optimum,
 };
 use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format, Labels, UnitDeclaration};
-use rounds_kernels::linear::Reduction;
 use serde::Deserialize;
 
+use super::declaration::UNIT_OF_FILE;
 use super::error::DataError;
 use super::formats::{self, IdxFiles};
 use super::request::Request;
@@ -21,8 +21,6 @@ use super::table::TrainTest;
 const FILES: &str = include_str!("names.toml");
 /// The seed of generated data sets.
 const SEED: u64 = 0;
-/// The unit of data sets with users.
-const USER: UnitDeclaration = UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
 const LOGISTIC_FEATURES: usize = 20;
 const QUADRATIC_DIMENSION: usize = 100;
 const QUADRATIC_SMOOTHNESS: f64 = 10.0;
@@ -170,12 +168,12 @@ impl Files {
         let mut domain = domain.expect("a test checks every built-in schema");
         domain.test_is_public = true;
         domain.format = Some(self.format);
-        domain.unit = self.users.map(|_| USER);
+        domain.unit = self.users.map(|_| UNIT_OF_FILE.clone());
         domain
     }
 
     /// Training rows by user, where there are users.
-    fn by_user(&self, loaded: TrainTest) -> Result<TrainTest, DataError> {
+    fn by_user(&self, loaded: TrainTest, unit: &UnitDeclaration) -> Result<TrainTest, DataError> {
         let (Some(UsersTable { rows, spread, skew }), Labels::Classes { values, classes, .. }) =
             (self.users, loaded.train.labels())
         else {
@@ -183,8 +181,8 @@ impl Files {
         };
         let users = Users { rows, spread, skew }.of(values, *classes, SEED);
         let name = loaded.train.name().to_owned();
-        let train =
-            loaded.train.by_unit(&users, USER).map_err(|error| DataError::no_dataset(Path::new(&name), &error))?;
+        let train = loaded.train.by_unit(&users, unit.clone());
+        let train = train.map_err(|error| DataError::no_dataset(Path::new(&name), &error))?;
         Ok(TrainTest { train, ..loaded })
     }
 
@@ -244,7 +242,12 @@ impl Name {
                 let (train, test) = (generated.data)(SEED);
                 TrainTest { train, test }.redeclared(request.domain)
             }
-            Contents::Files(files) => files.by_user(files.load(self.name, data_dir, request)?),
+            Contents::Files(files) => {
+                match request.unit.filter(|_| files.users.is_some() && request.unit_ids.is_none()) {
+                    Some(unit) => files.by_user(files.load(self.name, data_dir, request.ungrouped())?, unit),
+                    None => files.load(self.name, data_dir, request),
+                }
+            }
         }
     }
 }

@@ -39,6 +39,10 @@ pub struct Part {
     pub digests: Digests,
 }
 
+/// The refusal of ranks that would share out a unit.
+pub(crate) const UNITS_OVER_RANKS: &str =
+    "rows of units are not shared out over ranks: run one process, with as many threads";
+
 /// Rows of rank `rank` of `ranks`.
 fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<usize>, DataError> {
     if rows < ranks {
@@ -74,6 +78,9 @@ pub(crate) fn rows(
         let whole = load::rows(name_or_path, data_dir, request)?;
         return Ok(Part { train: whole.train, test: whole.test, digests: Digests::default() });
     }
+    if request.unit.is_some() {
+        return Err(DataError::file(Path::new(name_or_path), UNITS_OVER_RANKS));
+    }
     if request.is_whole()
         && let Some((name, [images, labels_file, test_images, test_labels], classes)) =
             idx_data(name_or_path, data_dir)?
@@ -81,7 +88,7 @@ pub(crate) fn rows(
     {
         let own = rows_of(&name, rows, rank, ranks)?;
         let labels = idx::read_labels(&labels_file)?;
-        check_counts(&images, rows, &labels_file, labels.len())?;
+        check_counts(&images, rows, &labels_file, labels.len(), "label")?;
         let mut common = Sha256::new();
         common.update((rows as u64).to_le_bytes());
         labels.iter().for_each(|label| common.update(label.to_le_bytes()));

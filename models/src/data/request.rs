@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rounds_algorithms::problem::{Dataset, Domain};
+use rounds_algorithms::problem::{Dataset, Domain, UnitDeclaration};
 use serde::{Deserialize, Serialize};
 
 use super::error::DataError;
@@ -30,12 +30,21 @@ pub struct Request<'a> {
     pub test: Option<&'a Path>,
     /// The rows that are kept for testing.
     pub split: Option<Split>,
+    /// The unit by which training rows are ordered: that of the domain, in [`Request::of`].
+    pub unit: Option<&'a UnitDeclaration>,
+    /// The file with the unit of each training row, of a unit without a column [default: the one beside the rows].
+    pub unit_ids: Option<&'a Path>,
 }
 
 impl<'a> Request<'a> {
     /// The rows of a data set in `domain`.
     pub fn of(domain: Option<&'a Arc<Domain>>) -> Self {
-        Self { domain, ..Self::default() }
+        Self { domain, unit: domain.and_then(|domain| domain.unit.as_ref()), ..Self::default() }
+    }
+
+    /// The rows that are asked for, without the units of training rows: test rows, and those of a model, are judged one by one.
+    pub(super) fn ungrouped(self) -> Self {
+        Self { unit: None, unit_ids: None, ..self }
     }
 
     /// A row of so many fields has no label.
@@ -49,7 +58,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A part of the rows that is kept for testing: ⌊F·n + ½⌋ of n rows, drawn by their positions from a seed.
+/// A part of the rows that is kept for testing: ⌊F·n + ½⌋ of n rows, or of n units with all their rows, drawn by their positions from a seed.
 ///
 /// The positions are a function of n, F and the seed, and of nothing that a row holds. Where n and the order of rows are public
 /// (zero-out, replace-one) they are public, and of two neighbouring data sets the same positions remain for training: these
@@ -86,7 +95,7 @@ impl Split {
 
     /// The rows for training and for testing, both in their order; `None` if that leaves no rows for one of them.
     pub fn apart(self, whole: &Dataset) -> Option<(Dataset, Dataset)> {
-        let rows = whole.len();
+        let rows = whole.records();
         let kept = self.kept(rows)?;
         let mut places: Vec<usize> = (0..rows).collect();
         let mut choices = Choices::new(self.seed);
@@ -121,15 +130,18 @@ pub struct ColumnUse {
     pub drop: Vec<String>,
     /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
     pub task: Option<Task>,
+    /// Column whose values tell units of privacy apart, such as people: all rows of one are protected together
+    pub unit: Option<String>,
 }
 
 impl ColumnUse {
     /// Refuses names of columns for a file in which columns have none.
     pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
-        if self.label.is_none() && self.drop.is_empty() {
+        if self.label.is_none() && self.drop.is_empty() && self.unit.is_none() {
             return Ok(());
         }
-        let problem = "`label`, `drop`: its columns have no names; leave them out, or write a header in its first line";
+        let problem =
+            "`label`, `drop`, `unit`: its columns have no names; leave them out, or write a header in its first line";
         Err(DataError::file(path, problem))
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Format, Label, Other, Relation, Storage,
+    UnitDeclaration,
 };
+use rounds_kernels::linear::Reduction;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
@@ -82,6 +84,47 @@ struct RowsTable {
     storage: Storage,
     format: Option<Format>,
     drop: Vec<String>,
+    unit: Option<UnitKey>,
+    reduce: Option<ReductionName>,
+    max_rows: Option<usize>,
+}
+
+/// The ids of units: a column, or a file.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum UnitKey {
+    Column(String),
+    File(bool),
+}
+
+/// A reduction by its name.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ReductionName {
+    Mean,
+    Sum,
+}
+
+impl RowsTable {
+    /// The declared unit.
+    fn unit(&self, place: &str) -> Result<Option<UnitDeclaration>, SchemaError> {
+        let column = match &self.unit {
+            Some(UnitKey::Column(column)) => Some(column.clone()),
+            Some(UnitKey::File(true)) => None,
+            Some(UnitKey::File(false)) | None if self.reduce.is_none() && self.max_rows.is_none() => return Ok(None),
+            Some(UnitKey::File(false)) | None => {
+                return refuse(
+                    place,
+                    "reduce, max-rows: these are of a unit, and none is declared: add unit = \"COLUMN\"",
+                );
+            }
+        };
+        let reduction = match self.reduce {
+            None | Some(ReductionName::Mean) => Reduction::Mean,
+            Some(ReductionName::Sum) => Reduction::Sum,
+        };
+        Ok(Some(UnitDeclaration { column, reduction, most_rows: self.max_rows }))
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -180,7 +223,7 @@ impl SchemaTable {
             let problem = "no label; add [label] with classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
             return refuse(place, problem);
         };
-        let columns = columns(place, self.columns)?;
+        let (columns, unit) = (columns(place, self.columns)?, self.rows.unit(place)?);
         if label.column.is_none() && matches!(columns, Columns::Named(_)) {
             return refuse(place, "label: no column; add column = \"NAME\" under [label]");
         }
@@ -195,7 +238,7 @@ impl SchemaTable {
         let mut domain = Domain::new(columns, self.rows.storage, kind, source);
         (domain.label_column, domain.dropped) = (label.column, self.rows.drop);
         domain.test_is_public = self.test.public;
-        domain.format = self.rows.format;
+        (domain.format, domain.unit) = (self.rows.format, unit);
         related(place, domain, self.rows.relation, self.rows.public_rows)
     }
 }
@@ -276,6 +319,13 @@ pub(super) fn related(
             return refuse(place, format!("public-rows is of add-remove alone, not of {relation}; {problem}"));
         }
     };
+    if let (Some(column), None) = (domain.unit.as_ref().and_then(|unit| unit.column.as_ref()), &domain.label_column) {
+        let problem = format!(
+            "unit: {column:?} is the name of a column, and columns have no names; write unit = true, and give a file with \
+             the unit of each row (`unit-ids FILE`)"
+        );
+        return refuse(place, problem);
+    }
     domain.check().map_err(|error| of_domain(place, "", &error))?;
     Ok(domain)
 }
@@ -306,6 +356,12 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     lines.push(format!("storage = {}", quoted(domain.storage.name())));
     if !domain.dropped.is_empty() {
         lines.push(format!("drop = [{}]{}", list(&domain.dropped), note("drop")));
+    }
+    if let Some(UnitDeclaration { column, reduction, most_rows }) = &domain.unit {
+        let unit = column.as_ref().map_or_else(|| "true".to_owned(), |column| quoted(column));
+        lines.push(format!("unit = {unit}{}", note("unit")));
+        lines.extend((*reduction == Reduction::Sum).then(|| "reduce = \"sum\"".to_owned()));
+        lines.extend(most_rows.map(|most| format!("max-rows = {most}")));
     }
     match &domain.columns {
         Columns::Matrix { count, bounds } => {

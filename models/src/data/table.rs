@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rounds_algorithms::problem::{Columns, Dataset, Domain, Encoder, Features};
+use rounds_algorithms::problem::{Columns, Dataset, Domain, Encoder, Features, UnitIds};
 
 use super::error::DataError;
 use super::labels::{Meaning, RawLabels};
 use super::request::{Request, Split};
+use super::units;
 
 /// A data set as a run needs it.
 #[derive(Clone)]
@@ -40,10 +41,12 @@ impl TrainTest {
 
 /// Features and labels of the same rows, from one file or two.
 pub(super) struct Table {
-    path: PathBuf,
-    labels_path: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) labels_path: PathBuf,
     pub(super) features: Features,
-    labels: RawLabels,
+    pub(super) labels: RawLabels,
+    /// The unit of each row, if the file of the rows has them.
+    pub(super) units: Option<UnitIds>,
 }
 
 impl Table {
@@ -53,7 +56,7 @@ impl Table {
 
     /// Features of one file and labels of another.
     pub(super) fn of_files(path: &Path, features: Features, labels_path: &Path, labels: RawLabels) -> Self {
-        Self { path: path.into(), labels_path: labels_path.into(), features, labels }
+        Self { path: path.into(), labels_path: labels_path.into(), features, labels, units: None }
     }
 
     /// The same rows without their labels. Of encoded rows a label alone made none the null row.
@@ -73,7 +76,7 @@ impl Table {
     }
 
     fn check_counts(&self) -> Result<(), DataError> {
-        check_counts(&self.path, self.features.len(), &self.labels_path, self.labels.len())
+        check_counts(&self.path, self.features.len(), &self.labels_path, self.labels.len(), "label")
     }
 
     /// The data set of these rows, encoded into `domain`.
@@ -101,14 +104,20 @@ impl Table {
     }
 }
 
-/// Refuses a number of labels other than that of the rows.
-pub(super) fn check_counts(path: &Path, rows: usize, labels_path: &Path, labels: usize) -> Result<(), DataError> {
-    if rows == labels {
+/// Refuses a number of labels, or of another `value`, other than that of the rows.
+pub(super) fn check_counts(
+    path: &Path,
+    rows: usize,
+    values_path: &Path,
+    values: usize,
+    value: &str,
+) -> Result<(), DataError> {
+    if rows == values {
         return Ok(());
     }
     let problem = format!(
-        "{rows} rows, but {} has {labels} labels; each row has one label, so they do not belong together",
-        labels_path.display()
+        "{rows} rows, but {} has {values} {value}s; each row has one {value}, so they do not belong together",
+        values_path.display()
     );
     Err(DataError::contents(path, problem))
 }
@@ -155,7 +164,7 @@ impl<'a> Reading<'a> {
 }
 
 impl TrainTest {
-    /// The data sets of training and test rows.
+    /// The data sets of training and test rows, the former by unit if that is asked for.
     pub(super) fn of(
         name: &str,
         mut train: Table,
@@ -170,10 +179,14 @@ impl TrainTest {
             b.columns = a.columns;
         }
         let reading = Reading::of(request, train.features.columns(), &train.labels_path, &train.labels)?;
-        Ok(Self {
-            train: reading.dataset(name, train)?,
-            test: test.map(|test| reading.dataset(name, test)).transpose()?,
-        })
+        let units = request.unit.map(|unit| units::of_table(&mut train, unit, request)).transpose()?;
+        let path = train.path.clone();
+        let mut train = reading.dataset(name, train)?;
+        if let (Some(ids), Some(unit)) = (units, request.unit) {
+            let by_unit = train.by_unit(&ids, unit.clone());
+            train = by_unit.map_err(|error| DataError::no_dataset(&path, &error))?;
+        }
+        Ok(Self { train, test: test.map(|test| reading.dataset(name, test)).transpose()? })
     }
 
     /// Rows that have a domain, in another one of the same shape.

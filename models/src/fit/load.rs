@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::error::FitError;
 use super::key;
 use super::observer::{Execution, Observer, Stage};
-use super::release::{declared, explained, of_schema};
+use super::release::{check_units, declared, explained, of_schema};
 use super::settings::Training;
 use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
@@ -70,6 +70,9 @@ pub(super) fn load(
 ) -> Result<Loaded, FitError> {
     let group = &execution.group;
     let mut setup = group.all_ok(set_up(training, group.is_root()))?;
+    if group.ranks().is_some() && training.request(setup.domain.as_ref()).unit.is_some() {
+        return group.all_ok(Err(FitError::argument("unit", data::UNITS_OVER_RANKS)));
+    }
     let kept = &training.checkpoint;
     let every = kept.file.is_some().then_some(kept.every);
     let lines = setup.parameters.iter().map(|(name, value)| format!("`{name}` {value}\n"));
@@ -110,6 +113,9 @@ pub(super) fn load(
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
     }
+    if !training.privacy.secure {
+        setup.warnings.extend(data::unit_doubts(&train));
+    }
     // A process alone digests its rows beside its plan.
     let digest = group.ranks().filter(|_| is_bound).map(|ranks| train.digest_over(ranks));
     let regularization = training.optimizer.regularization;
@@ -118,6 +124,7 @@ pub(super) fn load(
         Some(ranks) => Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?,
     };
     let problem = placed(problem, &setup, execution);
+    check_units(&problem)?;
     if let Some(Ok((public, settings))) = planned.map(JoinHandle::join)
         && public == *problem.public()
     {
@@ -206,7 +213,7 @@ fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<
     if execution.group.ranks().is_some() || data.rows.is_some() || setup.factorization_used.is_some() {
         return None;
     }
-    let domain = setup.domain.as_ref()?;
+    let domain = setup.domain.as_ref().filter(|domain| domain.unit.is_none())?;
     let (name, rows) = data::promised_rows(&data.data, data.data_dir.as_deref())?;
     let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
     let public = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization).ok()?;

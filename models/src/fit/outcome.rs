@@ -52,6 +52,9 @@ pub struct Outcome {
     /// The statement, with the plan and the domain that it follows from: of a model, its header.
     #[serde(flatten)]
     pub header: Header,
+    /// The unit of privacy, where it is not a row: `n` and gradient queries count units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// Columns of numbers, by what a field that is no number does.
     pub numbers: BTreeMap<&'static str, Vec<String>>,
     /// Number of ranks, if there are several processes.
@@ -160,7 +163,7 @@ pub struct PrivateFacts {
     pub times: Option<Times>,
     /// Realised gradient queries.
     pub gradient_queries: u64,
-    /// Number of training rows.
+    /// Number of training rows, or units.
     pub n: usize,
     /// Quality on test rows.
     #[serde(flatten)]

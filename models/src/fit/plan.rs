@@ -10,7 +10,7 @@ use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{
     self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem,
-    SparseMatrix, Storage,
+    SparseMatrix, Storage, UnitIds,
 };
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
@@ -136,9 +136,10 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
     }
     if let Some(split) = data.test_split {
         let but = if data.private_bounds.is_some() { " but the counts of the private bounds" } else { "" };
+        let of = if domain.is_some_and(|domain| domain.unit.is_some()) { "units" } else { "rows" };
         privacy = privacy.with_note(format!(
-            "a part of {} of the rows is kept for testing and enters no sum{but}; their positions follow from the number of \
-             rows and the seed {}, both public",
+            "a part of {} of the {of} is kept for testing and enters no sum{but}; their positions follow from the number of \
+             {of} and the seed {}, both public",
             split.fraction, split.seed
         ));
     }
@@ -180,7 +181,7 @@ pub(crate) fn public_problem(
     }
 }
 
-/// One row of the domain, as it was given to the run.
+/// One row of the domain, as it was given to the run: a unit of its own.
 fn row_of(data: &TrainedOn, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
     let columns = domain.features();
     let scale = data.given.and_then(|given| given.byte_scale).unwrap_or(BYTE_SCALE);
@@ -195,6 +196,9 @@ fn row_of(data: &TrainedOn, domain: &Arc<Domain>) -> Result<Dataset, DatasetErro
         None => Labels::Values(vec![1.0]),
     };
     let mut row = Dataset::new(data.dataset.clone(), features, labels)?.in_domain(Arc::clone(domain))?;
+    if let Some(unit) = &domain.unit {
+        row = row.by_unit(&UnitIds { of_rows: vec![0], count: 1 }, unit.clone())?;
+    }
     if let Some(given) = data.given {
         row = row.in_units_of(given.unit)?;
         if let Some(NormBound { norm, bound }) = given.bound {

@@ -125,12 +125,12 @@ pub(super) fn outcome(
         Some(Err(_)) if shown != Shown::All => None,
         evaluated => evaluated.transpose()?.flatten(),
     };
-    let null_rows = finished.training.filter(|_| shown == Shown::All).map(|of| problem.rows() - of.rows);
-    if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > problem.rows()) {
+    let stored = if problem.public().unit().is_some() { problem.dataset().len() } else { problem.rows() };
+    let null_rows = finished.training.filter(|_| shown == Shown::All).map(|of| stored - of.rows);
+    if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > stored) {
         let warning = format!(
-            "{null_rows} of {} training rows are null rows, from which the model learns nothing: a column taken for numbers holds \
+            "{null_rows} of {stored} training rows are null rows, from which the model learns nothing: a column taken for numbers holds \
              words or nothing in them, a category or the label a value that is not declared. `{}` drafts a schema",
-            problem.rows(),
             training.draft_command()
         );
         observer.warn(&warning);
@@ -154,6 +154,7 @@ pub(super) fn outcome(
     let queries = shown.beside_claim(false, Some(finished.ledger.gradient_queries));
     Ok(Outcome {
         header: model.header().clone(),
+        unit: problem.public().unit().map(ToString::to_string),
         numbers: loaded.setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
         ranks: execution.group.count(),
         threads: execution.engine.local().threads(),
@@ -161,7 +162,7 @@ pub(super) fn outcome(
         gradient_queries: queries.unwrap_or(expected_queries),
         times: None,
         test: shown.beside_claim(test_is_public, test),
-        test_rows: shown.beside_claim(test_is_public, loaded.test.as_ref().map(Problem::rows)),
+        test_rows: shown.beside_claim(test_is_public, loaded.test.as_ref().map(|test| test.dataset().len())),
         test_file: data::test_file(data, training.request(None)).filter(|_| loaded.test.is_some() && data.is_file()),
         held_out: held_out(training, execution, loaded),
         diagnostics,

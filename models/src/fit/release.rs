@@ -78,6 +78,9 @@ pub(crate) fn check_domain(training: &Training, domain: &Domain) -> Result<(), F
 pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), FitError> {
     let secure = training.privacy.secure;
     let (mut domain, mut warnings) = (domain(training)?, Vec::new());
+    if let Some(domain) = domain.as_ref().filter(|_| secure) {
+        check_unit_flags(&training.data.declaration, domain)?;
+    }
     let declaration = training.declaration();
     let draft = training.draft_command();
     match domain.as_ref().map(|domain| domain.is_draft()) {
@@ -124,11 +127,33 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
     Ok((domain, warnings))
 }
 
+/// Refuses flags of a release that name a unit which its schema does not declare.
+fn check_unit_flags(flags: &Declaration, domain: &Domain) -> Result<(), FitError> {
+    let declared = domain.unit.as_ref().map(|unit| &unit.column);
+    let (argument, line) = match (&flags.columns.unit, &flags.unit_ids) {
+        (Some(column), _) if declared != Some(&flags.columns.unit) => {
+            (format!("unit {column}"), format!("unit = {column:?}"))
+        }
+        (None, Some(file)) if declared != Some(&None) => {
+            (format!("unit-ids {}", file.display()), "unit = true".to_owned())
+        }
+        _ => return Ok(()),
+    };
+    let problem =
+        format!("a release protects the unit that its schema declares: write {line} under [rows] of the schema");
+    Err(FitError::argument(argument, problem))
+}
+
 /// The domain that rows in memory carry, or that the data at a place are declared in.
 fn domain(training: &Training) -> Result<Option<Arc<Domain>>, FitError> {
     let Some(rows) = &training.data.rows else {
         check_test_rows(training)?;
-        let declared = data::declare(&training.data.data, training.data.data_dir.as_deref(), &training.declaration());
+        let mut declaration = training.declaration();
+        if training.privacy.secure {
+            // They declare nothing; they may repeat what the schema declares.
+            (declaration.columns.unit, declaration.unit_ids) = (None, None);
+        }
+        let declared = data::declare(&training.data.data, training.data.data_dir.as_deref(), &declaration);
         return declared.map_err(|error| of_schema(training, error));
     };
     if training.data.declaration != Declaration::default() || training.data.test.is_some() {
@@ -158,13 +183,28 @@ fn domain(training: &Training) -> Result<Option<Arc<Domain>>, FitError> {
     Ok(domain)
 }
 
-/// Refuses data that are no data set of the domain's public number of rows.
+/// Refuses rows of one unit, whose number is public but under add-remove.
+pub(super) fn check_units(problem: &Problem) -> Result<(), FitError> {
+    let is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
+    match problem.public().unit() {
+        Some(unit) if is_public && problem.rows() == 1 => {
+            let unit = unit.column.as_ref().map_or_else(|| "unit-ids".to_owned(), |column| format!("unit {column}"));
+            let problem =
+                "all rows are of one unit, and a model of it would be a model of one: name what tells people apart";
+            Err(FitError::argument(unit, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses data that are no data set of the domain's public number of rows or units.
 pub(super) fn check_rows(problem: &Problem) -> Result<(), FitError> {
     if problem.rows() <= problem.most_rows() {
         return Ok(());
     }
+    let of = if problem.public().unit().is_some() { "units" } else { "rows" };
     let problem = format!(
-        "the data have more than {} times as many rows, and are no data set of the declared domain",
+        "the data have more than {} times as many {of}, and are no data set of the declared domain",
         rounds_algorithms::problem::MOST_ROWS_PER_PUBLIC_ROW
     );
     Err(FitError::argument("public-rows", problem))

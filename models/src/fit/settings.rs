@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::error::FitError;
-use crate::data::{Declaration, Request, Split, TrainTest, schema_beside};
+use crate::data::{Declaration, Request, Split, TrainTest, UNIT_OF_FILE, schema_beside};
 use crate::factorization_cache;
 use crate::text::quoted;
 
@@ -239,6 +239,7 @@ impl Training {
             add(" --drop ", &columns.drop.join(","));
         }
         columns.task.iter().for_each(|task| add(" --task ", task.name()));
+        columns.unit.iter().for_each(|unit| add(" --unit ", unit));
         add(" -o ", &schema_beside(Path::new(path)).to_string_lossy());
         command
     }
@@ -251,7 +252,10 @@ impl Training {
     /// The rows that the run asks for.
     pub(super) fn request<'a>(&'a self, domain: Option<&'a std::sync::Arc<Domain>>) -> Request<'a> {
         let data = &self.data;
+        let unit_ids = data.declaration.unit_ids.as_deref();
         Request {
+            unit: domain.map_or(unit_ids.map(|_| &UNIT_OF_FILE), |domain| domain.unit.as_ref()),
+            unit_ids,
             domain,
             task: data.declaration.columns.task,
             label: data.declaration.columns.label.as_deref(),

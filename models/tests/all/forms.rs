@@ -67,7 +67,7 @@ const MAGICS: [&[u8]; 6] = [&[0, 0, 8, 3], &[0x1f, 0x8b, 8], b"\xfd7zXZ\0", b"PK
 
 impl Form {
     /// A row whose fields are drawn from `choices`, or a null row.
-    fn row(self, choices: &mut Choices, null: bool) -> Vec<u8> {
+    pub(crate) fn row(self, choices: &mut Choices, null: bool) -> Vec<u8> {
         let number = |choices: &mut Choices| of(choices, &FIELDS).parse::<f64>().unwrap().to_le_bytes();
         let fields = |choices: &mut Choices| {
             let mut row = Vec::new();
@@ -189,7 +189,10 @@ impl Form {
         };
         match self {
             Self::Csv => {
-                let header = (0..COLUMNS).map(|column| format!("x{column},")).collect::<String>() + "colour,kind\n";
+                // Of rows by unit the first field is the id.
+                let is_by_unit = rows[0].iter().filter(|&&byte| byte == b',').count() > COLUMNS + 1;
+                let names = (0..COLUMNS).map(|column| format!("x{column},")).collect::<String>();
+                let header = format!("{}{names}colour,kind\n", if is_by_unit { "person," } else { "" });
                 file("table.csv", [header.into_bytes(), rows.concat()].concat())
             }
             Self::Headless => file("table.csv", rows.concat()),

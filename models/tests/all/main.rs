@@ -9,3 +9,4 @@ mod fit;
 mod forms;
 mod neighbours;
 mod statement;
+mod units;

@@ -31,6 +31,11 @@ fn folder() -> Folder {
     let row = |row: usize| format!("{},{},{}\n", row % 11, ["red", "green"][row % 2], ["no", "yes"][row / 2 % 2]);
     folder.write("table.csv", "height,colour,kind\n".to_owned() + &(0..400).map(row).collect::<String>());
     folder.write("schema.toml", SCHEMA);
+    // The same rows with a person each, of 80.
+    let row = |row: usize| {
+        format!("{},{},{},{}\n", row % 80, row % 11, ["red", "green"][row % 2], ["no", "yes"][row / 2 % 2])
+    };
+    folder.write("visits.csv", "person,height,colour,kind\n".to_owned() + &(0..400).map(row).collect::<String>());
     signature::generate(&folder.path().join("key")).unwrap();
     folder
 }
@@ -89,6 +94,19 @@ fn of_rows(features: Features, domain: Domain, treat: impl Fn(Dataset) -> Result
 fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     let releasing = catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private && algorithm.release);
     let mut kinds: Vec<_> = releasing.map(|of| (of.id.to_owned(), release(folder, of.id))).collect();
+    for (name, rows) in [
+        ("unit", "unit = \"person\"\n"),
+        ("unit of a sum", "unit = \"person\"\nreduce = \"sum\"\nmax-rows = 5\n"),
+        ("unit under add-remove", "unit = \"person\"\nrelation = \"add-remove\"\npublic-rows = 80\n"),
+    ] {
+        let schema = folder.write(&format!("{name}.toml"), format!("[rows]\n{rows}{SCHEMA}"));
+        let mut training = release(folder, "dp-sgd");
+        training.data.data = folder.path().join("visits.csv").to_str().unwrap().to_owned();
+        training.data.declaration.schema = Some(schema);
+        training.privacy.delta = 1e-3;
+        training.optimizer.batch_size = Some(20);
+        kinds.push((name.to_owned(), training));
+    }
     let mut add = |name: &str, algorithm: &str, change: &dyn Fn(&mut Training)| {
         let mut training = release(folder, algorithm);
         change(&mut training);

@@ -26,7 +26,11 @@ pub(super) fn table(outcome: &Outcome) -> Table {
         Target::Bounds(_) => "1 output".to_owned(),
         Target::Classes(names) => format!("{} classes", names.len()),
     };
-    row("data", format!("{rows} rows, {} features, {label}", header.data.dimension));
+    let of = if outcome.unit.is_some() { "units" } else { "rows" };
+    row("data", format!("{rows} {of}, {} features, {label}", header.data.dimension));
+    if let Some(unit) = &outcome.unit {
+        row("a unit", unit.clone());
+    }
     for (becomes, names) in &outcome.numbers {
         let names = listing(names);
         row("numbers", format!("{names}: a field that is no number {becomes}"));
@@ -43,7 +47,7 @@ pub(super) fn table(outcome: &Outcome) -> Table {
         row(&format!("test {name}"), text);
     }
     if let Some((name, text)) = outcome.held_out.map(quality) {
-        let how = "of a run on four fifths of the rows, on the others; --test-split keeps test rows";
+        let how = format!("of a run on four fifths of the {of}, on the others; --test-split keeps test rows");
         row(&format!("{name} held out"), format!("{text} ({how})"));
     }
     let queries = outcome.gradient_queries;

@@ -13,9 +13,11 @@ use crate::data::number;
 use crate::data::request::{LabelUse, Request};
 use crate::data::source::{Compression, Source, unpacked_name};
 use crate::data::table::Table;
+use crate::data::units::Ids;
 use rounds_algorithms::problem::{BinCounts, Buffer, Columns, Domain, Encoder, Features, encoding};
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 /// Usual names of a label column.
@@ -164,6 +166,8 @@ pub(crate) struct Summary {
     /// The first and the last number, while each is the one before plus 1.
     pub(crate) counting: Option<Option<(f64, f64)>>,
     pub(crate) word: Option<Vec<u8>>,
+    /// Hashes of the different fields, and the number of fields that are not empty, of a column that may hold ids.
+    pub(crate) ids: Option<(HashSet<u64>, usize)>,
 }
 
 impl Summary {
@@ -172,8 +176,8 @@ impl Summary {
         self.missing == 0 && self.distinct.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// No fields of a column of which up to `limit` different fields are kept.
-    fn new(limit: usize) -> Self {
+    /// No fields of a column, of which up to `limit` different fields are kept, and that may hold ids.
+    fn new(limit: usize, may_hold_ids: bool) -> Self {
         Self {
             missing: 0,
             words: 0,
@@ -187,10 +191,17 @@ impl Summary {
             limit,
             counting: Some(None),
             word: None,
+            ids: may_hold_ids.then(Default::default),
         }
     }
 
     fn take(&mut self, field: &[u8]) {
+        if let Some((different, count)) = self.ids.as_mut().filter(|_| !field.is_empty()) {
+            let mut hasher = DefaultHasher::new();
+            field.hash(&mut hasher);
+            different.insert(hasher.finish());
+            *count += 1;
+        }
         let number = match number::parse(field) {
             Some(number) => number,
             None if MISSING.contains(&field) => {
@@ -243,6 +254,10 @@ impl Summary {
             _ => None,
         };
         self.word = self.word.take().or(later.word);
+        if let (Some((different, count)), Some((more, later))) = (&mut self.ids, later.ids) {
+            different.extend(more);
+            *count += later;
+        }
         self.distinct = match (self.distinct.take(), later.distinct) {
             (Some(mut distinct), Some(more)) => {
                 distinct.extend(more);
@@ -271,10 +286,18 @@ impl Summary {
     }
 }
 
-/// Summaries of the columns of a file with the header `header`, whose label stands at `label`.
-pub(crate) fn summarise(path: &Path, header: &FirstLine, label: usize) -> Result<Vec<Summary>, DataError> {
+/// Summaries of the columns of a file with the header `header`, whose label stands at `label`. Columns with the names `may_hold_ids` may hold
+/// ids.
+pub(crate) fn summarise(
+    path: &Path,
+    header: &FirstLine,
+    label: usize,
+    may_hold_ids: impl Fn(&str) -> bool,
+) -> Result<Vec<Summary>, DataError> {
     let limit = |place| if place == label { MOST_CLASSES } else { MOST_WORDS };
-    let nothing: Vec<Summary> = (0..header.fields.len()).map(|place| Summary::new(limit(place))).collect();
+    let named = header.fields.iter().enumerate();
+    let nothing: Vec<Summary> =
+        named.map(|(place, name)| Summary::new(limit(place), place != label && may_hold_ids(name))).collect();
     let take = |summaries: &mut [Summary], fields: &[Cow<'_, [u8]>]| {
         summaries.iter_mut().zip(fields).for_each(|(summary, field)| summary.take(field));
     };
@@ -349,6 +372,7 @@ enum Place {
     /// The value of an unnamed column.
     Value(usize),
     Label,
+    Unit,
     Dropped,
 }
 
@@ -367,8 +391,8 @@ struct Layout {
 impl Layout {
     /// Columns are found by the names in the header; a file without one has unnamed columns, the label last, and is separated
     /// by commas, or tabs if it is called `.tsv`.
-    fn declared(source: &Source<'_>, text: &[u8], domain: &Domain, labels: LabelUse) -> Result<Self, DataError> {
-        let path = source.path();
+    fn declared(source: &Source<'_>, text: &[u8], domain: &Domain, request: Request<'_>) -> Result<Self, DataError> {
+        let (path, labels) = (source.path(), request.labels);
         let mut layout = Self {
             start: 0,
             lines_before: 0,
@@ -381,7 +405,7 @@ impl Layout {
             let header = FirstLine::of(source, text)?;
             (layout.start, layout.lines_before) = (header.end, header.number);
             layout.delimiter = header.delimiter;
-            layout.places = places(path, &header.fields, domain, label, labels)?;
+            layout.places = places(path, &header.fields, domain, label, request)?;
         } else if let Columns::Matrix { count, .. } = domain.columns {
             if unpacked_name(path).ends_with(".tsv") {
                 layout.delimiter = b'\t';
@@ -459,12 +483,12 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
     let mut source = open(path)?;
     let mut text = begin(&mut source)?;
     let layout = match domain {
-        Some(domain) => Layout::declared(&source, &text, domain, request.labels)?,
+        Some(domain) => Layout::declared(&source, &text, domain, request)?,
         None => Layout::guessed(&source, &text, request)?,
     };
     text.drain(..layout.start);
     let encoder = domain.map(Encoder::new);
-    let (mut values, mut labels) = (Buffer::zeroed(0), Vec::new());
+    let (mut values, mut labels, mut ids) = (Buffer::zeroed(0), Vec::new(), Ids::default());
     let mut words = Words::default();
     let parse = |text: &[u8]| parse_block(text, &layout, encoder.as_ref());
     parse_blocks(source, text, layout.lines_before, parse, |mut part: Part, progress| {
@@ -476,9 +500,11 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
         }
         reserve(&mut labels, part.labels.len(), progress);
         labels.extend_from_slice(&part.labels);
+        ids.append(&part.ids);
         Ok(())
     })?;
     labels.shrink_to_fit();
+    let units = layout.places.contains(&Place::Unit).then(|| ids.units());
     let mut features = Features::f32(values, layout.features);
     let labels = if let Some(encoder) = encoder {
         if domain.is_some_and(|domain| matches!(domain.columns, Columns::Matrix { .. })) {
@@ -490,7 +516,7 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
     } else {
         RawLabels::Numbers(labels.into_iter().map(f32::from_bits).collect())
     };
-    Ok(Table::of_file(path, features, labels))
+    Ok(Table { units, ..Table::of_file(path, features, labels) })
 }
 
 /// The places of a header's columns in `domain`.
@@ -499,8 +525,10 @@ fn places(
     header: &[String],
     domain: &Domain,
     label: &str,
-    labels: LabelUse,
+    request: Request<'_>,
 ) -> Result<Vec<Place>, DataError> {
+    let labels = request.labels;
+    let [unit, grouped] = [domain.unit.as_ref(), request.unit].map(|unit| unit.and_then(|unit| unit.column.as_ref()));
     let refuse = |problem: String, found: &[&String]| {
         let found = if found.is_empty() { String::new() } else { format!("; found {}", listing(found)) };
         Err(DataError::columns(path, problem + &found))
@@ -520,7 +548,7 @@ fn places(
             start += encoder.width(column);
         }
     }
-    declared.extend(domain.dropped.iter().map(String::as_str));
+    declared.extend(domain.dropped.iter().chain(grouped).map(String::as_str));
     declared.retain(|name| !header.iter().any(|found| found == name));
     if !declared.is_empty() {
         return refuse(
@@ -533,7 +561,9 @@ fn places(
     for name in header {
         places.push(if name == label && labels == LabelUse::Needed {
             Place::Label
-        } else if name == label || domain.dropped.contains(name) {
+        } else if grouped == Some(name) {
+            Place::Unit
+        } else if name == label || unit == Some(name) || domain.dropped.contains(name) {
             Place::Dropped
         } else if let Some(place) = starts.get(name.as_str()) {
             *place
@@ -565,6 +595,7 @@ struct Part {
     /// Codes of a domain, places in `words`, or the bits of numbers.
     labels: Vec<u32>,
     words: Words,
+    ids: Ids,
 }
 
 /// Parses whole lines. With an `encoder` any field is taken; those of unnamed columns stay as they are.
@@ -580,6 +611,7 @@ fn parse_block(text: &[u8], layout: &Layout, encoder: Option<&Encoder<'_>>) -> R
         for (number, (field, place)) in fields.iter().zip(&layout.places).enumerate() {
             match (*place, encoder) {
                 (Place::Dropped, _) => {}
+                (Place::Unit, _) => part.ids.take(field),
                 (Place::Named { column, start }, Some(encoder)) => {
                     null |= !encoder.field(column, field, &mut row[start..start + encoder.width(column)]);
                 }

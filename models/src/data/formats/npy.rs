@@ -9,6 +9,7 @@ use crate::data::labels::RawLabels;
 use crate::data::request::{LabelUse, Request};
 use crate::data::source::{Compression, Source, damaged, expansion, expansion_bound};
 use crate::data::table::Table;
+use crate::data::units::{self, Ids};
 use rounds_algorithms::problem::Features;
 use std::fs::File;
 use std::io::BufReader;
@@ -174,12 +175,22 @@ pub(super) fn read_features(source: &mut Source<'_>) -> Result<Features, DataErr
 
 /// Labels from an array of one dimension, or of two with one column.
 pub(super) fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataError> {
+    let expected = "labels of one dimension (one-hot rows: save array.argmax(1))";
+    read_column(source, expected)?.read_labels(source)
+}
+
+/// Ids of units, from an array as of labels.
+pub(in crate::data) fn read_ids(source: &mut Source<'_>) -> Result<Ids, DataError> {
+    read_column(source, "ids of one dimension")?.read_ids(source)
+}
+
+/// The header of an array of one dimension, or of two with one column.
+fn read_column(source: &mut Source<'_>, expected: &str) -> Result<Header, DataError> {
     let header = read_header(source)?;
     if header.shape.len() > 1 && header.shape[1..] != [1] {
-        let expected = "labels of one dimension (one-hot rows: save array.argmax(1))";
         return Err(DataError::header(source.path(), format_args!("the shape {:?}", header.shape), expected));
     }
-    header.read_labels(source)
+    Ok(header)
 }
 
 /// A single array whose last column is the label, unless the request says that it has none.
@@ -297,6 +308,12 @@ impl Archive {
         };
         let read = self.array(labels, read_labels)?;
         Ok(Table::of_files(&path, rows, &self.path.join(format!("{labels}.npy")), read))
+    }
+
+    /// The array of units, if there is one.
+    pub(super) fn units(&mut self) -> Result<Option<Ids>, DataError> {
+        let is_there = self.names.iter().any(|name| name == units::ARRAY);
+        is_there.then(|| self.array(units::ARRAY, read_ids)).transpose()
     }
 
     /// Reads the array called `name` with one of this module's functions.

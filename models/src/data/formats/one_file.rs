@@ -44,10 +44,12 @@ pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table,
 fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Domain>, DataError> {
     let header = FirstLine::read(path)?.fields;
     let label = domain.label_column.as_ref();
+    let unit = domain.unit.as_ref().and_then(|unit| unit.column.as_ref());
+    let is_beside = |name: &String| Some(name) == label || Some(name) == unit || domain.dropped.contains(name);
     let columns = match &domain.columns {
         Columns::Named(columns) => columns,
         &Columns::Matrix { count, .. } => {
-            let unnamed = header.iter().filter(|name| Some(*name) != label && !domain.dropped.contains(name)).count();
+            let unnamed = header.iter().filter(|name| !is_beside(name)).count();
             // Without a header the label is one of the fields.
             if unnamed == count || (label.is_none() && unnamed == count + 1) {
                 return Ok(Arc::clone(domain));
@@ -59,7 +61,7 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
     let names = || columns.iter().map(|column| &column.name);
     let needed = names().chain(label.filter(|_| labels == LabelUse::Needed));
     let missing: Vec<&String> = needed.filter(|name| !header.contains(name)).collect();
-    let known = |name: &String| Some(name) == label || names().any(|of| of == name) || domain.dropped.contains(name);
+    let known = |name: &String| is_beside(name) || names().any(|of| of == name);
     let unknown: Vec<&String> = header.iter().filter(|name| !known(name)).collect();
     let parts = [("it lacks columns of the model", missing), ("it has columns that the model does not know", unknown)];
     let parts = parts.iter().filter(|(_, names)| !names.is_empty());
