@@ -9,11 +9,12 @@
 use std::sync::Arc;
 
 use crate::problem::domain::{Bounds, Columns, Domain, DomainSource, Label, Storage};
-use crate::problem::{Buffer, ByteRows, Dataset, Features, Labels, SparseMatrix, UnitIds};
+use crate::problem::{Buffer, ByteRows, Dataset, Features, Labels, SparseMatrix, UnitDeclaration, UnitIds};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use rounds_kernels::features::Norm;
+use rounds_kernels::linear::Reduction;
 use std::f64::consts::TAU;
 
 /// The purpose of a generator's stream; streams of different purposes are unrelated.
@@ -381,7 +382,41 @@ fn draw(knots: &[(f64, f64)]) -> [u8; PIXELS] {
 /// # Panics
 /// If n or d is 0, or n·d values cannot be addressed.
 pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
-    assert!(n > 0 && d > 0, "synthetic-logistic needs at least one row and one feature, not n = {n}, d = {d}");
+    logistic_rows("synthetic-logistic", (n, d), seed, synthetic_logistic_domain(d), |_| 0.0)
+}
+
+/// The rows of users who differ: those of [`synthetic_logistic`] of d features, labelled y = sign(⟨u, w⟩ + b_k), b_k ~ N(0, τ²) for user k. Each
+/// user has as many rows.
+///
+/// # Panics
+/// As [`synthetic_logistic`], of `users · rows` rows; more than 2³² users.
+pub fn synthetic_users((users, rows): (usize, usize), d: usize, deviation: f64, seed: u64) -> Dataset {
+    let offset = |row: u64| deviation * normal(&mut stream(seed, Purpose::Users, row / rows as u64));
+    let domain = synthetic_users_domain(d);
+    let unit = domain.unit.clone().expect("a unit");
+    let users = u32::try_from(users).expect("at most 2³² users");
+    let ids = (0..users).flat_map(|user| (0..rows).map(move |_| user)).collect();
+    logistic_rows("synthetic-users", (users as usize * rows, d), seed, domain, offset)
+        .by_unit(&UnitIds { of_rows: ids, count: users as usize }, unit)
+        .expect("a user for each row")
+}
+
+/// The domain of [`synthetic_users`]: that of [`synthetic_logistic`], with users as units.
+pub fn synthetic_users_domain(d: usize) -> Domain {
+    let unit = UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
+    let source = DomainSource::BuiltIn("synthetic-users".to_owned());
+    Domain { unit: Some(unit), source, ..synthetic_logistic_domain(d) }
+}
+
+/// The rows of [`synthetic_logistic`], with an offset to each row's margin.
+fn logistic_rows(
+    name: &str,
+    (n, d): (usize, usize),
+    seed: u64,
+    domain: Domain,
+    offset: impl Fn(u64) -> f64 + Sync + Send,
+) -> Dataset {
+    assert!(n > 0 && d > 0, "{name} needs at least one row and one feature, not n = {n}, d = {d}");
     let mut generator = stream(seed, Purpose::PlantedWeights, 0);
     let weights: Vec<f64> = (0..d).map(|_| normal(&mut generator)).collect();
     let mut values = Buffer::zeroed(n.checked_mul(d).expect("n·d values can be addressed"));
@@ -390,12 +425,12 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
         let mut generator = stream(seed, Purpose::Features, index);
         row.fill_with(|| uniform(&mut generator) as f32);
         let products = row.iter().zip(&weights).map(|(&value, weight)| f64::from(value) * weight);
-        *label = u32::from(products.sum::<f64>() >= 0.0);
+        *label = u32::from(products.sum::<f64>() + offset(index) >= 0.0);
     });
     let labels = Labels::Classes { values: labels, classes: 2, names: Some(signs()) };
-    Dataset::new("synthetic-logistic", Features::f32(values, d), labels)
+    Dataset::new(name, Features::f32(values, d), labels)
         .and_then(|data| data.clip_features(Norm::L1, d as f64))
-        .and_then(|data| data.in_domain(Arc::new(synthetic_logistic_domain(d))))
+        .and_then(|data| data.in_domain(Arc::new(domain)))
         .expect("uniform features make a data set")
 }
 
@@ -539,6 +574,20 @@ mod tests {
         let uneven = Users { rows: 20.0, spread: 1.0, skew: 0.3 }.of(&classes, 10, 3);
         assert!((350..700).contains(&uneven.count), "{}", uneven.count);
         assert_eq!(uneven, Users { rows: 20.0, spread: 1.0, skew: 0.3 }.of(&classes, 10, 3));
+    }
+
+    #[test]
+    fn users_of_a_population_differ_in_their_offset() {
+        let share_of_ones = |deviation| {
+            let data = synthetic_users((400, 25), 20, deviation, 5);
+            assert_eq!((data.records(), data.len()), (400, 10_000));
+            let Labels::Classes { values, .. } = data.labels() else { panic!("classes") };
+            let of_user = |rows: &[u32]| rows.iter().sum::<u32>() as f64 / 25.0;
+            values.chunks(25).map(of_user).map(|share| (share - 0.5).abs()).sum::<f64>() / 400.0
+        };
+        assert!(share_of_ones(20.0) > share_of_ones(0.0) + 0.05);
+        let plain = synthetic_logistic(10_000, 20, 5);
+        assert_eq!(synthetic_users((400, 25), 20, 0.0, 5).labels(), plain.labels());
     }
 
     #[test]

@@ -185,3 +185,27 @@ fn local_steps_are_private_like_gradients_and_need_a_unit() {
         assert!(refused.is_some_and(|message| message.contains("local-steps 2")), "{id}");
     }
 }
+
+#[test]
+fn units_of_one_row_train_the_model_of_rows() {
+    let rows = problem(dataset(300, None, Reduction::Mean));
+    let one = UnitDeclaration { most_rows: Some(1), ..declaration(Reduction::Mean) };
+    let mut domain = Domain::clone(rows.domain().expect("a domain"));
+    domain.unit = Some(one.clone());
+    let ids = UnitIds { of_rows: (0..300).collect(), count: 300 };
+    let units = dataset(300, None, Reduction::Mean).in_domain(Arc::new(domain)).expect("rows of the domain");
+    let units = problem(units.by_unit(&ids, one).expect("a unit for each row"));
+    for id in ["dp-sgd", "dp-mf", "accelerated-dp-srg"] {
+        let algorithm = catalog::find(id).expect("an algorithm");
+        let [of_rows, of_units] = [&rows, &units].map(|problem| {
+            let mut settings = Settings::new(Budget::Target { epsilon: 4.0, delta: 1e-5 }, StreamKey::Simulation(3));
+            settings.set("batch-size", 60);
+            settings.set("rounds", 5);
+            let prepared = algorithm.prepare(problem, &settings).expect("a plan");
+            let mut executor = Executor::new(problem, Engine::Sequential, prepared);
+            executor.run().expect("rounds");
+            executor.solution().to_vec()
+        });
+        assert_eq!(of_rows, of_units, "{id}");
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use rounds_algorithms::problem::synthetic::{
     Quadratic, Users, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
-    synthetic_mnist_optimum,
+    synthetic_mnist_optimum, synthetic_users, synthetic_users_domain,
 };
 use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format, Labels, UnitDeclaration};
 use serde::Deserialize;
@@ -105,6 +105,15 @@ pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
             Generated {
                 data: |seed| (synthetic_logistic(100_000, LOGISTIC_FEATURES, seed), None),
                 domain: || synthetic_logistic_domain(LOGISTIC_FEATURES),
+                optimum: None,
+            },
+        ),
+        generated(
+            "synthetic-users",
+            "generated: 100,000 x 20, 2 classes, rows of 5,000 users who differ in their intercept",
+            Generated {
+                data: |seed| (synthetic_users((5_000, 20), LOGISTIC_FEATURES, 1.0, seed), None),
+                domain: || synthetic_users_domain(LOGISTIC_FEATURES),
                 optimum: None,
             },
         ),
