@@ -578,14 +578,17 @@ mod tests {
 
     #[test]
     fn users_of_a_population_differ_in_their_offset() {
-        let share_of_ones = |deviation| {
+        let variance_of_shares = |deviation| {
             let data = synthetic_users((400, 25), 20, deviation, 5);
             assert_eq!((data.records(), data.len()), (400, 10_000));
             let Labels::Classes { values, .. } = data.labels() else { panic!("classes") };
-            let of_user = |rows: &[u32]| rows.iter().sum::<u32>() as f64 / 25.0;
-            values.chunks(25).map(of_user).map(|share| (share - 0.5).abs()).sum::<f64>() / 400.0
+            let shares = values.chunks(25).map(|rows| f64::from(rows.iter().sum::<u32>()) / 25.0);
+            let mean = shares.clone().sum::<f64>() / 400.0;
+            shares.map(|share| (share - mean).powi(2)).sum::<f64>() / 400.0
         };
-        assert!(share_of_ones(20.0) > share_of_ones(0.0) + 0.05);
+        // Without an offset the variance of 25 independent labels: a quarter of 1/25 at most.
+        let (alike, unlike) = (variance_of_shares(0.0), variance_of_shares(5.0));
+        assert!(alike < 0.013 && unlike > 2.0 * alike, "{alike}, {unlike}");
         let plain = synthetic_logistic(10_000, 20, 5);
         assert_eq!(synthetic_users((400, 25), 20, 0.0, 5).labels(), plain.labels());
     }
