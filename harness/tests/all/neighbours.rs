@@ -221,10 +221,10 @@ fn all_that_the_command_shows_of_neighbouring_units_is_the_same() {
         let data = neighbouring_units(form, relation, &mut choices);
         let [first, second] = data.map(|rows| {
             let ids = (!is_column).then(|| rows.iter().map(|(unit, _)| format!("{unit}\n")).collect());
-            let lines: Vec<Vec<u8>> = match is_column {
-                true => rows.iter().map(|(unit, row)| [format!("{unit},").as_bytes(), row].concat()).collect(),
-                false => rows.into_iter().map(|(_, row)| row).collect(),
+            let line = |(unit, row): (usize, Vec<u8>)| {
+                if is_column { [format!("{unit},").into_bytes(), row].concat() } else { row }
             };
+            let lines: Vec<_> = rows.into_iter().map(line).collect();
             case.shown(&lines, ids, true)
         });
         let of_pair =

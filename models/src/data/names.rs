@@ -251,12 +251,11 @@ impl Name {
                 let (train, test) = (generated.data)(SEED);
                 TrainTest { train, test }.redeclared(request.domain)
             }
-            Contents::Files(files) => {
-                match request.unit.filter(|_| files.users.is_some() && request.unit_ids.is_none()) {
-                    Some(unit) => files.by_user(files.load(self.name, data_dir, request.ungrouped())?, unit),
-                    None => files.load(self.name, data_dir, request),
-                }
+            Contents::Files(files) if files.users.is_some() && request.unit_ids.is_none() => {
+                let loaded = files.load(self.name, data_dir, request.ungrouped())?;
+                files.by_user(loaded, request.unit.unwrap_or(&UNIT_OF_FILE))
             }
+            Contents::Files(files) => files.load(self.name, data_dir, request),
         }
     }
 }

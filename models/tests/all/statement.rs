@@ -101,10 +101,10 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     ] {
         let schema = folder.write(&format!("{name}.toml"), format!("[rows]\n{rows}{SCHEMA}"));
         let mut training = release(folder, "dp-sgd");
-        training.data.data = folder.path().join("visits.csv").to_str().unwrap().to_owned();
+        training.data = Training::on(folder.path().join("visits.csv").to_str().unwrap()).data;
         training.data.declaration.schema = Some(schema);
         training.privacy.delta = 1e-3;
-        training.optimizer.batch_size = Some(20);
+        training.optimizer.batch_size = Some(24);
         kinds.push((name.to_owned(), training));
     }
     let mut add = |name: &str, algorithm: &str, change: &dyn Fn(&mut Training)| {
