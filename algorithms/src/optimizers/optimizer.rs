@@ -79,12 +79,12 @@ pub enum AssumptionWarning {
     NoProjection,
     /// Rounds that outlast a minute.
     #[error(
-        "{rounds} rounds, one after the other, take up to {multiplications:.0e} multiplications, {minutes:.0} minutes at 10^9 a second; \
+        "{rounds} rounds, one after the other, take about {multiplications:.0e} multiplications, {minutes:.0} minutes at 3*10^9 a second; \
          fewer parameters (loss=logistic for two classes), a larger accuracy or a smaller batch-size take less",
-        minutes = multiplications / 60e9
+        minutes = multiplications / 180e9
     )]
     Work {
-        /// Multiplications of all rounds, at most.
+        /// Multiplications of all rounds, about.
         multiplications: f64,
         /// T.
         rounds: u64,

@@ -1,13 +1,13 @@
-//! Populations on which the rates of private convex optimisation bind, over the unit ball: per-example losses with L = 1 and
-//! M = 1, no strong convexity, and a population risk that is a finite sum.
+//! Populations of finitely many distinct rows, whose risk is a finite sum with a known minimiser over a ball: two on which the
+//! rates of private convex optimisation bind, with L = 1 and M = 1 over the unit ball and no strong convexity, and the rows of a data set.
 //!
-//! A row is `v·e_j` with one of two targets: its gradient is one of two opposite slopes, plus v²·x_j where the loss is curved. The
+//! In the former a row is `v·e_j` with one of two targets: its gradient is one of two opposite slopes, plus v²·x_j where the loss is curved. The
 //! probabilities of the two differ by a bias too small to be seen in few rows, as in the lower bounds by Assouad's lemma.
 //!
 //! | population | coordinates | minimiser |
 //! | --- | --- | --- |
-//! | [`WorstCase::slope`] | linear, `∇F = −κ·s/√d` with random signs s; with `stiff`, half of the rows are one curved coordinate | on the sphere: the constraint is active, and no curvature helps |
-//! | [`WorstCase::valleys`] | half of the rows are stiff; the others are spread evenly over curvatures `2^{−k}/24`, k = 0 … 11, and so is ‖x*‖² | of norm 1, and flat directions at every scale |
+//! | [`Population::slope`] | linear, `∇F = −κ·s/√d` with random signs s; with `stiff`, half of the rows are one curved coordinate | on the sphere: the constraint is active, and no curvature helps |
+//! | [`Population::valleys`] | half of the rows are stiff; the others are spread evenly over curvatures `2^{−k}/24`, k = 0 … 11, and so is ‖x*‖² | of norm 1, and flat directions at every scale |
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ const SLOPE: f64 = 0.5;
 /// The target of a linear row: its residual is clamped on the whole ball.
 const FAR: f64 = 3.0;
 
-/// A population of finitely many distinct rows, with its minimiser over the unit ball.
-pub struct WorstCase {
+/// A population of finitely many distinct rows, with its minimiser over a ball.
+pub struct Population {
     rows: Arc<Dataset>,
     loss: Loss,
     /// The probability of each distinct row.
@@ -57,7 +57,7 @@ impl Coordinate {
     }
 }
 
-impl WorstCase {
+impl Population {
     /// A linear risk of slope κ in d coordinates, one of which is stiff where `stiff` says so; none where a bias of its rows
     /// would reach 1.
     pub fn slope(dimension: usize, kappa: f64, stiff: bool, seed: u64) -> Option<Self> {
@@ -113,10 +113,35 @@ impl WorstCase {
             }
             optimum.push(sign * coordinate.optimum);
         }
-        let rows = Dataset::new("worst-case", Features::Sparse(features), Labels::Values(targets))
+        let rows = Dataset::new("population", Features::Sparse(features), Labels::Values(targets))
             .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
             .expect("coordinates make a data set");
         Self { rows: Arc::new(rows), loss, shares, optimum }
+    }
+
+    /// The rows of `problem`, all as likely: the population of which a bootstrap sample is drawn, with the minimiser of its risk.
+    ///
+    /// # Panics
+    /// Rows that are not dense, with a bias or without real targets; a minimiser of another dimension.
+    pub fn of_rows(problem: &Problem, optimum: Vec<f64>) -> Self {
+        let dataset = problem.dataset();
+        let (Features::F32 { values, columns }, labels @ Labels::Values(_)) = (dataset.features(), dataset.labels())
+        else {
+            panic!("dense rows with real targets are a population");
+        };
+        assert!(optimum.len() == *columns && !problem.model().bias, "a model without a bias");
+        let mut features = SparseMatrix::new(*columns);
+        for row in values.chunks_exact(*columns) {
+            features.push_row((0..).zip(row.iter().copied()).filter(|(_, value)| *value != 0.0));
+        }
+        let rows =
+            Dataset::new(dataset.name(), Features::Sparse(features), labels.clone()).expect("rows of a data set");
+        Self {
+            shares: vec![1.0 / rows.len() as f64; rows.len()],
+            rows: Arc::new(rows),
+            loss: problem.model().loss,
+            optimum,
+        }
     }
 
     /// `rows` independent rows of the population, whose batches are drawn from their exact law.
@@ -134,26 +159,30 @@ impl WorstCase {
         Problem::new(rows, self.loss, false, 0.0).expect("losses of real targets, and finite rows")
     }
 
-    /// Of every distinct row its probability, its coordinate and the derivative of its loss along it; the others are 0.
+    /// Of every distinct row its probability, its first coordinate and the derivative of its loss along it; those of the worst case have no
+    /// other.
     ///
     /// # Panics
     /// A model of another dimension.
     pub fn derivatives(&self, x: &[f32]) -> impl Iterator<Item = (f64, usize, f64)> {
         assert_eq!(x.len(), self.optimum.len(), "a model of another dimension");
-        self.entries().map(move |(share, j, value, target)| {
+        self.entries().map(move |(share, columns, values, target)| {
+            let (j, value) = (columns[0] as usize, f64::from(values[0]));
             let mut residual = [value * f64::from(x[j])];
-            self.loss.residual(&mut residual, Target::Value(target));
+            self.loss.residual(&mut residual, target);
             (share, j, value * residual[0])
         })
     }
 
-    /// Of every distinct row its probability, its coordinate, its value there and its target.
-    fn entries(&self) -> impl Iterator<Item = (f64, usize, f64, f64)> {
+    /// Of every distinct row its probability, the columns and values of its entries, and its target.
+    fn entries(&self) -> impl Iterator<Item = (f64, &[u32], &[f32], Target)> {
         let (Rows::Sparse(rows), Targets::Values(targets)) = (self.rows.rows(), self.rows.targets()) else {
             unreachable!("rows are sparse, and targets real");
         };
-        let entries = rows.indices.iter().zip(rows.values).zip(targets).zip(&self.shares);
-        entries.map(|(((&j, &value), &target), &share)| (share, j as usize, f64::from(value), f64::from(target)))
+        let stored = rows.offsets.windows(2).map(|ends| ends[0]..ends[1]);
+        stored.zip(targets).zip(&self.shares).map(move |((stored, &target), &share)| {
+            (share, &rows.indices[stored.clone()], &rows.values[stored], Target::Value(f64::from(target)))
+        })
     }
 
     /// `F(x) − F(x*)`, to rounding.
@@ -162,9 +191,12 @@ impl WorstCase {
     /// A model of another dimension.
     pub fn excess_risk(&self, x: &[f32]) -> f64 {
         assert_eq!(x.len(), self.optimum.len(), "a model of another dimension");
-        let excess = self.entries().map(|(share, j, value, target)| {
-            let loss = |x: f64| self.loss.value(&[value * x], Target::Value(target));
-            share * (loss(f64::from(x[j])) - loss(self.optimum[j]))
+        let excess = self.entries().map(|(share, columns, values, target)| {
+            let loss = |at: &dyn Fn(usize) -> f64| {
+                let products = columns.iter().zip(values).map(|(&j, &value)| f64::from(value) * at(j as usize));
+                self.loss.value(&[products.sum()], target)
+            };
+            share * (loss(&|j| f64::from(x[j])) - loss(&|j| self.optimum[j]))
         });
         excess.sum()
     }
@@ -178,11 +210,20 @@ mod tests {
     use rounds_kernels::features::Selection;
     use rounds_kernels::linear::{Clip, Point};
 
-    fn populations() -> Vec<WorstCase> {
+    /// Two orthogonal rows of squared losses, which their targets make the minimiser's coordinates.
+    fn real() -> Population {
+        let rows = Features::f32(vec![0.6, 0.8, 0.8, -0.6], 2);
+        let dataset = Dataset::new("rows", rows, Labels::Values(vec![0.6, 0.8])).unwrap();
+        let problem = Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0).unwrap();
+        Population::of_rows(&problem, vec![1.0, 0.0])
+    }
+
+    fn populations() -> Vec<Population> {
         vec![
-            WorstCase::slope(9, 0.05, false, 3).unwrap(),
-            WorstCase::slope(9, 0.05, true, 4).unwrap(),
-            WorstCase::valleys(40, 5),
+            real(),
+            Population::slope(9, 0.05, false, 3).unwrap(),
+            Population::slope(9, 0.05, true, 4).unwrap(),
+            Population::valleys(40, 5),
         ]
     }
 
@@ -210,8 +251,8 @@ mod tests {
             }
             assert!(population.excess_risk(&vec![0.0; population.optimum.len()]) > 1e-3);
         }
-        assert!(WorstCase::slope(400, 0.06, false, 1).is_none(), "a bias of 1.2");
-        assert!(WorstCase::slope(4, 0.5, false, 1).is_none(), "rows that never occur");
+        assert!(Population::slope(400, 0.06, false, 1).is_none(), "a bias of 1.2");
+        assert!(Population::slope(4, 0.5, false, 1).is_none(), "rows that never occur");
     }
 
     #[test]
