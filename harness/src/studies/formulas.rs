@@ -286,7 +286,7 @@ mod tests {
             // Without constants.
             ("[000] §4.3 tB/n, unaccelerated", 2.0),
             ("[000] §4.3 ‖Δ‖, unaccelerated", 1.1),
-            ("[000] Theorem 4.1, risk", 1.0),
+            ("[000] Theorem 4.1, risk", 7.919),
             ("[001] Theorem 4.6", 1.0055),
             ("[001] Theorem 4.7", 5.548),
             // Bounds.
@@ -294,7 +294,7 @@ mod tests {
             ("Bound A, recursive gradients", 6.44),
             ("[000] Claim 4.2, ‖Δ‖", 5.727),
             ("[000] Theorem 4.7, E‖g − ∇F‖²", 1.0034),
-            ("[000] Theorem 4.7, risk", 1.0),
+            ("[000] Theorem 4.7, risk", 39.78),
             ("[003] Proposition 3.4, heavy ball", 1.151),
             ("[003] Theorem 3.5, heavy ball", 49.7),
             ("[003] Theorem 4.1, Nesterov", 2.01),
