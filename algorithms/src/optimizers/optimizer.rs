@@ -80,7 +80,7 @@ pub enum AssumptionWarning {
     /// Rounds that outlast a minute.
     #[error(
         "{rounds} rounds, one after the other, take about {multiplications:.0e} multiplications, {minutes:.0} minutes at 4*10^9 a second, and up to \
-         four times as long where no point shows early that it is good enough; \
+         nine times as long where no point shows early that it is good enough; \
          fewer parameters (loss=logistic for two classes), a larger accuracy or a smaller batch-size take less",
         minutes = multiplications / 240e9
     )]

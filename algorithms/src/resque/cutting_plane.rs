@@ -187,15 +187,16 @@ impl CuttingPlane {
     }
 
     /// Multiplications of a run, about: `m·d` for the queries of a round, d² for a cut of the ellipsoid; for an analytic centre after t cuts
-    /// [`HESSIANS`] of `t·d²/2` and their solutions of `d³/6`, in the first half of the rounds: after it a centre was good enough on a9a and
-    /// phishing. Where none is, four times as many.
+    /// [`HESSIANS`] of `t·d²/2` and their solutions of `d³/6`, in the first third of the rounds: after it a centre was good enough on a9a and
+    /// phishing. Where none is, nine times as many.
     pub fn multiplications(&self) -> f64 {
         let (d, rounds, batch) = (self.centre.len() as f64, self.rounds as f64, self.batch as f64);
-        let cuts = match self.kind {
+        let cuts = rounds / 3.0;
+        let centres = match self.kind {
             Centre::Ellipsoid => rounds * d * d,
-            Centre::Analytic => 0.5 * rounds * HESSIANS * (0.125 * rounds * d * d + d * d * d / 6.0),
+            Centre::Analytic => cuts * HESSIANS * (0.25 * cuts * d * d + d * d * d / 6.0),
         };
-        rounds * batch * d + cuts
+        rounds * batch * d + centres
     }
 
     /// Planned rounds.
