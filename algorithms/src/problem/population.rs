@@ -255,6 +255,14 @@ mod tests {
         assert!(Population::slope(4, 0.5, false, 1).is_none(), "rows that never occur");
     }
 
+    /// Residuals −0.6 and −0.8 at 0, 0.2 and −1.4 at (0, 1).
+    #[test]
+    fn the_risk_of_rows_is_the_mean_of_their_losses() {
+        for (x, expected) in [([0.0, 0.0], 0.25), ([0.0, 1.0], 0.5), ([1.0, 0.0], 0.0)] {
+            assert!((real().excess_risk(&x) - expected).abs() < 1e-6, "{x:?}: {}", real().excess_risk(&x));
+        }
+    }
+
     #[test]
     fn gradients_are_at_most_as_long_as_the_lipschitz_constant() {
         for population in populations() {
