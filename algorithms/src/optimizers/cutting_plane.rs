@@ -36,8 +36,8 @@ pub(super) static CUTTING_PLANE: Algorithm = Algorithm {
     constructor: &Reads(prepare),
 };
 
-/// Multiplications of which a run warns: a minute at 10⁹ a second.
-const MINUTE: f64 = 60e9;
+/// Multiplications of which a run warns: a minute of a core at 4·10⁹ a second.
+const MINUTE: f64 = 240e9;
 
 fn prepare(run: &Run<'_>, own: Cuts) -> Result<Prepared, PrepareError> {
     let dimension = run.problem.parameters();

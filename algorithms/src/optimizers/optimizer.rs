@@ -79,12 +79,13 @@ pub enum AssumptionWarning {
     NoProjection,
     /// Rounds that outlast a minute.
     #[error(
-        "{rounds} rounds, one after the other, take up to {multiplications:.0e} multiplications, {minutes:.0} minutes at 10^9 a second; \
+        "{rounds} rounds, one after the other, take about {multiplications:.0e} multiplications, {minutes:.0} minutes at 4*10^9 a second, and up to \
+         nine times as long where no point shows early that it is good enough; \
          fewer parameters (loss=logistic for two classes), a larger accuracy or a smaller batch-size take less",
-        minutes = multiplications / 60e9
+        minutes = multiplications / 240e9
     )]
     Work {
-        /// Multiplications of all rounds, at most.
+        /// Multiplications of all rounds, about.
         multiplications: f64,
         /// T.
         rounds: u64,

@@ -51,8 +51,8 @@ impl Accountant {
         }
         match self {
             Self::Gdp => gaussian::epsilon(delta, gdp::mu(mechanism, adjacency)?),
-            Self::Zcdp => zcdp::epsilon(delta, zcdp::rho_of(mechanism, adjacency)?),
-            Self::ZcdpSimple => zcdp::simple_epsilon(delta, zcdp::rho_of(mechanism, adjacency)?),
+            Self::Zcdp => zcdp::epsilon(delta, zcdp::rho_of(self, mechanism, adjacency)?),
+            Self::ZcdpSimple => zcdp::simple_epsilon(delta, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.epsilon(delta)?.0),
             Self::Pld => pld::PrivacyLoss::new(mechanism, adjacency)?.epsilon(delta),
             Self::Pure => laplace::pure_epsilon(mechanism, adjacency),
@@ -67,8 +67,8 @@ impl Accountant {
         error::target_epsilon(epsilon)?;
         match self {
             Self::Gdp => gaussian::delta(epsilon, gdp::mu(mechanism, adjacency)?),
-            Self::Zcdp => zcdp::delta(epsilon, zcdp::rho_of(mechanism, adjacency)?),
-            Self::ZcdpSimple => zcdp::simple_delta(epsilon, zcdp::rho_of(mechanism, adjacency)?),
+            Self::Zcdp => zcdp::delta(epsilon, zcdp::rho_of(self, mechanism, adjacency)?),
+            Self::ZcdpSimple => zcdp::simple_delta(epsilon, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.delta(epsilon)?.0),
             Self::Pld => pld::PrivacyLoss::new(mechanism, adjacency)?.delta(epsilon),
             Self::Pure => {

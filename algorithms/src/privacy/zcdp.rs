@@ -117,11 +117,11 @@ pub fn simple_rho(epsilon: f64, delta: f64) -> Result<f64, PrivacyError> {
     Ok(root * root)
 }
 
-/// ρ of a mechanism: Σ μ²/2 over its Gaussian steps and Σ ε²/2 over its Laplace steps.
+/// ρ of a mechanism: Σ μ²/2 over its Gaussian steps and Σ ε²/2 over its Laplace steps. Errors name `accountant`, zcdp or zcdp-simple.
 ///
 /// # Errors
 /// [`PrivacyError::RefusedAccountant`] for subsampled Gaussian steps, and whatever [`Mechanism::check`] finds.
-pub fn rho_of(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, PrivacyError> {
+pub fn rho_of(accountant: Accountant, mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, PrivacyError> {
     mechanism.check(adjacency)?;
     let mut rho = 0.0;
     for step in mechanism.steps() {
@@ -131,7 +131,7 @@ pub fn rho_of(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, Privac
             rho += 0.5 * epsilon * epsilon * count as f64;
         } else {
             let reason = "subsampling does not amplify zCDP; use pld or rdp";
-            return Err(error::refused(Accountant::Zcdp, step.name(), reason));
+            return Err(error::refused(accountant, step.name(), reason));
         }
     }
     Ok(rho)

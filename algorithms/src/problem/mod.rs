@@ -1,5 +1,5 @@
 //! Optimisation problems: data sets that are owned and checked ([`dataset`]), and generators of synthetic ones
-//! ([`synthetic`]; [`planted`] and [`worst_case`] with a known optimum). Rows of a finite [`law`] need no memory.
+//! ([`synthetic`]; [`planted`] and [`population`] with a known optimum). Rows of a finite [`law`] need no memory.
 //!
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
 
@@ -11,6 +11,7 @@ pub mod features;
 pub mod law;
 pub mod objective;
 pub mod planted;
+pub mod population;
 mod private_bounds;
 pub mod public;
 mod second_moment;
@@ -18,7 +19,6 @@ pub(crate) mod shard;
 pub mod synthetic;
 mod units;
 mod withheld;
-pub mod worst_case;
 
 pub use adjacency::Adjacency;
 pub use dataset::{Dataset, Treatment};

@@ -211,7 +211,7 @@ fn cutting_planes_that_outlast_a_minute_say_so_before_they_start() {
         warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert!(warnings(6, &[]).is_empty());
-    let said = warnings(150, &[]);
+    let said = warnings(400, &[]);
     assert!(said.len() == 1 && said[0].contains("minutes"), "{said:?}");
     let fewer = warnings(20, &[("accuracy", "4")]);
     assert!(fewer.is_empty(), "{fewer:?}");

@@ -30,6 +30,12 @@ impl Estimated {
         2.0 * student_cdf(-distance / self.error, self.freedom)
     }
 
+    /// The estimate from halves that each chose the other's setting: where these differ, its error is at most √2 times as large
+    /// ([`best`](super::records::best)).
+    pub(crate) fn of_halves(self, differs: bool) -> Self {
+        Self { error: if differs { std::f64::consts::SQRT_2 } else { 1.0 } * self.error, ..self }
+    }
+
     /// The difference of two independent estimates (Welch).
     pub(crate) fn minus(&self, other: &Self) -> Self {
         let parts = [self, other].map(|one| one.error.powi(2));

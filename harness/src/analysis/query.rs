@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::derived::{self, Derived};
 use super::estimates::{Estimated, difference, of_mean};
-use super::records::{self, Fields, Records, Sample};
+use super::records::{self, Best, Fields, Records, Sample};
 use crate::format::minus;
 
 /// Fewest points of an exponent, and fewest runs of a mean, that a verdict rests on.
@@ -78,17 +78,12 @@ enum Choose {
     Most,
 }
 
-/// The published side of a row: a mean with its 96 % interval over 100 runs, one published draw, or bounds.
+/// The published side of a row: a count, a mean with its 96 % interval over 100 runs, or bounds.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Said {
     published: Option<f64>,
     interval: Option<f64>,
-    /// Published from a single draw.
-    #[serde(default)]
-    single: bool,
-    /// Differences up to it are agreement; the published interval where there is one.
-    margin: Option<f64>,
     at_most: Option<f64>,
     above: Option<f64>,
 }
@@ -179,13 +174,12 @@ impl Query {
 
     /// A mean, or its difference from that of other runs.
     fn compared(&self, base: &Fields, chain: Option<&Fields>, records: &mut Records) -> anyhow::Result<Found> {
-        let mut open = None;
+        let (mut at_end, mut differs) = (false, false);
         let mut sample = |fields: &Fields| -> anyhow::Result<Sample> {
-            let (sample, at_end) = self.selected(fields, records)?;
-            if at_end {
-                open = Some("The best lies at an end of its grid.");
-            }
-            Ok(sample)
+            let selected = self.selected(fields, records)?;
+            at_end |= selected.at_end;
+            differs |= selected.differs;
+            Ok(selected.sample)
         };
         let mut both = |fields: &Fields| -> anyhow::Result<(Sample, Option<Sample>)> {
             let other = self.against.as_ref().map(|against| sample(&joined(fields, against))).transpose()?;
@@ -201,11 +195,7 @@ impl Query {
         let first = both(base)?;
         let second = self.over.as_ref().or(chain).map(|over| both(&joined(base, over))).transpose()?;
         let found = match (of(&first), second) {
-            (Ok(one), None) if !self.said.single => of_mean(&one),
-            (Ok(one), None) => {
-                let found = of_mean(&one);
-                Estimated { error: found.error * (1.0 + one.len() as f64).sqrt(), ..found }
-            }
+            (Ok(one), None) => of_mean(&one),
             (Err(()), None) => difference(&first.0, first.1.as_ref().context("a pair")?),
             (one, Some(second)) => {
                 let both = one.ok().zip(of(&second).ok());
@@ -213,7 +203,7 @@ impl Query {
                 difference(&one, &other)
             }
         };
-        Ok((found, open, None, false))
+        Ok((found.of_halves(differs), at_end.then_some("The best lies at an end of its grid."), None, false))
     }
 
     /// A quantity that [`derived`] computes, or its difference from that of other runs.
@@ -241,22 +231,22 @@ impl Query {
         Ok(Some((found, is_few.then_some("Fewer than six points."), theory, is_end)))
     }
 
-    /// The sample of a selection, and true if its best setting lies at an end of a grid.
-    fn selected(&self, fields: &Fields, records: &mut Records) -> anyhow::Result<(Sample, bool)> {
+    /// The sample of a selection, or of its best setting.
+    fn selected(&self, fields: &Fields, records: &mut Records) -> anyhow::Result<Best> {
         let mut fields = fields.clone();
         let study = fields.remove("study").and_then(|name| name.as_str().map(str::to_owned));
         let runs = records.select(study.as_deref().unwrap_or(&self.study), &fields)?;
-        let (mut sample, at_end) = match self.choose {
+        let mut best = match self.choose {
             Some(choose) => {
                 let by = self.by.as_ref().unwrap_or(&self.field);
                 records::best(&runs, &self.field, by, choose == Choose::Least)?
             }
-            None => (records::sample(&runs, &self.field)?, false),
+            None => Best { sample: records::sample(&runs, &self.field)?, at_end: false, differs: false },
         };
         if self.statistic == Statistic::Logarithm {
-            sample.values_mut().for_each(|value| *value = value.ln());
+            best.sample.values_mut().for_each(|value| *value = value.ln());
         }
-        Ok((sample, at_end))
+        Ok(best)
     }
 }
 
@@ -314,7 +304,7 @@ impl Said {
         let Some(published) = self.published else {
             return ([self.above.unwrap_or(f64::NEG_INFINITY), at_most], found);
         };
-        let margin = self.margin.or(self.interval).unwrap_or(0.0);
+        let margin = self.interval.unwrap_or(0.0);
         let both = self.interval.map(|interval| {
             let theirs = Estimated { value: 0.0, error: 1.0, freedom: 99.0, count: 100 };
             let error = interval / theirs.half(0.96);

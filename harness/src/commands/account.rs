@@ -405,7 +405,7 @@ fn zcdp_answer(arguments: &ZcdpArguments) -> Result<Answer, PrivacyError> {
                 sampling: Sampling::FullBatch,
                 participations: 1,
             };
-            zcdp::rho_of(&gaussian, adjacency)?
+            zcdp::rho_of(Accountant::Zcdp, &gaussian, adjacency)?
         }
     };
     let answer = Answer {
@@ -566,6 +566,7 @@ subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --steps 0 --delta 1
 subsampled-gaussian --noise-multiplier 1 --m 10 --delta 1e-5 | --n
 subsampled-gaussian --noise-multiplier 1 --m 10 --n 5 --delta 1e-5 | batch size
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --adjacency replace-one | replace-one
+subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --accountant zcdp-simple | the zcdp-simple accountant
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --discretization 1e-12 | choose one of at least
 laplace --scale 0 --l1-sensitivity 1 | the Laplace scale must be
 laplace --scale 1 --l1-sensitivity -1 | the L1 sensitivity must be

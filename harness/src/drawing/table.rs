@@ -290,7 +290,7 @@ impl Table {
             *end += width(place);
             Some(*end)
         });
-        let columns = ends.take_while(|&end| end <= 80).count().max(1);
+        let columns = ends.take_while(|&end| end <= 80).count().max(1).min(self.columns.len());
         let left_out = [self.rows.len() - rows, self.columns.len() - columns];
         (self.drawn(rows, columns).trim_fmt(), left_out)
     }

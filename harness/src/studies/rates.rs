@@ -1,11 +1,12 @@
-//! Rates of private methods in the number of rows, on populations where the worst case binds: exact excess population risk, and
-//! the smallest number of rounds that keeps it near the optimum.
+//! Rates of private methods in the number of rows, on populations where the worst case binds and on the rows of data sets: exact excess
+//! population risk, and the smallest number of rounds that keeps it near the optimum.
 //!
 //! A cell is a method with T rounds on n rows. Its outcome is the mean excess over draws of the data, at the step size with the
 //! least worst-case mean, and at the slope of the family with the largest. Both are found by climbing grids of powers of 2 until
 //! the neighbours on both sides are worse.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use rounds_algorithms::catalog;
@@ -13,13 +14,16 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::Settings;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem;
-use rounds_algorithms::problem::worst_case::WorstCase;
+use rounds_algorithms::problem::population::Population;
 use rounds_algorithms::theory::parallel::private_error;
 use rounds_kernels::random::StreamKey;
+use rounds_models::data;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::logistic::minimizer_in_ball;
+use crate::experiment::cache::Memo;
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
 };
@@ -28,12 +32,14 @@ use crate::format::number;
 use crate::grouping::{by_key, distinct};
 use crate::statistics::{Estimate, Interval, jackknife, mean, student_quantile};
 
-/// The study. A problem is a population: a slope, a slope with a stiff coordinate, or valleys.
-pub(super) type Rates = Experiment<Options>;
+/// The study. A problem is a population: a slope, a slope with a stiff coordinate, valleys, or the rows of a data set, of which n are drawn
+/// with replacement. These are shared, with their minimisers.
+pub(super) type Rates = Experiment<Options, Memo<Arc<Population>>>;
 
 const SLOPE: &str = "slope";
 const STIFF_SLOPE: &str = "stiff-slope";
 const VALLEYS: &str = "valleys";
+const DESIGNED: [&str; 3] = [SLOPE, STIFF_SLOPE, VALLEYS];
 
 /// Parameter: T of a cell; the batch size follows.
 const ROUNDS: &str = "rounds";
@@ -61,7 +67,7 @@ pub(super) struct Rate {
     adaptive_rounds: u64,
     /// The step size (1/β for methods that have β) with the least risk.
     step: f64,
-    /// κ of the slope with the largest risk; none for valleys.
+    /// κ of the slope with the largest risk; none for other populations.
     slope: Option<f64>,
     /// A grid ended before both neighbours of the optimum were measured.
     at_edge: bool,
@@ -83,7 +89,8 @@ impl Study for Rates {
         anyhow::ensure!(options.draws >= 2, "{}: at least 2 draws are needed", definition.name);
         anyhow::ensure!(options.within > 1.0, "{}: options.within is a factor above 1", definition.name);
         for problem in &definition.problems {
-            definition::known("problem", &problem.dataset, &[SLOPE, STIFF_SLOPE, VALLEYS])?;
+            let named = data::NAMES.iter().map(|name| name.name);
+            definition::known("problem", &problem.dataset, &DESIGNED.into_iter().chain(named).collect::<Vec<_>>())?;
             let axis = problem.axis.as_deref().unwrap_or_default();
             definition::known("axis", axis, &["rows", "dimension", "epsilon"])?;
         }
@@ -92,9 +99,10 @@ impl Study for Rates {
 
     fn measure(&self, run: &Run<'_, Rate>, context: &Context<'_>) -> anyhow::Result<Outcome<Rate>> {
         let cell = &run.cell.configuration;
-        let trials = Trials::new(cell, self.definition.seed, self.definition.options().draws)?;
+        let real = self.real(cell, context)?;
+        let trials = Trials { real, ..Trials::new(cell, self.definition.seed, self.definition.options().draws)? };
         let mut own = cell.clone();
-        for name in [ROUNDS, ROWS_IN] {
+        for name in [ROUNDS, ROWS_IN, "rows", "dimension"] {
             own.parameters.remove(name);
         }
         own.batch_size = trials.rows.div_ceil(cell.number(ROUNDS)? as usize);
@@ -149,6 +157,24 @@ impl Study for Rates {
             all.extend(places.iter().flat_map(|place| place.lines(scale)));
         }
         Ok(all)
+    }
+}
+
+impl Rates {
+    /// The population of a data set's rows, with its minimiser over the ball of the methods; none for a designed one.
+    fn real(&self, cell: &Configuration, context: &Context<'_>) -> anyhow::Result<Option<Arc<Population>>> {
+        if DESIGNED.contains(&&*cell.dataset) {
+            return Ok(None);
+        }
+        let (own, radius) = (cell.on_problem(), cell.number("radius")?);
+        let make = || {
+            let loaded = context.problem(&own, 0, &Engine::Sequential)?;
+            let columns = loaded.train.parameters();
+            anyhow::ensure!(cell.whole("dimension")? == Some(columns), "{}: dimension is {columns}", cell.dataset);
+            let optimum = minimizer_in_ball(&loaded.train, radius)?;
+            Ok(Arc::new(Population::of_rows(&loaded.train, optimum)))
+        };
+        self.shared.get(&format!("{} {:?} {radius}", own.dataset, own.parameters), make).map(Some)
     }
 }
 
@@ -224,6 +250,8 @@ struct Trials<'a> {
     /// Names the cell in keys, alike for all methods.
     name: String,
     draws: usize,
+    /// The rows of a data set.
+    real: Option<Arc<Population>>,
 }
 
 /// Runs with one step size on one population.
@@ -255,11 +283,12 @@ impl<'a> Trials<'a> {
             in_memory: rows_in == "memory",
             name: format!("{seed}/{}/{rows}/{dimension}/{rounds}/{rows_in}", cell.dataset),
             draws,
+            real: None,
         })
     }
 
     fn has_slopes(&self) -> bool {
-        self.cell.dataset != VALLEYS
+        [SLOPE, STIFF_SLOPE].contains(&&*self.cell.dataset)
     }
 
     fn seed(&self, draw: usize) -> u64 {
@@ -268,24 +297,24 @@ impl<'a> Trials<'a> {
     }
 
     /// The population of slope 2^`slope`, if there is one.
-    fn population(&self, slope: i32, draw: usize) -> Option<WorstCase> {
+    fn population(&self, slope: i32, draw: usize) -> Option<Arc<Population>> {
         let seed = self.seed(draw);
         if self.has_slopes() {
             let is_stiff = self.cell.dataset == STIFF_SLOPE;
-            WorstCase::slope(self.dimension, f64::from(slope).exp2(), is_stiff, seed)
-        } else {
-            (slope == 0).then(|| WorstCase::valleys(self.dimension, seed))
+            return Population::slope(self.dimension, f64::from(slope).exp2(), is_stiff, seed).map(Arc::new);
         }
+        let only = || self.real.clone().unwrap_or_else(|| Arc::new(Population::valleys(self.dimension, seed)));
+        (slope == 0).then(only)
     }
 
-    /// The exponent of the steepest slope that there is; 0 for valleys.
+    /// The exponent of the steepest slope that there is; 0 for other populations.
     fn steepest(&self) -> anyhow::Result<i32> {
         let candidates = if self.has_slopes() { -MOST..=0 } else { 0..=0 };
         let steepest = candidates.rev().find(|&slope| self.population(slope, 0).is_some());
         steepest.with_context(|| format!("{}: no slope is small enough", self.cell.key()))
     }
 
-    fn problem(&self, population: &WorstCase, draw: usize) -> Problem {
+    fn problem(&self, population: &Population, draw: usize) -> Problem {
         let key = StreamKey::Simulation(self.seed(draw));
         if self.in_memory { population.materialized(self.rows, key) } else { population.drawn(self.rows, key) }
     }

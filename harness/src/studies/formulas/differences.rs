@@ -8,9 +8,10 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::Oracle;
 use rounds_algorithms::parallel::Engine;
-use rounds_algorithms::problem::worst_case::WorstCase;
+use rounds_algorithms::problem::population::Population;
 use rounds_algorithms::state::StateVisitor;
 use rounds_algorithms::theory::recursive;
+use rounds_algorithms::theory::recursive_risk::{self, Constants};
 use rounds_kernels::features::Selection;
 use rounds_kernels::linear::{Clip, Point};
 use rounds_kernels::random::StreamKey;
@@ -58,6 +59,7 @@ struct Runs {
 }
 
 /// Of a run, with Δ_t(d) the difference of example d.
+#[derive(Default)]
 struct Outcome {
     /// max ‖Δ_t(d)‖ over its scale.
     largest: f64,
@@ -71,6 +73,14 @@ struct Outcome {
     error: f64,
     /// ‖g_{T−1} − ∇F(x_{T−1})‖² itself, which varies more.
     squared_error: f64,
+    /// F(x_T) − F*.
+    excess: f64,
+}
+
+impl Outcome {
+    fn largest(outcomes: &[Self], of: impl Fn(&Self) -> f64) -> f64 {
+        outcomes.iter().map(of).fold(0.0, f64::max)
+    }
 }
 
 fn length(vector: &[f64]) -> f64 {
@@ -102,8 +112,8 @@ impl Runs {
     fn run(&self, draw: u64, scale: impl Fn(usize) -> f64) -> anyhow::Result<Outcome> {
         let key = StreamKey::Simulation(1_000 * self.rounds as u64 + draw);
         let population = match &*self.population {
-            "valleys" => WorstCase::valleys(self.dimension, draw),
-            _ => WorstCase::slope(self.dimension, 0.01, false, draw).context("too many dimensions")?,
+            "valleys" => Population::valleys(self.dimension, draw),
+            _ => Population::slope(self.dimension, 0.01, false, draw).context("too many dimensions")?,
         };
         let problem = population.materialized(self.batch * self.rounds, key.clone());
         // S of [000 Corollary 4.4].
@@ -117,7 +127,7 @@ impl Runs {
         let prepared = catalog::find(self.algorithm)?.prepare(&problem, &settings)?;
         let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
         let mut oracle = Oracle::new(&problem, Engine::Sequential);
-        let mut outcome = Outcome { largest: 0.0, spread: 0.0, noise: 0.0, clipped: 0, error: 0.0, squared_error: 0.0 };
+        let mut outcome = Outcome::default();
         let (mut seen, mut sum) = (Seen::default(), vec![0.0; self.dimension]);
         let (mut clean, mut previous) = (sum.clone(), vec![0.0; self.dimension]);
         for t in 0..self.rounds {
@@ -156,6 +166,7 @@ impl Runs {
             outcome.noise = outcome.noise.max(length(&noise) / (self.batch as f64 * self.beta));
         }
         outcome.clipped = executor.ledger().clipped;
+        outcome.excess = population.excess_risk(executor.solution());
         Ok(outcome)
     }
 
@@ -187,7 +198,7 @@ pub(super) fn largest_looseness(cell: &Configuration, _: &Options) -> anyhow::Re
         let clipped = outcomes.iter().any(|outcome| outcome.clipped > 0);
         anyhow::ensure!(!clipped, "{}: a difference is clipped", cell.key());
         if is_sketch {
-            return Ok((1.0, outcomes.iter().map(|outcome| outcome.largest).fold(0.0, f64::max)));
+            return Ok((1.0, Outcome::largest(&outcomes, |outcome| outcome.largest)));
         }
         // The draw with the least ratio.
         let of_draw = |outcome: &Outcome| {
@@ -208,10 +219,30 @@ pub(super) fn error_looseness(cell: &Configuration, _: &Options) -> anyhow::Resu
         let bound = if runs.algorithm == "unaccelerated-dp-srg" {
             recursive::unaccelerated_variance(1.0 / runs.beta, runs.batch, runs.rounds)
         } else {
-            let spread = outcomes.iter().map(|outcome| outcome.spread).fold(0.0, f64::max);
+            let spread = Outcome::largest(&outcomes, |outcome| outcome.spread);
             recursive::recursion_error_bound(spread, runs.batch, runs.rounds - 1)
         };
         Ok((bound, mean(&errors)))
+    })
+}
+
+/// A bound on the mean excess risk of the accelerated recursion over it, by the draws, with the largest centred difference as Q, the largest
+/// noise as b and the diameter as the domain's size: Theorem 4.7 of paper 000, or Theorem 4.1 with constants of 1 (`simplified = true`).
+pub(super) fn risk_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
+    let simplified = cell.parameters.get("simplified") == Some(&true.into());
+    curve(cell, |runs| {
+        let outcomes = runs.outcomes(cell, |_| 1.0)?;
+        anyhow::ensure!(outcomes.iter().all(|outcome| outcome.clipped == 0), "{}: a difference is clipped", cell.key());
+        let spread = Outcome::largest(&outcomes, |outcome| outcome.spread);
+        let noise = Outcome::largest(&outcomes, |outcome| outcome.noise);
+        let (batch, rounds) = (runs.batch as f64, runs.rounds as f64);
+        let run = Constants { smoothness: UNIT, lipschitz: UNIT, size: 2.0 * RADIUS, beta: runs.beta, batch, rounds };
+        let bound = if simplified {
+            recursive_risk::simplified_risk(&run, spread / batch.sqrt(), noise)
+        } else {
+            recursive_risk::recursion_risk(&run, spread, 1.0, |_| UNIT, noise)
+        };
+        Ok((bound, mean(&outcomes.iter().map(|outcome| outcome.excess).collect::<Vec<_>>())))
     })
 }
 
