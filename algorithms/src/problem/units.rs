@@ -48,19 +48,20 @@ impl UnitIds {
 
     /// Units in the order of their values: numbers by size, before all other words. A row with an empty value is of no unit: nobody can say
     /// whose it is, and a unit of such rows would tell by its place whether there are any.
-    pub fn of_values<'v>(values: impl Iterator<Item = &'v str> + Clone) -> Self {
+    pub fn of_values<'v>(values: impl Iterator<Item = &'v str>) -> Self {
+        let mut places = std::collections::HashMap::new();
+        let place = |value: &'v str| {
+            let next = places.len() as u32;
+            if value.is_empty() { Self::NO_UNIT } else { *places.entry(value).or_insert(next) }
+        };
+        let mut of_rows: Vec<u32> = values.map(place).collect();
         let key = |value: &'v str| (value.parse::<i128>().map_or((true, 0), |number| (false, number)), value);
-        let mut known: Vec<&str> = values
-            .clone()
-            .filter(|value| !value.is_empty())
-            .collect::<std::collections::HashSet<_>>()
-            .into_iter()
-            .collect();
-        known.sort_unstable_by_key(|value| key(value));
-        let numbers: std::collections::HashMap<_, _> =
-            known.iter().zip(0..).map(|(value, number)| (*value, number)).collect();
-        let number = |value| numbers.get(value).copied().unwrap_or(Self::NO_UNIT);
-        Self { of_rows: values.map(number).collect(), count: known.len() }
+        let mut known: Vec<_> = places.into_iter().collect();
+        known.sort_by_cached_key(|(value, _)| key(value));
+        let mut numbers = vec![0; known.len()];
+        known.iter().zip(0..).for_each(|((_, place), number)| numbers[*place as usize] = number);
+        of_rows.iter_mut().for_each(|unit| *unit = numbers.get(*unit as usize).copied().unwrap_or(Self::NO_UNIT));
+        Self { of_rows, count: known.len() }
     }
 
     /// Each row of a unit, with its unit.

@@ -65,14 +65,10 @@ impl Words {
         index
     }
 
-    /// The words as texts.
-    pub(super) fn texts(&self) -> Vec<String> {
-        self.ordered.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-    }
-
     /// The labels of rows with these words.
     pub(super) fn labels(&self, rows: Vec<u32>) -> RawLabels {
-        RawLabels::Words { rows, words: self.texts() }
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        RawLabels::Words { rows, words: self.ordered.iter().map(text).collect() }
     }
 }
 

@@ -6,7 +6,6 @@ use rounds_algorithms::problem::{Dataset, Format, UnitDeclaration, UnitIds};
 
 use super::error::DataError;
 use super::formats::{named_format, npy, packed_or_not};
-use super::labels::Words;
 use super::request::Request;
 use super::source::{Source, unpacked_name};
 use super::table::{Table, check_counts};
@@ -14,29 +13,31 @@ use super::table::{Table, check_counts};
 /// The array of an archive with the unit of each row.
 pub(super) const ARRAY: &str = "units";
 
-/// The ids of rows, in their order.
+/// The ids of rows, in their order, one behind the other.
 #[derive(Default)]
 pub(super) struct Ids {
-    words: Words,
-    rows: Vec<u32>,
+    text: String,
+    ends: Vec<usize>,
 }
 
 impl Ids {
     /// Takes the id of the next row.
     pub(super) fn take(&mut self, id: &[u8]) {
-        self.rows.push(self.words.index(id));
+        self.text.push_str(&String::from_utf8_lossy(id));
+        self.ends.push(self.text.len());
     }
 
     /// Takes the ids of the rows behind these.
     pub(super) fn append(&mut self, later: &Self) {
-        let known: Vec<u32> = later.words.ordered.iter().map(|word| self.words.index(word)).collect();
-        self.rows.extend(later.rows.iter().map(|&word| known[word as usize]));
+        let end = self.text.len();
+        self.text.push_str(&later.text);
+        self.ends.extend(later.ends.iter().map(|own| end + own));
     }
 
     /// The unit of each row.
     pub(super) fn units(&self) -> UnitIds {
-        let words = UnitIds::of_values(self.words.texts().iter().map(String::as_str));
-        UnitIds { of_rows: self.rows.iter().map(|&word| words.of_rows[word as usize]).collect(), ..words }
+        let mut start = 0;
+        UnitIds::of_values(self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut start, end)..end]))
     }
 }
 
