@@ -219,7 +219,7 @@ fn options(text: &str) -> BTreeSet<String> {
 }
 
 /// Options of other programs that messages name.
-const OF_OTHERS: [&str; 5] = ["--bind-to", "--cpu-bind", "--mpi", "--governor", "--release"];
+const OF_OTHERS: [&str; 6] = ["--bind-to", "--cpu-bind", "--mpi", "--governor", "--release", "--features"];
 
 #[test]
 fn messages_help_and_guides_name_no_option_that_does_not_exist() {

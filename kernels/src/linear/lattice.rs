@@ -274,22 +274,22 @@ impl SumLattice {
         residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
         (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
     }
+}
 
-    /// Rounds the coefficients of the sixteen rows from `start` on, times their factors, to integers, up and down in proportion as [`round`]
-    /// does; zeros stay. Returns the rows' sums of squares.
-    pub(super) fn round_by(&self, factors: f32x16, values: &[f32], start: usize, out: &mut [f32]) -> f32x16 {
-        let places = (start..values.len() - LANES).step_by(BLOCK_ROWS);
-        let mut rest = dither(f32x16::ZERO, values, places.clone());
-        let mut squares = f32x16::ZERO;
-        for place in places {
-            let exact = vector(values, place).mul_add(factors, rest);
-            let rounded = exact.round_ties_even();
-            rest = exact - rounded;
-            squares = rounded.mul_add(rounded, squares);
-            put(out, place, rounded);
-        }
-        squares
+/// Rounds the coefficients of the sixteen rows from `start` on, times their factors, to integers, up and down in proportion as [`round`] does;
+/// zeros stay. A vector stands behind the last coefficient. Returns the rows' sums of squares.
+pub(super) fn round_by(factors: f32x16, values: &[f32], start: usize, out: &mut [f32]) -> f32x16 {
+    let places = (start..values.len() - LANES).step_by(BLOCK_ROWS);
+    let mut rest = dither(f32x16::ZERO, values, places.clone());
+    let mut squares = f32x16::ZERO;
+    for place in places {
+        let exact = vector(values, place).mul_add(factors, rest);
+        let rounded = exact.round_ties_even();
+        rest = exact - rounded;
+        squares = rounded.mul_add(rounded, squares);
+        put(out, place, rounded);
     }
+    squares
 }
 
 /// The power of two of which numbers up to `greatest` are at most [`Precision::greatest`] times; `None` above 2^most and for NaN.

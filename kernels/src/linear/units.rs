@@ -456,15 +456,14 @@ impl<'a> UnitSums<'a> {
     /// Writes the rows `rows` times their factors, on a lattice as integers.
     fn scaled_rows(&self, before: &Coefficients, factors: &[f32], rows: Range<usize>, after: &mut Coefficients) {
         for start in (rows.start / LANES * LANES..rows.end).step_by(LANES) {
-            let squares = match self.lattice {
-                Some(lattice) => lattice.round_by(vector(factors, start), &before.values, start, &mut after.values),
-                None => {
-                    for place in (start..self.outputs * BLOCK_ROWS).step_by(BLOCK_ROWS) {
-                        put(&mut after.values, place, vector(&before.values, place) * vector(factors, start));
-                    }
-                    f32x16::ZERO
+            let mut squares = f32x16::ZERO;
+            if self.lattice.is_some() {
+                squares = lattice::round_by(vector(factors, start), &before.values, start, &mut after.values);
+            } else {
+                for place in (start..self.outputs * BLOCK_ROWS).step_by(BLOCK_ROWS) {
+                    put(&mut after.values, place, vector(&before.values, place) * vector(factors, start));
                 }
-            };
+            }
             put(&mut after.squares, start, squares);
         }
     }
