@@ -33,8 +33,8 @@ macro_rules! repeat {
 /// Instructions that this processor does not have, or no steps.
 pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f64> {
     assert!(instructions.is_available() && steps > 0, "{instructions:?} on this processor");
-    let products: usize = match instructions {
-        InstructionSet::Scalar => return None,
+    let products: Option<usize> = match instructions {
+        InstructionSet::Scalar => None,
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 | InstructionSet::Avx512 => {
             repeat! {
@@ -44,7 +44,7 @@ pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f
                 "vpmaddwd ymm8, ymm14, ymm15" "vpaddd ymm4, ymm4, ymm8" "vpmaddwd ymm9, ymm14, ymm15" "vpaddd ymm5, ymm5, ymm9"
                 "vpmaddwd ymm8, ymm14, ymm15" "vpaddd ymm6, ymm6, ymm8" "vpmaddwd ymm9, ymm14, ymm15" "vpaddd ymm7, ymm7, ymm9"
             }
-            8 * 16
+            Some(8 * 16)
         }
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Vnni => {
@@ -55,7 +55,7 @@ pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f
                 "vpdpbusd zmm6, zmm14, zmm15" "vpdpbusd zmm7, zmm14, zmm15" "vpdpbusd zmm8, zmm14, zmm15"
                 "vpdpbusd zmm9, zmm14, zmm15" "vpdpbusd zmm10, zmm14, zmm15" "vpdpbusd zmm11, zmm14, zmm15"
             }
-            12 * 64
+            Some(12 * 64)
         }
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
         InstructionSet::Amx => {
@@ -64,12 +64,12 @@ pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f
                 steps:
                 "tdpbusd tmm0, tmm4, tmm6" "tdpbusd tmm1, tmm4, tmm7" "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"
             }
-            4 * 16 * 16 * 64
+            Some(4 * 16 * 16 * 64)
         }
         #[allow(unreachable_patterns)]
         _ => unreachable!("the set is available"),
     };
-    Some((2 * products * steps) as f64)
+    products.map(|products| (2 * products * steps) as f64)
 }
 
 #[cfg(test)]
