@@ -207,7 +207,7 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
 }
 
 /// The keys of an outcome beside its header, which no statement is about.
-const BESIDE: &str = "unit numbers ranks threads pinning gradient_queries seconds communication_seconds load_seconds calibration_seconds \
+const BESIDE: &str = "numbers ranks threads pinning gradient_queries seconds communication_seconds load_seconds calibration_seconds \
     test_accuracy test_errors test_rows test_file held_out diagnostics seed warnings";
 
 /// The header in a file, as values and as its text holds them, with the weights of a model.

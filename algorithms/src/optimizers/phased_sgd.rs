@@ -81,6 +81,7 @@ impl SmoothLoss {
     pub(super) fn new(run: &Run<'_>) -> Result<Self, PrepareError> {
         let (problem, algorithm, loss) = (run.problem, run.id, run.problem.model().loss);
         plan::independent_noise_only(run)?;
+        plan::rows_alone(run)?;
         let Some(curvature) = loss.curvature() else {
             let reason = "needs a smooth loss, whose gradient steps do not expand; use huber or logistic";
             return Err(SettingsError::unsupported("loss", loss, algorithm, reason).into());

@@ -113,6 +113,14 @@ pub(super) fn adjacency(run: &Run<'_>) -> Result<Adjacency, SettingsError> {
     Err(SettingsError::out_of_range("adjacency", adjacency, expected))
 }
 
+/// Refuses units of several rows, for an algorithm whose guarantee rests on the gradients of single rows: a clipped mean of several is no
+/// gradient of a convex function, and a sum of them is longer than a row's.
+pub(super) fn rows_alone(run: &Run<'_>) -> Result<(), SettingsError> {
+    let reason = "bounds what the gradient of one row does to its iterates, which no theorem does for a unit of several: choose \
+                  dp-sgd or another method of clipped sums, or declare no unit";
+    run.problem.unit().map_or(Ok(()), |unit| Err(SettingsError::unsupported("unit", unit, run.id, reason)))
+}
+
 /// Refuses noise other than a fresh Gaussian a round, for an algorithm that adds that alone.
 pub(super) fn independent_noise_only(run: &Run<'_>) -> Result<(), SettingsError> {
     let reason = "adds a fresh Gaussian a round and takes no other noise; for correlated noise take dp-ftrl, dp-mf or \

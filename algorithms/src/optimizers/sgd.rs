@@ -43,7 +43,7 @@ parameters! {
         /// Passes E of local steps over a unit's rows: its contribution is the difference of the models (default: none, the gradient)
         local_steps: Option<usize> [Range::COUNT],
         /// Step size of local steps
-        local_step_size: f64 [Range::POSITIVE] = 0.1,
+        local_step_size: f64 [Range::new("a number above 0 and at most 10^6", |value| value > 0.0 && value <= 1e6)] = 0.1,
         /// Rows of a local step
         local_batch: usize [Range::COUNT] = 10,
     }

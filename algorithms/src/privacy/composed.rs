@@ -113,17 +113,24 @@ impl Composed {
             if statement.mechanisms.is_empty() {
                 return Err(CompositionError::NoClaim(number));
             }
-            let own = (adjacency, statement.unit.as_str());
+            // Ids in a file have no name: their number tells them apart.
+            let count = statement.public.iter().find(|fact| fact.starts_with("the number of units"));
+            let count = count.map_or("", String::as_str);
+            let own = (adjacency, statement.unit.as_str(), count);
             let first = *about.get_or_insert(own);
             if own != first {
-                let [found, first] = [own, first].map(|(adjacency, unit)| format!("{adjacency} of one {unit}"));
+                let name = |(adjacency, unit, count): (Adjacency, &str, &str)| {
+                    let count = if count.is_empty() { String::new() } else { format!(" ({count})") };
+                    format!("{adjacency} of one {unit}{count}")
+                };
+                let [found, first] = [own, first].map(name);
                 return Err(CompositionError::Relation { number, found, first });
             }
             mechanisms.extend(statement.mechanisms.iter().cloned());
             basic = (sum(basic.0, epsilon), sum(basic.1, delta));
             bounds = sum(bounds, statement.bounds_epsilon.unwrap_or(0.0));
         }
-        let (adjacency, unit) = about.expect("two statements");
+        let (adjacency, unit, _) = about.expect("two statements");
         let delta = delta.unwrap_or(basic.1);
         let mechanism = Mechanism::Composition(mechanisms);
         let with = |accountant: Accountant| Ok((accountant.epsilon(&mechanism, adjacency, delta)?, accountant));

@@ -27,8 +27,8 @@ impl Display for UnitDeclaration {
             write!(formatter, ", the first {most} of them")?;
         }
         formatter.write_str(match self.reduction {
-            Reduction::Mean => "; their mean gradient",
-            Reduction::Sum => "; their gradients' sum",
+            Reduction::Mean => "; reduced to their mean",
+            Reduction::Sum => "; reduced to their sum",
         })
     }
 }

@@ -113,6 +113,12 @@ fn reweighted_queries_and_undeclared_units_are_refused_by_name() {
         let refused = algorithm.prepare(&units, &Settings::new(budget, StreamKey::Simulation(1)));
         assert!(matches!(refused, Err(PrepareError::Resque(ResqueError::Units))), "{id}");
     }
+    for id in ["phased-sgd", "phased-erm", "localized-accelerated"] {
+        let algorithm = catalog::find(id).expect("an algorithm");
+        let budget = Budget::Target { epsilon: 1.0, delta: 1e-5 };
+        let refused = algorithm.prepare(&units, &Settings::new(budget, StreamKey::Simulation(1)));
+        assert!(refused.err().is_some_and(|error| error.to_string().contains("unit")), "{id}");
+    }
     // Units of rows whose domain declares none, and the other way round.
     let plain = dataset(80, None, Reduction::Mean);
     let ids = UnitIds { of_rows: (0..80).map(|row| row / 2).collect(), count: 40 };

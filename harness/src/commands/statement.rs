@@ -68,11 +68,12 @@ pub(super) fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, Str
     let replaced = privacy.replace_one.filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
     rows.extend(replaced.map(|replaced| {
         let text = format!(
-            "ε = {} at δ = {}, for another row in place of one",
+            "ε = {} at δ = {}, for another {} in place of one",
             shown(replaced.epsilon),
-            scientific(replaced.delta)
+            scientific(replaced.delta),
+            privacy.unit
         );
-        ("replacing a row", text)
+        ("replacing one", text)
     }));
     rows.extend(privacy.public.iter().map(|fact| ("public", fact.clone())));
     rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));

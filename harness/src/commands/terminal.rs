@@ -52,9 +52,10 @@ impl<'a> Terminal<'a> {
 impl Observer for Terminal<'_> {
     fn enter(&mut self, stage: Stage) {
         if let Stage::Rounds(rounds) = stage {
-            let left = if self.tells_times { ", {left}" } else { "" };
-            let template = format!("training {{bar:20.green}} {{pos}}/{{len}} rounds{left}");
-            let progress = self.output.progress(rounds, &template);
+            // Rounds that take longer may hold a unit of many rows: of a release the bar tells none.
+            let bar = "training {bar:20.green} {pos}/{len} rounds, {left}";
+            let template = if self.tells_times { bar } else { "{spinner} training {len} rounds" };
+            let progress = self.output.progress(rounds, template);
             if self.cluster.is_root() {
                 progress.enable_steady_tick(Duration::from_millis(250));
             }
@@ -75,7 +76,7 @@ impl Observer for Terminal<'_> {
     }
 
     fn after_round(&mut self, round: u64) {
-        if let Some(progress) = self.progress.as_ref().filter(|_| round % 16 == 1) {
+        if let Some(progress) = self.progress.as_ref().filter(|_| self.tells_times && round % 16 == 1) {
             progress.set_position(round);
         }
     }

@@ -16,6 +16,7 @@ use super::model::{Clip, LinearModel};
 use super::packing::{Layout, split};
 use super::residuals;
 use super::source::Source;
+use super::units::CUT;
 use crate::features::BLOCK_ROWS;
 use crate::features::Norm;
 use crate::vector::lanes::{LANES, put, to_f32, to_f64, vector};
@@ -286,6 +287,7 @@ pub(super) fn round_by(factors: f32x16, values: &[f32], start: usize, out: &mut 
         let exact = vector(values, place).mul_add(factors, rest);
         let rounded = exact.round_ties_even();
         rest = exact - rounded;
+        let rounded = rounded.max(-f32x16::splat(CUT)).min(f32x16::splat(CUT));
         squares = rounded.mul_add(rounded, squares);
         put(out, place, rounded);
     }

@@ -288,6 +288,11 @@ pub(super) struct BlockScratch {
     factors: Vec<f32>,
 }
 
+/// The greatest magnitude of a coefficient in a block, 2³⁰, before and after it is rounded: squares and products of up to 2¹⁶ of them, times
+/// products of rows below 2⁴⁴, stay within f32, and what a row has does not reach another unit as an infinity times 0. Coefficients of bounded losses are
+/// far below; those of the squared loss are cut.
+pub(super) const CUT: f32 = 1_073_741_824.0;
+
 /// Coefficients `[k·128 + i]` of the rows of a block.
 #[derive(Debug, Default)]
 struct Coefficients {
@@ -421,21 +426,13 @@ impl<'a> UnitSums<'a> {
         if self.lattice.is_some() {
             for member in members.iter().filter(|member| member.rows.len() > 1) {
                 let unit = self.unit(member);
-                let mut attempts = 0;
-                while let Some(smaller) = unit.excess(after, place(member).start) {
-                    if attempts == 8 {
-                        after
-                            .values
-                            .chunks_mut(BLOCK_ROWS)
-                            .take(self.outputs)
-                            .for_each(|rows| rows[place(member)].fill(0.0));
-                        break;
-                    }
+                for attempt in 0..=8 {
+                    let Some(smaller) = unit.excess(after, place(member).start) else { break };
                     let factor = &mut factors[place(member)];
-                    let less = smaller * (1.0 - f64::from(1 << attempts) / 4_096.0);
+                    // With a factor of 0 it contributes nothing, whoever rounds its rows anew.
+                    let less = if attempt < 8 { smaller * (1.0 - f64::from(1 << attempt) / 4_096.0) } else { 0.0 };
                     factor.fill((f64::from(factor[0]) * less) as f32);
                     self.scaled_rows(before, factors, place(member), after);
-                    attempts += 1;
                 }
             }
         }
@@ -491,6 +488,9 @@ impl<'a> UnitSums<'a> {
             (None, Clip::Unbounded) => f64::INFINITY,
         };
         let longest = length_of(whole.iter().map(|&value| size(value)).sum()) * weight * inflation;
+        if !longest.is_finite() {
+            return true;
+        }
         let is_longer = longest > limit;
         let factor = weight * if is_longer { limit / longest / inflation } else { 1.0 };
         let of = |value: f64| {
@@ -533,7 +533,7 @@ impl Coefficients {
         for start in (0..end).step_by(LANES) {
             let mut squares = f32x16::ZERO;
             for place in (start..values.len()).step_by(BLOCK_ROWS) {
-                let lanes = vector(values, place) * scale;
+                let lanes = (vector(values, place) * scale).max(-f32x16::splat(CUT)).min(f32x16::splat(CUT));
                 put(&mut self.values, place, lanes);
                 squares = lanes.mul_add(lanes, squares);
             }
@@ -577,7 +577,7 @@ impl Unit<'_> {
             None => 1.0 - 1.0 / 1_048_576.0,
         };
         let length = self.squared_length(before, start).sqrt() * weight;
-        let factor = if length > limit * spare { weight * limit * spare / length } else { weight };
+        let factor = if length <= limit * spare { weight } else { weight * limit * spare / length };
         (factor as f32, length > limit)
     }
 
@@ -638,7 +638,10 @@ impl Unit<'_> {
             sum += low + high;
         }
         let share = 1.2 * (self.sums.outputs + 40) as f64 / 16_777_216.0 * self.rows as f64;
-        sum.reduce_add().max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + share * f64::from(of_rows.reduce_add())
+        let bound =
+            sum.reduce_add().max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + share * f64::from(of_rows.reduce_add());
+        // No number is a length that nothing holds.
+        if sum.reduce_add().is_finite() && bound.is_finite() { bound } else { f64::INFINITY }
     }
 }
 
@@ -962,6 +965,44 @@ mod tests {
                     let length = reference::norm(&expected, Norm::L2);
                     assert!(off.sqrt() <= 2e-4 * length, "{} of {length}, {:?} {model:?}", off.sqrt(), example.format);
                     assert!(lattice.is_none() || sum.iter().all(|value| value.fract() == 0.0));
+                }
+            }
+        }
+    }
+
+    /// Residuals of the squared loss beyond all bounds, whose squares no f32 holds: what a unit adds stays its own, and no longer than the clip norm.
+    #[test]
+    fn coefficients_beyond_all_bounds_stay_within_their_unit_and_the_clip_norm() {
+        let sizes = [2, 2, 1, 2, 3, 2, 5, 130, 2, 1, 17, 2];
+        for format in [Format::Bytes, Format::FixedPoint, Format::Sparse] {
+            let mut example = Example::new(format, Loss::Squared, 33, 1, &sizes);
+            let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
+            for (weight, clip_norm) in
+                [1e6_f32, 1e12, 1e17].into_iter().flat_map(|weight| [1e-16_f32, 1e-3, 1.0].map(|norm| (weight, norm)))
+            {
+                // Some rows have a tiny residual, others a huge one.
+                for (place, parameter) in example.points[0].iter_mut().enumerate() {
+                    *parameter = if place % 5 == 0 { weight } else { 1e-3 };
+                }
+                for (reduction, precision) in
+                    [(Reduction::Mean, Precision::Bits24), (Reduction::Sum, Precision::Bits16)]
+                {
+                    let of = |selection| {
+                        let batch = example.batch(&norms, selection, reduction);
+                        let (sum, lattice, _) = example.integers(&batch, Clip::l2(clip_norm), false, precision);
+                        (sum, lattice.limit())
+                    };
+                    let mut total = vec![0.0; example.model.parameters()];
+                    for unit in 0..sizes.len() {
+                        let (sum, limit) = of(Selection::Range(unit..unit + 1));
+                        let square: i128 = sum.iter().map(|&value| (value as i128).pow(2)).sum();
+                        assert!(square <= (limit as i128).pow(2), "{format:?} {weight} {clip_norm} {unit}");
+                        total.iter_mut().zip(&sum).for_each(|(total, value)| *total += value);
+                    }
+                    let backwards: Vec<u32> = (0..sizes.len() as u32).rev().collect();
+                    for selection in [Selection::Range(0..sizes.len()), Selection::Indices(&backwards)] {
+                        assert_eq!(of(selection).0, total, "{format:?} {weight} {clip_norm}");
+                    }
                 }
             }
         }

@@ -36,6 +36,7 @@ pub use labels::Task;
 pub(crate) use load::promised_rows;
 pub use load::{load, load_declared, load_requested};
 pub use model_rows::{ModelRows, load_for_model};
+pub(crate) use names::deals_users;
 pub use names::{NAMES, Name, built_in, is_generated, optimum};
 pub(crate) use part::UNITS_OVER_RANKS;
 pub use request::{ColumnUse, LabelUse, Request, Split};

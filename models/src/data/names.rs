@@ -162,6 +162,11 @@ pub fn optimum(name: &str) -> Option<Vec<f32>> {
     }
 }
 
+/// The users of a named data set are dealt out by the labels of all its rows: data that differ in one row have other users everywhere.
+pub(crate) fn deals_users(name: &str) -> bool {
+    find(name).is_some_and(|named| matches!(&named.contents, Contents::Files(files) if files.users.is_some()))
+}
+
 /// The domain of a named data set. `None` for other names, and for files other than those that the domain describes.
 pub fn built_in(name: &str, data_dir: Option<&Path>) -> Option<Arc<Domain>> {
     let named = find(name)?;

@@ -57,7 +57,8 @@ fn read(path: &Path) -> Result<Ids, DataError> {
     }
     let (mut text, mut ids) = (Vec::new(), Ids::default());
     source.read_up_to(usize::MAX, &mut text)?;
-    let lines = text.strip_suffix(b"\n").unwrap_or(&text);
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let lines = text.strip_suffix(b"\n").unwrap_or(text);
     lines.split(|&byte| byte == b'\n').for_each(|line| ids.take(line.trim_ascii()));
     Ok(ids)
 }

@@ -52,8 +52,8 @@ pub struct Outcome {
     /// The statement, with the plan and the domain that it follows from: of a model, its header.
     #[serde(flatten)]
     pub header: Header,
-    /// The unit of privacy, where it is not a row: `n` and gradient queries count units.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The unit of privacy, where it is not a row, as the statement tells it: `n` and gradient queries count units.
+    #[serde(skip)]
     pub unit: Option<String>,
     /// Columns of numbers, by what a field that is no number does.
     pub numbers: BTreeMap<&'static str, Vec<String>>,

@@ -82,6 +82,12 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
         check_unit_flags(&training.data.declaration, domain)?;
     }
     let declaration = training.declaration();
+    let has_ids = training.data.declaration.unit_ids.is_some();
+    if secure && training.data.rows.is_none() && !has_ids && data::deals_users(&training.data.data) {
+        let problem = "its users are dealt out by the labels of all rows, for studies, so that no claim holds for one of them: a release \
+                       needs the ids of its units (`unit-ids FILE`)";
+        return Err(FitError::argument("data", problem));
+    }
     let draft = training.draft_command();
     match domain.as_ref().map(|domain| domain.is_draft()) {
         Some(_) if !secure => {}
