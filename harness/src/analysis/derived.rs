@@ -1,6 +1,7 @@
 //! Exponents of what single studies ask for: the fewest rounds and least risks of the rate study, counts of query depth, and the
 //! queries that a private method needs.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -59,38 +60,42 @@ fn cells(records: &mut Records, study: &str, fields: &Fields, axis: &str) -> any
     Ok(places)
 }
 
-/// The least risk of a method over the numbers of rounds that were measured, and true at an end of the steps or slopes.
+/// The least risk of a method over the numbers of rounds that were measured, and true at an end of these, of the steps or of the slopes.
 fn least_risk(cells: &[Cell], left_out: Option<usize>) -> Option<(f64, bool)> {
-    let own = cells.iter().filter(|cell| cell.is_own);
-    let risks = own.map(|cell| (mean_without(&cell.excess, left_out), cell.at_edge));
-    risks.min_by(|a, b| a.0.total_cmp(&b.0))
+    let own = || cells.iter().filter(|cell| cell.is_own);
+    let risks = own().map(|cell| (mean_without(&cell.excess, left_out), cell));
+    let (risk, best) = risks.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let [fewer, more] =
+        [Ordering::Less, Ordering::Greater].map(|side| own().any(|cell| cell.rounds.total_cmp(&best.rounds) == side));
+    Some((risk, best.at_edge || fewer != more))
 }
 
-/// The exponent of the fewest rounds (`is_rounds`) or the least risk in `axis`, over the places of a study of rates, or the fewest
-/// rounds at [`ONE_PLACE`]; their draws by the jackknife. Values at an end of a grid enter no exponent. With `less` it is that of the least risk
-/// less the one of the runs with these fields, at the same place or their only one.
+/// The exponent of the fewest rounds `within` a factor of the least risk, or without one of the least risk, in `axis`, over the places of a
+/// study of rates, or the fewest rounds at [`ONE_PLACE`]; their draws by the jackknife. Places whose value lies at an end of a grid enter no
+/// exponent. With `less` it is that of the least risk less the one of the runs with these fields, at the same place or their only one,
+/// wherever in its grid that lies.
 pub(crate) fn of_rates(
     records: &mut Records,
     study: &str,
     fields: &Fields,
     less: Option<&Fields>,
     axis: &str,
-    is_rounds: bool,
+    within: Option<f64>,
 ) -> anyhow::Result<Option<Derived>> {
     let places = cells(records, study, fields, axis)?;
     let less = less.map(|less| cells(records, study, less, axis)).transpose()?;
     let draws = places.values().flatten().map(|cell| cell.excess.len()).min().unwrap_or(0);
     // The number of a place, and true at an end of a grid.
     let number = |place: &u64, cells: &[Cell], left_out: Option<usize>| {
-        if !is_rounds {
+        let Some(within) = within else {
             let (risk, at_end) = least_risk(cells, left_out)?;
             let Some(less) = &less else { return Some((risk, at_end)) };
             let other = less.get(place).or_else(|| less.values().next().filter(|_| less.len() == 1))?;
             return Some((risk - least_risk(other, left_out)?.0, at_end)).filter(|(rest, _)| *rest > 0.0);
-        }
+        };
         let all: Vec<Risks<'_>> = cells.iter().map(|cell| (cell.rounds, &*cell.excess)).collect();
         let own = cells.iter().zip(&all).filter(|(cell, _)| cell.is_own);
-        fewest_rounds(&own.map(|(_, risks)| *risks).collect::<Vec<_>>(), &all, 1.5, left_out)
+        fewest_rounds(&own.map(|(_, risks)| *risks).collect::<Vec<_>>(), &all, within, left_out)
     };
     if axis == ONE_PLACE {
         let Some((place, cells, (value, is_end))) =
@@ -104,12 +109,13 @@ pub(crate) fn of_rates(
         let found = Estimated { value, error, freedom: count as f64 - 1.0, count };
         return Ok(Some(Derived { found, points: usize::MAX, theory: None, is_end }));
     }
+    let is_inside = |(place, cells): &(&u64, &Vec<Cell>)| number(place, cells, None).is_some_and(|(_, is_end)| !is_end);
+    let inside: Vec<_> = places.iter().filter(is_inside).collect();
     let points = |left_out: Option<usize>| -> Vec<(Vec<f64>, f64)> {
-        let inside = |(place, cells): (&u64, &Vec<Cell>)| {
-            let (value, _) = number(place, cells, left_out).filter(|(_, is_end)| !is_end)?;
-            Some((vec![f64::from_bits(*place)], value))
+        let point = |(place, cells): &(&u64, &Vec<Cell>)| {
+            Some((vec![f64::from_bits(**place)], number(place, cells, left_out)?.0))
         };
-        places.iter().filter_map(inside).collect()
+        inside.iter().filter_map(point).collect()
     };
     let without: Option<Vec<f64>> = (0..draws).map(|draw| fitted(&points(Some(draw)), 0)).collect();
     Ok(without.and_then(|without| some(&points(None), 0, &without, true)))
@@ -215,18 +221,40 @@ mod tests {
             json!({ "problem": problem, "algorithm": "a", "d": d, "adaptive_rounds": rounds, "excess": excess })
         };
         let private = (1..=8).map(|d| f64::from(d) * 100.0).flat_map(|d| {
-            [(32, 2.0 * d.sqrt() + 3.0), (64, 99.0)].map(|(rounds, risk)| run("private", d, rounds, risk))
+            [(16, 99.0), (32, 2.0 * d.sqrt() + 3.0), (64, 99.0)].map(|(rounds, risk)| run("private", d, rounds, risk))
         });
         let mut records = Records::of("other", private.chain([run("statistical", 200.0, 32, 3.0)]).collect());
         let fields = |problem: &str| -> Fields {
             [("problem", problem), ("algorithm", "a")].map(|(name, value)| (name.to_owned(), value.into())).into()
         };
         let mut of = |less: Option<&Fields>| {
-            let found = of_rates(&mut records, "other", &fields("private"), less, "d", false).unwrap().unwrap();
+            let found = of_rates(&mut records, "other", &fields("private"), less, "d", None).unwrap().unwrap();
             (found.found.value, found.points, found.found.count)
         };
         let (value, points, draws) = of(Some(&fields("statistical")));
         assert!((value - 0.5).abs() < 1e-9 && (points, draws) == (8, 3), "{value} {points} {draws}");
         assert!(of(None).0 < 0.48, "{:?}", of(None));
+    }
+
+    /// Risks √d at 32 of 16 to 64 rounds, but the least of two places at an end of them, far off the power law; and a grid of one.
+    #[test]
+    fn a_least_risk_at_either_end_of_the_rounds_enters_no_exponent() {
+        let points = |rounds: &[u64]| {
+            let run = |d: u32, rounds: u64| {
+                let risk = match (d, rounds) {
+                    (100, 16) | (800, 64) => 0.1,
+                    (_, 32) => f64::from(d).sqrt(),
+                    _ => 99.0,
+                };
+                let excess = [0.99, 1.0, 1.01].map(|factor| factor * risk);
+                json!({ "algorithm": "a", "d": d, "adaptive_rounds": rounds, "excess": excess })
+            };
+            let runs = (1..=8).flat_map(|d| rounds.iter().map(move |rounds| run(100 * d, *rounds))).collect();
+            let fields = Fields::from([("algorithm".to_owned(), "a".into())]);
+            let found = of_rates(&mut Records::of("s", runs), "s", &fields, None, "d", None).unwrap()?;
+            Some(((1e9 * found.found.value).round() / 1e9, found.points))
+        };
+        let grids: [&[u64]; 4] = [&[16, 32, 64], &[16, 32], &[32, 64], &[32]];
+        assert_eq!(grids.map(points), [Some((0.5, 6)), None, None, Some((0.5, 8))]);
     }
 }

@@ -37,6 +37,9 @@ pub(super) struct Query {
     over: Option<Fields>,
     /// Of the least risk: less that of the runs with these fields, at the same place or their only one.
     less: Option<Fields>,
+    /// Of the fewest rounds: within this factor of the least risk.
+    #[serde(default = "within")]
+    within: f64,
     /// One answer for each value of a field.
     #[serde(default)]
     each: BTreeMap<String, Vec<Value>>,
@@ -49,6 +52,10 @@ pub(super) struct Query {
 
 fn value() -> String {
     "value".to_owned()
+}
+
+fn within() -> f64 {
+    1.5
 }
 
 /// The statistic of a quantity.
@@ -210,10 +217,10 @@ impl Query {
     fn derived(&self, base: &Fields, records: &mut Records) -> anyhow::Result<Option<Found>> {
         let Self { study, field, .. } = self;
         let mut of = |fields: &Fields| match self.statistic {
-            Statistic::FewestRounds => derived::of_rates(records, study, fields, None, field, true),
+            Statistic::FewestRounds => derived::of_rates(records, study, fields, None, field, Some(self.within)),
             Statistic::LeastRisk => {
                 let less = self.less.as_ref().map(|less| joined(fields, less));
-                derived::of_rates(records, study, fields, less.as_ref(), field, false)
+                derived::of_rates(records, study, fields, less.as_ref(), field, None)
             }
             Statistic::Needs => derived::of_needs(records, study, fields, field),
             _ => {
