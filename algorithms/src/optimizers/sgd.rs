@@ -42,23 +42,30 @@ parameters! {
         radius: Option<f64> [Range::POSITIVE],
         /// Passes E of local steps over a unit's rows: its contribution is the difference of the models (default: none, the gradient)
         local_steps: Option<usize> [Range::COUNT],
-        /// Step size of local steps
-        local_step_size: f64 [Range::new("a number above 0 and at most 10^6", |value| value > 0.0 && value <= 1e6)] = 0.1,
-        /// Rows of a local step
-        local_batch: usize [Range::COUNT] = 10,
+        /// Step size of local steps (default: 0.1)
+        local_step_size: Option<f64> [Range::new("a number above 0 and at most 10^6", |value| value > 0.0 && value <= 1e6)],
+        /// Rows of a local step (default: 10)
+        local_batch: Option<usize> [Range::COUNT],
     }
 }
 
 impl Iterates {
     /// The local steps, which a unit of several rows takes.
     fn local(&self, run: &Run<'_>) -> Result<Option<LocalSteps>, SettingsError> {
-        let Some(passes) = self.local_steps else { return Ok(None) };
+        let Some(passes) = self.local_steps else {
+            let alone = "takes it for local steps alone: give local-steps, too";
+            let given =
+                |name, value: Option<String>| value.map(|value| SettingsError::unsupported(name, value, run.id, alone));
+            let of_size = given("local-step-size", self.local_step_size.map(|size| size.to_string()));
+            let error = of_size.or_else(|| given("local-batch", self.local_batch.map(|batch| batch.to_string())));
+            return error.map_or(Ok(None), Err);
+        };
         if run.problem.unit().is_none() {
             let reason = "takes local steps on the rows of a unit, and none is declared: name the column of the units, or leave \
                           them out";
             return Err(SettingsError::unsupported("local-steps", passes, run.id, reason));
         }
-        let (step_size, batch) = (self.local_step_size as f32, self.local_batch);
+        let (step_size, batch) = (self.local_step_size.unwrap_or(0.1) as f32, self.local_batch.unwrap_or(10));
         Ok(Some(LocalSteps { passes, step_size, batch, most_weight: f32::INFINITY }))
     }
 }
@@ -234,8 +241,12 @@ impl Sgd {
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],
         };
-        let sums = NoisySums::new(run, plan, noise)?.with_local_steps(own.local(run)?);
-        let prepared = sums.prepared(plan, iteration, false);
+        let local = own.local(run)?;
+        let sums = NoisySums::new(run, plan, noise)?.with_local_steps(local);
+        let mut prepared = sums.prepared(plan, iteration, false);
+        if let Some(local) = local {
+            prepared = prepared.with("local-step-size", local.step_size).with("local-batch", local.batch);
+        }
         let prepared = prepared.with("learning-rate", learning_rate);
         Ok(prepared.with("momentum", momentum).with("averaging", averaging))
     }
