@@ -68,14 +68,14 @@ fn a_model_of_bytes_or_bounded_floats_has_one_hash_on_every_instruction_set_of_b
     let Some(folder) = release() else { return };
     let scratch = Scratch::new("front-floats");
     let table = scratch.0.join("table.csv");
-    // 40 columns and a label, 500 rows.
+    // 70 columns and a label, 500 rows: from 64 columns on rows are summed as integers.
     let rows = (0..500).fold(String::new(), |mut text, row: u32| {
-        (0..40).for_each(|column| write!(text, "{:.4},", f64::from(row * 37 + column * 101).sin()).unwrap());
+        (0..70).for_each(|column| write!(text, "{:.4},", f64::from(row * 37 + column * 101).sin()).unwrap());
         writeln!(text, "{}", row % 2).unwrap();
         text
     });
     std::fs::write(&table, rows).unwrap();
-    let floats = ["--data", table.to_str().unwrap(), "--dimension", "40", "--classes", "0,1", "--bounds=-1,1"];
+    let floats = ["--data", table.to_str().unwrap(), "--dimension", "70", "--classes", "0,1", "--bounds=-1,1"];
     for data in [&BYTES[..], &floats] {
         let best = hash(&train(&folder, data, None)).expect("a model");
         for isa in ["scalar", "v3", "v4", "vnni", "amx"] {
