@@ -202,9 +202,10 @@ impl Dataset {
             return fault("", "no row has a unit").map_err(|error| error.of(&self.name));
         }
         let is_ordered = order.len() == rows && order.iter().enumerate().all(|(place, &row)| place == row);
-        let ordered = if is_ordered { self } else { self.with_rows(order.into_iter()) };
+        let labels = if is_ordered { self.labels } else { self.labels.select(order.iter().copied()) };
+        let features = if is_ordered { self.features } else { self.features.into_order(&order) };
         let without_id = ids.of_rows.iter().filter(|&&unit| unit == UnitIds::NO_UNIT).count();
-        Ok(Self { units: Some(Units::new(declaration, offsets).beside(without_id)), ..ordered })
+        Ok(Self { features, labels, units: Some(Units::new(declaration, offsets).beside(without_id)), ..self })
     }
 
     /// The units of the rows, if they have others than themselves.

@@ -330,6 +330,20 @@ impl Features {
         selected
     }
 
+    /// The rows `rows`, in their order: dense rows move within their memory, sparse ones, of other lengths each, are copied.
+    pub(super) fn into_order(mut self, rows: &[usize]) -> Self {
+        match &mut self {
+            Features::F32 { values, columns } => reorder(values, *columns, rows),
+            Features::U8 { rows: bytes, .. } => {
+                let (memory, stride) = bytes.memory_mut();
+                reorder(memory, stride, rows);
+            }
+            Features::Sparse(_) => return self.select(rows.iter().copied()),
+        }
+        self.truncate(rows.len());
+        self
+    }
+
     /// Keeps the first `rows` rows, and the memory.
     pub(super) fn truncate(&mut self, rows: usize) {
         match self {
@@ -587,4 +601,56 @@ fn first_non_finite(values: &[f32]) -> Option<usize> {
         .position(|block| block.iter().fold(false, |bad, value| bad | (value.to_bits() & EXPONENT == EXPONENT)))?;
     let start = block * blocks;
     values[start..].iter().position(|value| !value.is_finite()).map(|offset| start + offset)
+}
+
+/// Moves the distinct rows `order`, of `stride` values each, to the front, in that order. Each cycle of the permutation passes
+/// through memory of one row; rows that are not named fill the places behind.
+fn reorder<T: Copy>(values: &mut [T], stride: usize, order: &[usize]) {
+    let mut left = vec![true; values.len() / stride];
+    order.iter().for_each(|&row| left[row] = false);
+    let others = (0..left.len()).filter(|&row| left[row]);
+    let order: Vec<usize> = order.iter().copied().chain(others).collect();
+    let mut placed = vec![false; order.len()];
+    for start in 0..order.len() {
+        if placed[start] || order[start] == start {
+            continue;
+        }
+        let held = values[start * stride..][..stride].to_vec();
+        let mut place = start;
+        while order[place] != start {
+            let from = order[place] * stride;
+            values.copy_within(from..from + stride, place * stride);
+            placed[place] = true;
+            place = order[place];
+        }
+        values[place * stride..][..stride].copy_from_slice(&held);
+        placed[place] = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn rows_ordered_in_their_memory_are_the_copies_in_that_order(
+            order in (1_usize..60).prop_flat_map(|rows| Just((0..rows).collect::<Vec<_>>()).prop_shuffle()),
+            kept in 0.1_f64..1.0,
+        ) {
+            let rows = order.len();
+            let dense = Features::f32((0..3 * rows).map(|value| value as f32).collect::<Vec<_>>(), 3);
+            let mut bytes = ByteRows::zeroed(rows, 70);
+            let (memory, stride) = bytes.memory_mut();
+            memory.chunks_mut(stride).enumerate().for_each(|(row, bytes)| bytes[..70].fill(row as u8));
+            let bytes = Features::U8 { rows: bytes, scale: 1.0 };
+            for order in [&order[..], &order[..(kept * rows as f64).ceil() as usize]] {
+                for features in [&dense, &bytes] {
+                    prop_assert_eq!(features.clone().into_order(order), features.select(order.iter().copied()));
+                }
+            }
+        }
+    }
 }
