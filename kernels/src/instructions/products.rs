@@ -14,7 +14,6 @@ use super::set::InstructionSet;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 use super::tiles;
 use crate::vector::lanes::LANES;
-use wide::i32x8;
 
 /// Features of a group, the bytes of a cache line.
 pub(crate) const GROUP: usize = 64;
@@ -65,8 +64,10 @@ impl InstructionSet {
     /// read lines of sixteen columns instead, a quad of each.
     pub(crate) fn pack_group(self, columns: &[Line; 2 * LANES], out: &mut [Line]) {
         if self == Self::Amx {
-            for (columns, tile) in columns.as_chunks().0.iter().zip(out.chunks_exact_mut(LANES)) {
-                tile.copy_from_slice(&transpose_quads(columns));
+            #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+            for (columns, tile) in columns.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
+                // SAFETY: sixteen lines each; this build has AVX-512.
+                unsafe { x86::transpose_quads((columns.as_ptr(), 1), (tile.as_mut_ptr(), 1)) };
             }
             return;
         }
@@ -79,20 +80,6 @@ impl InstructionSet {
             }
         }
     }
-}
-
-/// Quad q of line c of sixteen becomes quad c of line q.
-#[inline(always)]
-fn transpose_quads(lines: &[Line; LANES]) -> [Line; LANES] {
-    let mut out = [EMPTY; LANES];
-    for (rows, columns) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
-        let half = |line: &Line| bytemuck::cast::<_, [i32x8; 2]>(line.0)[columns / 8];
-        let block = i32x8::transpose(std::array::from_fn(|row| half(&lines[rows + row])));
-        for (line, quads) in out[columns..][..8].iter_mut().zip(block) {
-            bytemuck::cast_mut::<_, [[i32; 8]; 2]>(&mut line.0)[rows / 8] = quads.to_array();
-        }
-    }
-    out
 }
 
 /// True if this processor has tiles and they give the sums of the definition, tried once: no sum that a release rests on comes
@@ -625,10 +612,53 @@ mod x86 {
             // SAFETY: the caller's promise.
             unsafe {
                 let rows = rows.map(|row| row.add(start));
-                let halves = [Vnni::quads::<false>(rows), Vnni::quads::<true>(rows)];
-                for (v, lanes) in halves.into_iter().flatten().enumerate() {
-                    arch::_mm512_store_si512(out.add(v * QUADS + quad).cast(), lanes);
-                }
+                // By name: an iterator over them goes through memory, at the price of the products.
+                let ([a, b], [c, d]) = (Vnni::quads::<false>(rows), Vnni::quads::<true>(rows));
+                let out = out.add(quad);
+                arch::_mm512_store_si512(out.cast(), a);
+                arch::_mm512_store_si512(out.add(QUADS).cast(), b);
+                arch::_mm512_store_si512(out.add(2 * QUADS).cast(), c);
+                arch::_mm512_store_si512(out.add(3 * QUADS).cast(), d);
+            }
+        }
+    }
+
+    /// Quad q of line c of sixteen becomes quad c of line q; lines lie `apart` from each other, and `out_apart`. In registers: through
+    /// memory it takes as long as the products of tiles.
+    ///
+    /// # Safety
+    /// Sixteen lines are readable and writable there; AVX-512F.
+    #[cfg(target_feature = "avx512bw")]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn transpose_quads((lines, apart): (*const Line, usize), (out, out_apart): (*mut Line, usize)) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            // [four][c]: lane l holds column 4l + c of the rows 4·four … 4·four + 3.
+            let [a, b, c, d]: [[arch::__m512i; 4]; 4] = std::array::from_fn(|four| {
+                let line = |row: usize| arch::_mm512_load_si512(lines.add((4 * four + row) * apart).cast());
+                let (p, q, r, s) = (line(0), line(1), line(2), line(3));
+                let (low, high) = (arch::_mm512_unpacklo_epi32(p, q), arch::_mm512_unpackhi_epi32(p, q));
+                let (later_low, later_high) = (arch::_mm512_unpacklo_epi32(r, s), arch::_mm512_unpackhi_epi32(r, s));
+                [
+                    arch::_mm512_unpacklo_epi64(low, later_low),
+                    arch::_mm512_unpackhi_epi64(low, later_low),
+                    arch::_mm512_unpacklo_epi64(high, later_high),
+                    arch::_mm512_unpackhi_epi64(high, later_high),
+                ]
+            });
+            for column in 0..4 {
+                let store = |lane: usize, line| {
+                    arch::_mm512_store_si512(out.add((4 * lane + column) * out_apart).cast(), line);
+                };
+                let (a, b, c, d) = (a[column], b[column], c[column], d[column]);
+                let (front, later) =
+                    (arch::_mm512_shuffle_i32x4::<0x44>(a, b), arch::_mm512_shuffle_i32x4::<0x44>(c, d));
+                store(0, arch::_mm512_shuffle_i32x4::<0x88>(front, later));
+                store(1, arch::_mm512_shuffle_i32x4::<0xDD>(front, later));
+                let (front, later) =
+                    (arch::_mm512_shuffle_i32x4::<0xEE>(a, b), arch::_mm512_shuffle_i32x4::<0xEE>(c, d));
+                store(2, arch::_mm512_shuffle_i32x4::<0x88>(front, later));
+                store(3, arch::_mm512_shuffle_i32x4::<0xDD>(front, later));
             }
         }
     }
@@ -877,10 +907,9 @@ impl Session<'_> {
         unsafe { tiles::row_products(operand, weights, tiles, integers_of(&mut by_row).as_mut_ptr()) };
         for (tile, sums) in sums.chunks_exact_mut(TOGETHER).take(tiles).enumerate() {
             for half in 0..2 {
-                let lines = std::array::from_fn(|row| by_row[(half * LANES + row) * tiles + tile]);
-                for (sums, line) in sums[half..].iter_mut().step_by(2).zip(transpose_quads(&lines)) {
-                    *sums = line;
-                }
+                let lines = &by_row[half * LANES * tiles + tile..];
+                // SAFETY: sixteen lines each, the first of `tiles` apart, the second of two; these builds have AVX-512.
+                unsafe { x86::transpose_quads((lines.as_ptr(), tiles), (sums[half..].as_mut_ptr(), 2)) };
             }
         }
     }
@@ -1026,11 +1055,16 @@ mod tests {
     }
 
     #[test]
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     fn quads_of_sixteen_lines_are_transposed() {
-        let lines = std::array::from_fn(|line| Line(std::array::from_fn(|byte| (line * 64 + byte * 5) as u8)));
-        for (quad, line) in transpose_quads(&lines).iter().enumerate() {
+        let line = |line: usize| Line(std::array::from_fn(|byte| (line * 64 + byte * 5) as u8));
+        let lines: [Line; 2 * LANES] = std::array::from_fn(line);
+        let mut out = [EMPTY; 3 * LANES];
+        // SAFETY: sixteen lines at these distances; this build has AVX-512.
+        unsafe { x86::transpose_quads((lines.as_ptr(), 2), (out.as_mut_ptr(), 3)) };
+        for (quad, line) in out.iter().step_by(3).enumerate() {
             for (byte, &found) in line.0.iter().enumerate() {
-                assert_eq!(found, lines[byte / 4].0[4 * quad + byte % 4]);
+                assert_eq!(found, lines[2 * (byte / 4)].0[4 * quad + byte % 4]);
             }
         }
     }
