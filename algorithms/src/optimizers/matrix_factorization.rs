@@ -23,6 +23,7 @@ use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::parameters::{BATCHES, NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::Scene;
+use super::schedule::LearningRateSchedule;
 use super::settings::{SamplingKind, SettingsError};
 use super::sgd::{Iterates, Sgd};
 use crate::choices::choices;
@@ -180,5 +181,5 @@ fn prepare(
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));
     }
     let noise = plan.correlated_noise(run, (variant.noise, workload), plan::clip_norm(run, 1.0)?)?;
-    Sgd::prepared(run, iterates, &plan, (0.5, variant.momentum), Some(noise))
+    Sgd::prepared(run, iterates, &plan, (0.5, LearningRateSchedule::Constant, variant.momentum), Some(noise))
 }

@@ -24,7 +24,9 @@ use rounds_kernels::vector;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
+use super::parameters::{
+    BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, ParameterValue as _, Range, STEPS, parameters,
+};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
@@ -111,7 +113,8 @@ fn sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
     let defaults = BatchDefaults { batch_size: 500, epochs: 20.0, sampling: SamplingKind::Reshuffled };
     let plan = BatchPlan::new(run, defaults)?;
     let momentum = run.common.momentum.unwrap_or(0.9);
-    Sgd::prepared(run, own, &plan, (rate(run.problem, momentum), momentum), None)
+    let rate = rate(run.problem, momentum);
+    Sgd::prepared(run, own, &plan, (rate, LearningRateSchedule::Constant, momentum), None)
 }
 
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
@@ -137,37 +140,61 @@ fn squared_row(problem: &PublicProblem) -> f64 {
     plan::squared_row(problem).unwrap_or(1.0).max(f64::MIN_POSITIVE)
 }
 
-/// The default step size η of DP-SGD with momentum β, of public numbers alone:
+/// The default clip norm of DP-SGD, step size and their schedule, of public numbers alone. For classes, where the last iterate of gradients
+/// is returned and no step size is given:
 ///
 /// ```text
-/// η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600),      and at most 3·(1 + β)/(m·R²) for real targets
+/// C = R/20 (1 without a bound R),   η = (1 − β)/(R·C) · min(34·d^(−1/8)·B/(σ·√S), 2400),   η_t = η·(T − t)/T
 /// S = Σ_{t ≤ T} (1 − β^t)²
 /// ```
 ///
-/// The noise of a round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and that of all T
-/// rounds moves a margin by at most `R·ησC√S/((1 − β)·B)`, one standard deviation: 3 by the first bound, which is some 1 for data
-/// whose rows are shorter than R. S is near T for many rounds; of the ten of a small table most end before their momentum has
-/// built up, and S is 2 at β = 0.9. The second bound limits the steps of a run with little noise.
+/// d is the number of features and R bounds the norm of a row, so that features in other units get the same models. Most gradients are longer
+/// than so small a clip norm: nearly all count alike, and no row's length matters (as in automatic clipping, Bu, Wang, Zha and Karypis 2023). The noise of a
+/// round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and with one step size that of all T rounds moves a margin by
+/// at most `R·ησC√S/((1 − β)·B)`, one standard deviation: 34·d^(−1/8) by the first bound, where steps that fall to 0 leave `1/√3` of it and rows
+/// shorter than R some third of that. S is near T for many rounds; of the ten of a small table most end before their momentum has built
+/// up, and S is 2 at β = 0.9. The second bound limits the steps of a run with little noise.
 ///
-/// The third, for real targets, is 3/2 of the step up to which heavy ball is stable on any rows ([`rate`]). Clipping bounds every step,
-/// so that a run does not diverge, but on squared loss it may oscillate where rows lie close together. The bound is kept, since a smaller
-/// one would change models and the accuracy that is recorded for numeric targets (results/README.md, default step sizes).
+/// The numbers are from grids over ten data sets and four generated ones at ε = 0.1 to 16 (results/history.md, defaults).
 ///
-/// The numbers are from a sweep over MNIST, CIFAR-10, a9a, ijcnn1, letter and covtype at ε = 0.1, 1 and 10 (results/README.md, default
-/// step sizes).
-fn private_rate(problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise: &PrivateNoise) -> f64 {
-    let squared_row = squared_row(problem);
-    let mut power = 1.0;
-    let carried = (0..plan.rounds).map(|_| {
-        power *= momentum;
-        (1.0 - power).powi(2)
-    });
-    let noisy = 3.0 * plan.batch_size as f64 / (noise.noise_multiplier() * carried.sum::<f64>().sqrt());
-    let rate = (1.0 - momentum) / (squared_row.sqrt() * noise.clip_norm()) * noisy.min(600.0);
-    let loss = problem.model().loss;
-    match loss.targets() {
-        TargetKind::Reals if loss.curvature().is_some() => rate.min(longest_rate(problem, momentum)),
-        _ => rate,
+/// Otherwise C = 1 and `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step up
+/// to which heavy ball is stable on any rows ([`rate`]). Clipping bounds every step, so that a run does not diverge, but on squared
+/// loss it may oscillate where rows lie close together.
+struct PrivateSteps {
+    clip_norm: f64,
+    /// The factor before B/(σ√S), and the bound on it.
+    factors: (f64, f64),
+    schedule: LearningRateSchedule,
+}
+
+impl PrivateSteps {
+    fn new(run: &Run<'_>, own: &Iterates) -> Self {
+        let loss = run.problem.model().loss;
+        let of_last = own.averaging.is_none_or(|averaging| averaging == Averaging::Last) && own.local_steps.is_none();
+        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !of_last {
+            return Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant };
+        }
+        let clip_norm =
+            plan::squared_row(run.problem).filter(|&square| square > 0.0).map_or(1.0, |square| square.sqrt() / 20.0);
+        let dimension = run.problem.model().features.max(1) as f64;
+        Self { clip_norm, factors: (34.0 * dimension.powf(-0.125), 2400.0), schedule: LearningRateSchedule::Linear }
+    }
+
+    /// η.
+    fn rate(&self, problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise: &PrivateNoise) -> f64 {
+        let mut power = 1.0;
+        let carried = (0..plan.rounds).map(|_| {
+            power *= momentum;
+            (1.0 - power).powi(2)
+        });
+        let (factor, most) = self.factors;
+        let noisy = factor * plan.batch_size as f64 / (noise.noise_multiplier() * carried.sum::<f64>().sqrt());
+        let rate = (1.0 - momentum) / (squared_row(problem).sqrt() * noise.clip_norm()) * noisy.min(most);
+        let loss = problem.model().loss;
+        match loss.targets() {
+            TargetKind::Reals if loss.curvature().is_some() => rate.min(longest_rate(problem, momentum)),
+            _ => rate,
+        }
     }
 }
 
@@ -184,10 +211,11 @@ fn private_batches(rows: usize) -> BatchDefaults {
 
 fn dp_sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
     let plan = BatchPlan::new(run, private_batches(run.problem.rows()))?;
-    let noise = plan.independent_noise(run, plan::clip_norm(run, 1.0)?)?;
+    let steps = PrivateSteps::new(run, &own);
+    let noise = plan.independent_noise(run, plan::clip_norm(run, steps.clip_norm)?)?;
     let momentum = run.common.momentum.unwrap_or(0.9);
-    let rate = private_rate(run.problem, &plan, momentum, &noise);
-    Sgd::prepared(run, own, &plan, (rate, momentum), Some(noise))
+    let rate = steps.rate(run.problem, &plan, momentum, &noise);
+    Sgd::prepared(run, own, &plan, (rate, steps.schedule, momentum), Some(noise))
 }
 
 /// The iteration above.
@@ -212,12 +240,12 @@ pub(super) struct Sgd {
 }
 
 impl Sgd {
-    /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate and momentum.
+    /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate, schedule and momentum.
     pub(super) fn prepared(
         run: &Run<'_>,
         own: Iterates,
         plan: &BatchPlan,
-        (learning_rate, momentum): (f64, f64),
+        (learning_rate, schedule, momentum): (f64, LearningRateSchedule, f64),
         noise: Option<PrivateNoise>,
     ) -> Result<Prepared, PrepareError> {
         let averaging = if noise.is_some() { Averaging::Last } else { Averaging::Suffix };
@@ -225,7 +253,7 @@ impl Sgd {
         let learning_rate = run.common.learning_rate.unwrap_or(learning_rate);
         let momentum = run.common.momentum.unwrap_or(momentum);
         let dimension = run.problem.parameters();
-        let schedule = run.common.learning_rate_schedule.clone().unwrap_or_default();
+        let schedule = run.common.learning_rate_schedule.clone().unwrap_or(schedule);
         schedule.check(plan.rounds)?;
         let averages = if averaging == Averaging::Last { 0 } else { dimension };
         let iteration = Self {
@@ -242,8 +270,12 @@ impl Sgd {
             average: vec![0.0; averages],
         };
         let local = own.local(run)?;
+        let chosen = run.common.learning_rate_schedule.is_none().then(|| iteration.schedule.text()).flatten();
         let sums = NoisySums::new(run, plan, noise)?.with_local_steps(local);
         let mut prepared = sums.prepared(plan, iteration, false);
+        if let Some(schedule) = chosen.filter(|schedule| schedule != "constant") {
+            prepared = prepared.with("learning-rate-schedule", schedule);
+        }
         if let Some(local) = local {
             prepared = prepared.with("local-step-size", local.step_size).with("local-batch", local.batch);
         }
