@@ -175,8 +175,8 @@ fn local_steps_are_private_like_gradients_and_need_a_unit() {
     for id in ["dp-sgd", "dp-mf", "dp-ftrl"] {
         let algorithm = catalog::find(id).expect("an algorithm");
         let local = settings(1.0).with("clip-norm", 1).with("local-steps", 2).with("local-step-size", 0.5);
-        let [plain, prepared] =
-            [&settings(1.0).with("clip-norm", 1), &local].map(|settings| algorithm.prepare(&units, settings).expect("a plan"));
+        let [plain, prepared] = [&settings(1.0).with("clip-norm", 1), &local]
+            .map(|settings| algorithm.prepare(&units, settings).expect("a plan"));
         assert_eq!(prepared.privacy, plain.privacy);
         let models = [1, 2].map(|threads| {
             let prepared = algorithm.prepare(&units, &local).expect("a plan");

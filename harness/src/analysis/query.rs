@@ -151,11 +151,15 @@ impl Query {
             places = places.iter().flat_map(with).collect();
         }
         for (name, values) in &self.chain {
-            let with = |pair: &[Value]| {
-                let of = |value: &Value| Fields::from([(name.clone(), value.clone())]);
-                (vec![format!("from {}", show(name, &pair[0]))], of(&pair[1]), Some(of(&pair[0])))
+            let with = |(label, fields, _): &(Vec<String>, Fields, Option<Fields>)| {
+                let (label, fields) = (label.clone(), fields.clone());
+                values.windows(2).map(move |pair| {
+                    let of = |value: &Value| Fields::from([(name.clone(), value.clone())]);
+                    let label = label.iter().cloned().chain([format!("from {}", show(name, &pair[0]))]).collect();
+                    (label, joined(&fields, &of(&pair[1])), Some(of(&pair[0])))
+                })
             };
-            places = values.windows(2).map(with).collect();
+            places = places.iter().flat_map(with).collect();
         }
         places.into_iter().map(|(label, fields, chain)| (label.join(", "), fields, chain)).collect()
     }
