@@ -39,7 +39,7 @@ pub use mechanism::Mechanism;
 pub(crate) use mechanism::tree_squared_sensitivity;
 pub use quantiles::{beta_quantile, student_cdf, student_quantile};
 pub use sampling::Sampling;
-pub use selection::{SelectionBound, SelectionStatement, TrialCount, TrialLaw};
+pub use selection::{SelectionStatement, TrialCount, TrialLaw};
 pub use statement::{Arithmetic, Claim, DISJOINT_CHUNKS, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
 
 pub use crate::normal::normal_quantile;

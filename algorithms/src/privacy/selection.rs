@@ -241,7 +241,7 @@ impl fmt::Display for TrialCount {
 /// The bound that gives a selection's ε.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SelectionBound {
+pub enum Bound {
     /// Of Rényi divergences.
     Renyi,
     /// Of the profile.
@@ -268,7 +268,7 @@ pub struct SelectionStatement {
     /// The mechanisms of a trial, one for each kind of noise and sampling in the grid, score included.
     pub mechanisms: Vec<Mechanism>,
     /// The bound that gives ε.
-    pub bound: SelectionBound,
+    pub bound: Bound,
 }
 
 /// Upper bounds on δ(ε) of a trial at equal steps of ε; δ is convex in e^ε, so that chords are upper bounds between them.
@@ -437,7 +437,7 @@ pub fn epsilon(
     trials: &[Mechanism],
     adjacency: Adjacency,
     delta: f64,
-) -> Result<(f64, SelectionBound), PrivacyError> {
+) -> Result<(f64, Bound), PrivacyError> {
     let bounds = bounds(count, trials, adjacency, delta)?;
     let least = bounds.into_iter().min_by(|left, right| left.0.total_cmp(&right.0));
     let (epsilon, bound) = least.ok_or(PrivacyError::EmptyComposition)?;
@@ -450,7 +450,7 @@ fn bounds(
     trials: &[Mechanism],
     adjacency: Adjacency,
     delta: f64,
-) -> Result<Vec<(f64, SelectionBound)>, PrivacyError> {
+) -> Result<Vec<(f64, Bound)>, PrivacyError> {
     error::delta(delta)?;
     count.check()?;
     let delta = delta - LAW_TAIL;
@@ -465,7 +465,7 @@ fn bounds(
     let divergence = |order: f64| trials.iter().map(|(_, curve)| curve.divergence_at(order)).fold(0.0, f64::max);
     let conversion = |extra: &dyn Fn(f64) -> f64| {
         let selected = |order: f64| divergence(order) + extra(order) + mean.ln() / (order - 1.0);
-        (ORDERS.epsilon(delta, selected).0, SelectionBound::Renyi)
+        (ORDERS.epsilon(delta, selected).0, Bound::Renyi)
     };
     let renyi = match (count, &profile) {
         (TrialCount::NegativeBinomial { eta, gamma }, _) => {
@@ -490,11 +490,10 @@ fn bounds(
         let slack = (0..POINTS).map(|point| count.slack(profile.epsilon(point), profile.deltas[point]));
         let slack = slack.fold(f64::INFINITY, f64::min);
         let alone = Profile::invert(last, delta, |epsilon| mean * profile.delta(epsilon));
-        bounds.push((alone + slack, SelectionBound::Profile));
+        bounds.push((alone + slack, Bound::Profile));
         let envelope = Envelope::new(count, profile);
         let most = (alone + slack).min(100.0);
-        bounds
-            .push((Profile::invert(most, delta, |epsilon| envelope.delta(profile, epsilon)), SelectionBound::TradeOff));
+        bounds.push((Profile::invert(most, delta, |epsilon| envelope.delta(profile, epsilon)), Bound::TradeOff));
     }
     Ok(bounds)
 }
@@ -541,7 +540,7 @@ mod tests {
         TrialCount::new(TrialLaw::NegativeBinomial(eta), mean).unwrap()
     }
 
-    fn of(bounds: &[(f64, SelectionBound)], bound: SelectionBound) -> f64 {
+    fn of(bounds: &[(f64, Bound)], bound: Bound) -> f64 {
         bounds.iter().find(|found| found.1 == bound).unwrap().0
     }
 
@@ -558,15 +557,13 @@ mod tests {
         ] {
             let trial = [gaussian(1.0 / mu)];
             let found = bounds(law(eta, mean), &trial, ZERO_OUT, delta).unwrap();
-            for (bound, golden, grid) in
-                [(SelectionBound::Renyi, renyi, 1e-3), (SelectionBound::Profile, profile, 5e-7)]
-            {
+            for (bound, golden, grid) in [(Bound::Renyi, renyi, 1e-3), (Bound::Profile, profile, 5e-7)] {
                 let above = of(&found, bound) / golden - 1.0;
                 assert!((-grid..1e-4).contains(&above), "{bound:?} of {mu}, {eta}, {mean}: {above:e}");
             }
             let (epsilon, bound) = epsilon(law(eta, mean), &trial, ZERO_OUT, delta).unwrap();
             println!("{mu}, η {eta}, {mean} trials: {epsilon:.6} by {bound:?}");
-            assert!(bound == SelectionBound::TradeOff && epsilon > exact && epsilon < profile - 0.15, "{epsilon}");
+            assert!(bound == Bound::TradeOff && epsilon > exact && epsilon < profile - 0.15, "{epsilon}");
         }
     }
 
@@ -583,22 +580,20 @@ mod tests {
         };
         let slack = (80..180).map(slack).fold(f64::INFINITY, f64::min);
         let direct = loss.epsilon(1e-7).unwrap() + slack;
-        for (bound, golden, below) in [
-            (SelectionBound::Renyi, 0.469_392, 2e-3),
-            (SelectionBound::Profile, 0.404_362, 2e-4),
-            (SelectionBound::Profile, direct, 5e-6),
-        ] {
+        for (bound, golden, below) in
+            [(Bound::Renyi, 0.469_392, 2e-3), (Bound::Profile, 0.404_362, 2e-4), (Bound::Profile, direct, 5e-6)]
+        {
             let above = of(&found, bound) / golden - 1.0;
             assert!((-below..1e-4).contains(&above), "{bound:?}: {above:e}");
         }
-        assert!(of(&found, SelectionBound::TradeOff) < 0.36);
+        assert!(of(&found, Bound::TradeOff) < 0.36);
     }
 
     /// The noise of a trial over that of one untuned run, at a total of (1, 1e-6), to the two digits after the point.
     #[test]
     fn the_price_of_a_selection_in_noise() {
         let alone = calibrate(Accountant::Gdp, ZERO_OUT, 1.0, 1e-6, gaussian).unwrap();
-        let price = |eta: f64, mean: f64, bound: Option<SelectionBound>| {
+        let price = |eta: f64, mean: f64, bound: Option<Bound>| {
             let count = law(eta, mean);
             let cost = |noise: f64| {
                 let found = bounds(count, &[gaussian(noise)], ZERO_OUT, 1e-6).unwrap();
@@ -611,7 +606,7 @@ mod tests {
         };
         for (eta, golden) in [(0.0, [1.37, 1.61, 1.78, 1.93]), (1.0, [1.39, 1.86, 2.14, 2.41])] {
             for (mean, golden) in [3.0, 10.0, 30.0, 100.0].into_iter().zip(golden) {
-                let [of_profile, least] = [Some(SelectionBound::Profile), None].map(|bound| price(eta, mean, bound));
+                let [of_profile, least] = [Some(Bound::Profile), None].map(|bound| price(eta, mean, bound));
                 println!("η = {eta}, {mean} trials: {of_profile:.4} by the profile, {least:.4} by the least bound");
                 assert!((of_profile - golden).abs() < 0.006, "{eta}, {mean}: {of_profile}");
                 assert!(least < of_profile - 0.03, "{eta}, {mean}: {least}");
