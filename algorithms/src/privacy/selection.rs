@@ -67,7 +67,7 @@ pub enum TrialLaw {
 
 impl TrialLaw {
     /// The names.
-    pub const NAMES: &'static str = "logarithmic, geometric, poisson, or η of a truncated negative binomial";
+    pub const NAMES: &'static str = "geometric, logarithmic, poisson, or η of a truncated negative binomial";
 }
 
 impl FromStr for TrialLaw {

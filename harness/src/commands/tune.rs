@@ -24,7 +24,7 @@ pub struct TuneArguments {
     /// Expected number of trials: their true number is random, and secret
     #[arg(long, default_value_t = 10.0, value_name = "K", value_parser = super::values::finite)]
     trials: f64,
-    #[arg(long, default_value = "logarithmic", value_name = "LAW", help = format!("Law of the number of trials: {}", TrialLaw::NAMES))]
+    #[arg(long, default_value = "geometric", value_name = "LAW", help = format!("Law of the number of trials: {}", TrialLaw::NAMES))]
     law: TrialLaw,
     /// File of public rows to score on [default: the training rows, with noise that is paid for]
     #[arg(long, value_name = "FILE")]
