@@ -10,8 +10,8 @@
 //! has ten times a run's loss.
 
 use super::{
-    AuditError, AuditReport, AuditSettings, Claimed, Finding, Part, Runs, Sabotage, Scene, TestErrors, bound,
-    run_key, threshold,
+    AuditError, AuditReport, AuditSettings, Claimed, Finding, Part, Runs, Sabotage, Scene, TestErrors, bound, run_key,
+    threshold,
 };
 use crate::optimizers::{Algorithm, Settings};
 use crate::parallel::Engine;
@@ -19,10 +19,10 @@ use crate::privacy::{Adjacency, Mechanism, Sampling, TrialCount, TrialLaw, selec
 use crate::selection::{beats, noisy, number_of_trials, score};
 use crate::{executor::Executor, oracle::Oracle};
 
-/// Expected trials of the geometric law.
+/// Expected trials of the logarithmic law.
 const TRIALS: f64 = 10.0;
 /// Noise multiplier of a score.
-const SCORE_NOISE: f64 = 8.0;
+const SCORE_NOISE: f64 = 100.0;
 /// Keys of a run: its trials', and the last one for their number.
 const KEYS: u64 = 1 << 14;
 /// The share of the ε of a scene's claim that a trial has.
@@ -44,7 +44,7 @@ pub(super) fn audit(
         Ok(claim) => claim,
         Err(reason) => return Ok(report(Err(reason))),
     };
-    let count = TrialCount::new(TrialLaw::NegativeBinomial(1.0), TRIALS)?;
+    let count = TrialCount::new(TrialLaw::NegativeBinomial(0.0), TRIALS)?;
     let score = Mechanism::Gaussian { noise_multiplier: SCORE_NOISE, sampling: Sampling::FullBatch, participations: 1 };
     let steps = claim.family.mechanism.steps().into_iter().cloned().chain([score]).collect();
     let (claimed, _) = selection::epsilon(count, &[Mechanism::Composition(steps)], adjacency, settings.delta)?;
