@@ -19,6 +19,7 @@ pub mod privacy;
 pub mod problem;
 pub mod resque;
 pub mod sampling;
+pub mod selection;
 pub mod state;
 pub mod theory;
 mod vectors;

@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
     Output, UsageError, account, audit, compare, completions, evaluate, factorize, keygen, list, machine, manual,
-    output, predict, report, run, schema, simulate, train, verdicts, with_causes,
+    output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -54,6 +54,8 @@ enum Command {
     Run(run::RunArguments),
     /// Trains one private model and states its guarantee.
     Train(Box<train::TrainArguments>),
+    /// Trains the best of a random number of models, whose settings are drawn from a grid, at one price for all of them.
+    Tune(Box<tune::TuneArguments>),
     /// Predicts the label of every row with a model that `train --model` wrote.
     Predict(predict::PredictArguments),
     /// Evaluates a model on labelled rows.
@@ -148,6 +150,7 @@ fn main() -> ExitCode {
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, output),
         Command::Train(arguments) => train::run(arguments, output),
+        Command::Tune(arguments) => tune::run(arguments, output),
         Command::Predict(arguments) => predict::run(arguments, output),
         Command::Evaluate(arguments) => evaluate::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, output),

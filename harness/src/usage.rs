@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::commands::account::AccountArguments;
     use crate::commands::train::TrainArguments;
+    use crate::commands::tune::TuneArguments;
     use anyhow::Context as _;
     use clap::Args as _;
 
@@ -115,8 +116,10 @@ mod tests {
         }
         let train = TrainArguments::augment_args(clap::Command::new("train"));
         let account = AccountArguments::augment_args(clap::Command::new("account"));
-        let known =
-            |name: &str| [&train, &account].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)));
+        let tune = TuneArguments::augment_args(clap::Command::new("tune"));
+        let known = |name: &str| {
+            [&train, &account, &tune].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)))
+        };
         text::ARGUMENTS.split(' ').for_each(|name| assert!(known(name), "--{name}"));
         let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };
         let reported = reported(true, rounds_models::fit::FitError::from(shared));

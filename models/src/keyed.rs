@@ -8,6 +8,8 @@
 //!                                                              domain, plan with the calibrated mechanism)
 //! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ digests of the encoded rows, private counts)           the data of a binding
 //! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, parameters, build, set)  of private bounds
+//! HMAC-SHA-256(K, "rounds trial" ‖ 0 ‖ number)                                      the K of a trial of a selection
+//! HMAC-SHA-256(K, "rounds selection" ‖ 0 ‖ parameters, grid and law)                of the number of trials and their settings
 //! ```
 //!
 //! No label with its 0 begins another, so these are values of one function at different points. A run's key follows from everything
@@ -41,6 +43,15 @@ pub(crate) fn derived(source: &StreamKey, of: &str, message: &[u8]) -> StreamKey
     match source {
         StreamKey::Release(_) => StreamKey::Release(mac(source, of, message)),
         StreamKey::Simulation(_) => source.clone(),
+    }
+}
+
+/// A source of its own for a part of what follows from `source`, of a release and of a simulation.
+pub(crate) fn branched(source: &StreamKey, of: &str, message: &[u8]) -> StreamKey {
+    let mac = mac(source, of, message);
+    match source {
+        StreamKey::Release(_) => StreamKey::Release(mac),
+        StreamKey::Simulation(_) => StreamKey::Simulation(u64::from_le_bytes(*mac.first_chunk().expect("32 bytes"))),
     }
 }
 

@@ -7,9 +7,10 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use rounds_algorithms::privacy::{Claim, PrivacyStatement};
-use rounds_algorithms::problem::{BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Labels, Treatment};
+use rounds_algorithms::problem::{
+    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Labels, Treatment,
+};
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
@@ -552,21 +553,18 @@ impl Model {
         Ok(ModelRows { dataset, ..rows })
     }
 
-    /// [`outputs`] of this model.
+    /// [`outputs`](problem::outputs) of this model.
     ///
     /// # Panics
     /// Rows with another number of features.
     pub fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
         assert_eq!(rows.columns(), self.header.data.dimension, "features a row");
-        outputs(&self.weights, rows)
+        problem::outputs(&self.weights, rows, true)
     }
 
     /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.
     pub fn class(outputs: &[f64]) -> usize {
-        match outputs {
-            [output] => usize::from(*output >= 0.0),
-            _ => (1..outputs.len()).fold(0, |best, class| if outputs[class] > outputs[best] { class } else { best }),
-        }
+        rounds_algorithms::selection::predicted(outputs)
     }
 
     /// Logits of the classes: the outputs, or of a single output u the pair −u/2 and u/2, whose softmax is its logistic function.
@@ -597,41 +595,4 @@ pub fn digest(parameters: &[f32]) -> String {
 pub fn is_npy(path: &Path) -> bool {
     let extension = path.extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
-}
-
-/// Outputs `W·a` of the model with these weights (row-major `[K, d + 1]`, bias last) for every row: K a row, row after row. Sums are f64.
-///
-/// # Panics
-/// Rows with another number of features.
-pub(crate) fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
-    let columns = rows.columns();
-    assert!(weights.len().is_multiple_of(columns + 1), "features a row");
-    let weights: Vec<&[f32]> = weights.chunks_exact(columns + 1).collect();
-    let mut outputs = vec![0.0; rows.len() * weights.len()];
-    let row_outputs = |features: &mut Vec<f32>, (row, outputs): (usize, &mut [f64])| {
-        let dense = match rows {
-            Rows::F32(dense) => &dense.values[row * columns..(row + 1) * columns],
-            Rows::U8(bytes) => {
-                features.clear();
-                features.extend(bytes.row(row).iter().map(|&byte| bytes.scale * f32::from(byte)));
-                features.as_slice()
-            }
-            Rows::Sparse(_) => &[],
-        };
-        for (output, weights) in outputs.iter_mut().zip(&weights) {
-            let (weights, bias) = weights.split_at(columns);
-            let product = if let Rows::Sparse(sparse) = rows {
-                let stored = sparse.offsets[row]..sparse.offsets[row + 1];
-                let entries = sparse.indices[stored.clone()].iter().zip(&sparse.values[stored]);
-                let weight = |column: u32| f64::from(weights[column as usize]);
-                entries.map(|(&column, &value)| f64::from(value) * weight(column)).sum()
-            } else {
-                vector::dot(dense, weights)
-            };
-            *output = product + f64::from(bias[0]);
-        }
-    };
-    let by_row = outputs.par_chunks_mut(weights.len()).enumerate();
-    by_row.for_each_init(Vec::new, row_outputs);
-    outputs
 }

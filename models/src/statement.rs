@@ -19,10 +19,11 @@ use serde_json::{Map, Value};
 
 use crate::data::check_private_bounds;
 use crate::factorization_cache;
-use crate::fit::Training;
 use crate::fit::load::with_factorization;
 use crate::fit::plan::{check_relation, of_run, public_problem};
 use crate::fit::release::{check_domain, check_release};
+use crate::fit::tune::SelectionPlan;
+use crate::fit::{Training, Tuning};
 use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text};
 use crate::signature::PublicKey;
 
@@ -208,7 +209,7 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verified, Statemen
 
 /// The keys of an outcome beside its header, which no statement is about.
 const BESIDE: &str = "numbers ranks threads pinning gradient_queries seconds communication_seconds load_seconds calibration_seconds \
-    test_accuracy test_errors test_rows test_file held_out diagnostics seed warnings";
+    test_accuracy test_errors test_rows test_file held_out diagnostics seed warnings trials";
 
 /// The header in a file, as values and as its text holds them, with the weights of a model.
 fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError> {
@@ -272,6 +273,19 @@ impl Verifier {
         if used.is_none() {
             settings.strategies = self.strategies.clone();
         }
+        let tuned = Tuning::of_bound(&training, &header.parameters)?;
+        let selection = match &tuned {
+            None => None,
+            Some(tuning) => {
+                let stated = header.privacy.selection.as_ref().ok_or("it states no selection")?;
+                // The ε of trials is found by search, whose last digits no other machine need find: it is checked against the total.
+                let given = Some(stated.trial_epsilon);
+                Some(SelectionPlan::new(tuning, algorithm, &problem, &settings, given).map_err(said)?)
+            }
+        };
+        if let Some(selection) = &selection {
+            settings.budget = selection.budget;
+        }
         let prepared = algorithm.prepare(&problem, &settings).map_err(said)?;
         if used.is_some_and(|used| !used.load(Ordering::Relaxed)) {
             return Err("its noise is drawn through no factorisation".to_owned());
@@ -283,10 +297,16 @@ impl Verifier {
             ..header.data.clone()
         };
         check_relation(&training, &problem, &prepared.privacy).map_err(said)?;
-        let privacy = of_run(prepared.privacy, &data, Some(&domain));
+        let privacy = match &selection {
+            None => prepared.privacy,
+            Some(selection) => selection.stated(prepared.privacy, &problem),
+        };
+        let privacy = of_run(privacy, &data, Some(&domain));
         check_release(&training, &problem, &privacy).map_err(said)?;
         let own = ["algorithm", "data"];
+        let of_tuning = tuned.as_ref().map_or_else(Vec::new, Tuning::bound);
         let parameters = training.bound_parameters(None).into_iter().filter(|(name, _)| !own.contains(&name.as_str()));
+        let parameters = parameters.chain(of_tuning);
         let rebuilt = Header {
             n: (!matches!(problem.relation(), Relation::AddRemove { .. })).then(|| problem.rows()),
             rounds: prepared.rounds,

@@ -106,6 +106,10 @@ choices! {
         DivisorFromRowCount = "divisor-from-row-count",
         /// Of units: their number is that of the units that have rows.
         UnitCountFromRows = "unit-count-from-rows",
+        /// Of selections: the winner's score is told as it was before its noise.
+        ReportTheScore = "report-the-score",
+        /// Of selections: the number of trials is not random.
+        DeterministicCount = "deterministic-count",
     }
 }
 
@@ -118,6 +122,11 @@ impl Sabotage {
     /// It breaks claims about units of several rows, and no others.
     pub fn is_of_units(self) -> bool {
         matches!(self, Self::ClipRowsNotUnits | Self::DivisorFromRowCount | Self::UnitCountFromRows)
+    }
+
+    /// It breaks claims about selections, and no others.
+    pub fn is_of_selections(self) -> bool {
+        matches!(self, Self::ReportTheScore | Self::DeterministicCount)
     }
 
     /// A plan from a number that is private.

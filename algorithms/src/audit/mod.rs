@@ -18,6 +18,7 @@ use std::ops::ControlFlow;
 mod bound;
 mod canary;
 mod likelihood;
+mod selection;
 
 use bound::ClaimedFamily;
 pub use bound::TestErrors;
@@ -78,6 +79,8 @@ pub struct AuditSettings {
     pub rows: CanaryRows,
     /// The canary is a unit of several rows.
     pub units: bool,
+    /// The best of a random number of runs is audited, in place of one.
+    pub selection: bool,
 }
 
 impl Default for AuditSettings {
@@ -92,6 +95,7 @@ impl Default for AuditSettings {
             sabotage: None,
             rows: CanaryRows::F32,
             units: false,
+            selection: false,
         }
     }
 }
@@ -109,6 +113,9 @@ pub enum AuditError {
     /// A sabotage of claims about units.
     #[error("sabotage {0}: it breaks claims about units of several rows alone; audit `units`")]
     Units(&'static str),
+    /// A sabotage of selections, of a run alone; or the other way round.
+    #[error("sabotage {0}: {1}")]
+    Selections(&'static str, &'static str),
     /// A sabotage of another relation.
     #[error("sabotage {sabotage}: it breaks claims under {needed} alone; audit the relation {needed}")]
     Relation {
@@ -155,6 +162,8 @@ pub struct AuditReport {
     pub rows: CanaryRows,
     /// The canary is a unit of several rows.
     pub units: bool,
+    /// The best of a random number of runs was audited.
+    pub selection: bool,
     /// The claim and the bound; or why nothing is claimed.
     pub finding: Result<Finding, String>,
 }
@@ -225,6 +234,14 @@ pub fn audit(
     if let Some(sabotage) = settings.sabotage.filter(|sabotage| sabotage.is_of_units() && !settings.units) {
         return Err(AuditError::Units(sabotage.name()));
     }
+    if let Some(sabotage) = settings.sabotage.filter(|sabotage| sabotage.is_of_selections() != settings.selection) {
+        let problem = if settings.selection {
+            "of a selection report-the-score and deterministic-count are audited"
+        } else {
+            "it breaks claims about selections alone; audit `selection`"
+        };
+        return Err(AuditError::Selections(sabotage.name(), problem));
+    }
     let report = |finding| AuditReport {
         algorithm: algorithm.id,
         scene: scene.name,
@@ -233,6 +250,7 @@ pub fn audit(
         sabotage: settings.sabotage,
         rows: settings.rows,
         units: settings.units,
+        selection: settings.selection,
         finding,
     };
     if !algorithm.private {
@@ -240,6 +258,9 @@ pub fn audit(
     }
     if !scene.takes(settings.rows, algorithm) {
         return Err(AuditError::Rows(algorithm.id));
+    }
+    if settings.selection {
+        return selection::audit(algorithm, scene, settings, (engine, progress), report, adjacency);
     }
     let scene = scene.sabotaged(settings.sabotage);
     let problems = scene.problems(adjacency, settings.sabotage, (settings.rows, settings.units));
@@ -268,7 +289,7 @@ pub fn audit(
         let runs = iterates.chunks_exact(runs.rounds * COLUMNS);
         runs.map(|iterates| ratio.log_ratio(iterates, COLUMNS)).collect()
     });
-    let threshold = best_threshold(family, without, with)?;
+    let threshold = best_threshold(family, &without, &with)?;
 
     let false_alarms = runs.count(&ratio, threshold, false, quarter, engine)?;
     let misses = quarter - runs.count(&ratio, threshold, true, quarter, engine)?;
@@ -390,8 +411,8 @@ fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
     }
 }
 
-/// The threshold whose errors on these statistics, with the limits that as many new runs would have, give the best bound.
-fn best_threshold(family: &ClaimedFamily, mut without: Vec<f64>, mut with: Vec<f64>) -> Result<f64, PrivacyError> {
+/// The threshold whose errors on these statistics, with the limits that as many new runs would have, have the greatest score.
+fn threshold(mut without: Vec<f64>, mut with: Vec<f64>, score: &dyn Fn(TestErrors) -> f64) -> f64 {
     without.sort_by(f64::total_cmp);
     with.sort_by(f64::total_cmp);
     let trials = without.len() as u64;
@@ -404,13 +425,18 @@ fn best_threshold(family: &ClaimedFamily, mut without: Vec<f64>, mut with: Vec<f
     candidates.sort_by(f64::total_cmp);
     let stride = (candidates.len() / 512).max(1);
     let candidates: Vec<f64> = candidates.iter().copied().step_by(stride).collect();
-    let best = |score: &dyn Fn(TestErrors) -> f64| {
-        candidates
-            .iter()
-            .map(|&threshold| (score(errors(threshold)), threshold))
-            .max_by(|left, right| left.0.total_cmp(&right.0))
-            .map_or(0.0, |(_, threshold)| threshold)
+    let scored = candidates.iter().map(|&threshold| (score(errors(threshold)), threshold));
+    scored.max_by(|left, right| left.0.total_cmp(&right.0)).map_or(0.0, |(_, threshold)| threshold)
+}
+
+/// The threshold that gives the best bound for a family.
+fn best_threshold(family: &ClaimedFamily, without: &[f64], with: &[f64]) -> Result<f64, PrivacyError> {
+    let trials = without.len() as u64;
+    let errors = |threshold: f64| {
+        let alarms = |told: &[f64]| told.iter().filter(|&&value| value >= threshold).count() as u64;
+        TestErrors::from_counts(alarms(without), trials - alarms(with), trials, ERROR)
     };
+    let best = |score: &dyn Fn(TestErrors) -> f64| self::threshold(without.to_vec(), with.to_vec(), score);
     let by_mu = best(&TestErrors::gaussian_mu);
     if family.mu().is_some() {
         return Ok(by_mu);

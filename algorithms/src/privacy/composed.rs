@@ -63,7 +63,8 @@ impl Composed {
     ///
     /// The composition of the runs is one mechanism, all of theirs in turn, and the accountant that finds least gives its ε:
     /// exact for Gaussian noise, `μ² = Σ μ_i²`, numerically exact where privacy losses are discretised. To it the ε of private bounds are
-    /// added. Where `delta` is at least Σ δ_i and Σ ε_i is less, that is taken (basic composition).
+    /// added, and the ε of selections, whose δ_i are taken from `delta`. Where `delta` is at least Σ δ_i and Σ ε_i is less, that is taken
+    /// (basic composition).
     ///
     /// # Privacy
     /// Each run may depend on all that was released before, as accountants of adaptive composition allow, but for what its mechanism
@@ -103,14 +104,14 @@ impl Composed {
         // Rounded up, as all of ε and δ.
         let sum = |a: f64, b: f64| if a == 0.0 || b == 0.0 { a + b } else { (a + b).next_up() };
         let mut about = None;
-        let (mut mechanisms, mut basic, mut bounds) = (Vec::new(), (0.0_f64, 0.0_f64), 0.0_f64);
+        let (mut mechanisms, mut basic, mut bounds, mut reserved) = (Vec::new(), (0.0_f64, 0.0_f64), 0.0_f64, 0.0_f64);
         for (number, statement) in (1..).zip(statements) {
             let (Some(epsilon), Some(delta), Some(adjacency)) =
                 (statement.epsilon, statement.delta, statement.adjacency)
             else {
                 return Err(CompositionError::NoClaim(number));
             };
-            if statement.mechanisms.is_empty() {
+            if statement.mechanisms.is_empty() && statement.selection.is_none() {
                 return Err(CompositionError::NoClaim(number));
             }
             // Ids in a file have no name: their number tells them apart.
@@ -128,12 +129,16 @@ impl Composed {
             }
             mechanisms.extend(statement.mechanisms.iter().cloned());
             basic = (sum(basic.0, epsilon), sum(basic.1, delta));
-            bounds = sum(bounds, statement.bounds_epsilon.unwrap_or(0.0));
+            // Of a selection (ε, δ) alone is composed.
+            let of_selection = statement.selection.as_ref().map(|_| (epsilon, delta));
+            bounds = sum(bounds, of_selection.map_or(statement.bounds_epsilon.unwrap_or(0.0), |(epsilon, _)| epsilon));
+            reserved = sum(reserved, of_selection.map_or(0.0, |(_, delta)| delta));
         }
         let (adjacency, unit, _) = about.expect("two statements");
         let delta = delta.unwrap_or(basic.1);
         let mechanism = Mechanism::Composition(mechanisms);
-        let with = |accountant: Accountant| Ok((accountant.epsilon(&mechanism, adjacency, delta)?, accountant));
+        let with =
+            |accountant: Accountant| Ok((accountant.epsilon(&mechanism, adjacency, delta - reserved)?, accountant));
         let mut found = with(Accountant::default_for(&mechanism));
         for other in [Accountant::Pld, Accountant::Rdp] {
             let least = found.as_ref().map_or(f64::INFINITY, |(least, _)| *least);
@@ -223,6 +228,33 @@ mod tests {
         assert!(Composed::new(&[&small, &small], Some(1e-6)).unwrap().epsilon > both.epsilon);
         let refused = Composed::new(&[&plain, &plain], Some(0.0)).unwrap_err();
         assert!(refused.to_string().contains("basic composition gives"), "{refused}");
+    }
+
+    #[test]
+    fn a_selection_adds_its_epsilon_and_delta_and_never_the_mechanism_of_a_trial() {
+        let plain = statement(gaussian(2.0), Adjacency::ZeroOut, 1e-6);
+        let selection = crate::privacy::SelectionStatement {
+            trials: crate::privacy::TrialCount::Poisson { mean: 2.0 },
+            expected_trials: 2.0,
+            grid_sha256: String::new(),
+            score: String::new(),
+            trial_epsilon: 0.1,
+            trial_delta: 1e-6,
+            mechanisms: vec![gaussian(20.0)],
+            bound: crate::privacy::selection::Bound::Renyi,
+        };
+        let claimed = PrivacyStatement { claim: crate::privacy::Claim::Simulation, ..plain.clone() };
+        let selected = claimed.selected((1.0, 1e-6), 1_000, selection);
+        assert!(selected.mechanisms.is_empty() && selected.accountant.is_none());
+        let both = Composed::new(&[&selected, &plain], None).unwrap();
+        assert_relative(both.epsilon, 1.0 + plain.epsilon.unwrap(), 1e-12, "basic");
+        // Of a greater δ the rest is the other mechanism's.
+        let both = Composed::new(&[&selected, &plain], Some(1e-4)).unwrap();
+        let rest = Accountant::Gdp.epsilon(&gaussian(2.0), Adjacency::ZeroOut, 1e-4 - 1e-6).unwrap();
+        assert_relative(both.epsilon, 1.0 + rest, 1e-12, "with the rest of δ");
+        let selections = Composed::new(&[&selected, &selected], None).unwrap();
+        assert_eq!((selections.accountant, selections.epsilon), (None, 2.0_f64.next_up()));
+        assert!(Composed::new(&[&selected, &selected], Some(1e-6)).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! * [`Mechanism`] is an optimiser's description of its releases; the accountants read nothing else.
 //! * [`Accountant`] computes ε or δ; [`calibrate`] finds the noise of a target. Behind it: [`gaussian`] (exact),
 //!   [`gdp`], [`zcdp`], [`rdp`], [`pld`] and [`laplace`] (pure).
+//! * [`selection`] is the price of the best of a random number of trials.
 //! * [`PrivacyStatement`] is what stands in a result, and claims nothing that was not proven; [`Composed`] adds several up.
 //!
 //! Only upper bounds are called ε.
@@ -24,6 +25,7 @@ mod quantiles;
 pub mod rdp;
 mod sampling;
 mod search;
+pub mod selection;
 mod statement;
 pub mod zcdp;
 
@@ -37,6 +39,7 @@ pub use mechanism::Mechanism;
 pub(crate) use mechanism::tree_squared_sensitivity;
 pub use quantiles::{beta_quantile, student_cdf, student_quantile};
 pub use sampling::Sampling;
+pub use selection::{SelectionStatement, TrialCount, TrialLaw};
 pub use statement::{Arithmetic, Claim, DISJOINT_CHUNKS, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
 
 pub use crate::normal::normal_quantile;

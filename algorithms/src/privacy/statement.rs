@@ -9,6 +9,7 @@ use super::error::{self, PrivacyError};
 use super::gdp;
 use super::mechanism::Mechanism;
 use super::sampling::Sampling;
+use super::selection::SelectionStatement;
 use crate::problem::adjacency::Adjacency;
 use crate::problem::{PublicProblem, Relation, UnitDeclaration};
 
@@ -107,6 +108,9 @@ pub struct PrivacyStatement {
     pub mechanism: Option<String>,
     /// Every mechanism of the run, in order and in full: with accountant, relation and δ, ε follows from them.
     pub mechanisms: Vec<Mechanism>,
+    /// The best of a random number of trials is released: what ε follows from, in place of `mechanisms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionStatement>,
     /// The norm in which terms are clipped and sensitivities are stated.
     pub norm: Option<String>,
     /// The part of ε that private bounds of the columns took, before the mechanisms (basic composition).
@@ -151,6 +155,13 @@ pub struct ReplaceOne {
     pub epsilon: f64,
     /// δ.
     pub delta: f64,
+}
+
+impl ReplaceOne {
+    /// Group privacy for two rows of a claim of (ε, δ).
+    fn of_two_steps(epsilon: f64, delta: f64) -> Self {
+        Self { epsilon: 2.0 * epsilon, delta: (delta * (1.0 + epsilon.exp())).min(1.0) }
+    }
 }
 
 impl PrivacyStatement {
@@ -217,6 +228,36 @@ impl PrivacyStatement {
         }
     }
 
+    /// The guarantee of a selection whose winner this run is, at (ε, δ): it claims what every trial claims. Its mechanisms are those of a
+    /// trial, so that no reader adds up the winner's own.
+    #[must_use]
+    pub fn selected(self, (epsilon, delta): (f64, f64), examples: usize, selection: SelectionStatement) -> Self {
+        if self.claim == Claim::None {
+            return self;
+        }
+        let replaced = match self.adjacency {
+            Some(Adjacency::ReplaceOne) => ReplaceOne { epsilon, delta },
+            _ => ReplaceOne::of_two_steps(epsilon, delta),
+        };
+        let weak_delta = PrivacyWarning::for_delta(delta, examples).map(|warning| warning.to_string());
+        // What is said of δ is said of a trial's.
+        let notes = self.notes.into_iter().filter(|note| !note.starts_with("delta = "));
+        let fact =
+            "the grid of hyper-parameters, the law of the number of trials and the score, chosen without the rows";
+        Self {
+            epsilon: Some(epsilon),
+            delta: Some(delta),
+            replace_one: Some(replaced),
+            accountant: None,
+            mechanism: Some(format!("the best of a random number of trials ({})", selection.trials)),
+            mechanisms: Vec::new(),
+            public: self.public.into_iter().chain([fact.to_owned()]).collect(),
+            notes: weak_delta.into_iter().chain(notes).collect(),
+            selection: Some(selection),
+            ..self
+        }
+    }
+
     /// Adds a note.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
@@ -235,7 +276,7 @@ impl PrivacyStatement {
         }
         match gdp::mu(run.mechanism, run.adjacency).and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu)) {
             Ok(epsilon) => ReplaceOne { epsilon, delta },
-            Err(_) => ReplaceOne { epsilon: 2.0 * epsilon, delta: (delta * (1.0 + epsilon.exp())).min(1.0) },
+            Err(_) => ReplaceOne::of_two_steps(epsilon, delta),
         }
     }
 

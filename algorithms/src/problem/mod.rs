@@ -10,6 +10,7 @@ pub mod encoding;
 pub mod features;
 pub mod law;
 pub mod objective;
+mod outputs;
 pub mod planted;
 pub mod population;
 mod private_bounds;
@@ -28,6 +29,7 @@ pub use domain::{
 pub use encoding::{BYTE_SCALE, Encoder};
 pub use features::{Buffer, ByteRows, DatasetError, Features, Labels, SparseMatrix};
 pub use objective::Problem;
+pub use outputs::outputs;
 pub use private_bounds::{BinCounts, noise_scale, private_bounds};
 pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, ProblemError, PublicProblem};
 pub use second_moment::largest_second_moment;

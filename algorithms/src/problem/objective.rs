@@ -111,6 +111,15 @@ impl Problem {
         self
     }
 
+    /// Takes another regularisation.
+    ///
+    /// # Errors
+    /// One below 0 or not finite.
+    pub fn regularize(&mut self, regularization: f64) -> Result<(), ProblemError> {
+        self.public = self.public.clone().with_regularization(regularization)?;
+        Ok(())
+    }
+
     /// The same problem with the L2 norm of its longest row as a constant. Plans on it claim nothing.
     #[must_use]
     pub fn with_longest_row(mut self) -> Self {

@@ -155,6 +155,14 @@ impl PublicProblem {
         Self { rows: self.relation.public_rows(rows), ..self }
     }
 
+    /// The same problem with another regularisation.
+    ///
+    /// # Errors
+    /// One below 0 or not finite.
+    pub fn with_regularization(self, regularization: f64) -> Result<Self, ProblemError> {
+        Ok(Self { regularization: checked_regularization(regularization)?, ..self })
+    }
+
     /// The data set's name.
     pub fn name(&self) -> &str {
         &self.name

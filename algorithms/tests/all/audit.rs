@@ -306,3 +306,36 @@ fn copies_that_clip_rows_or_count_them_are_found_out() {
     let settings = AuditSettings { sabotage: Some(Sabotage::ClipRowsNotUnits), ..with_runs(RUNS) };
     assert!(matches!(report(&scene("dp-sgd", 0), &settings), Err(AuditError::Units("clip-rows-not-units"))));
 }
+
+fn of_selection(sabotage: Option<Sabotage>, runs: u64) -> AuditSettings {
+    AuditSettings { selection: true, sabotage, ..with_runs(runs) }
+}
+
+#[test]
+fn claims_of_selections_hold_and_broken_copies_are_found() {
+    for audited in [scene("dp-gd", 0), scene("dp-mf", 0)] {
+        holds(&audited, &of_selection(None, RUNS), 0.02);
+        let reported = finding(&audited, &of_selection(Some(Sabotage::ReportTheScore), SMOKE_RUNS));
+        assert!(reported.disproves(), "{reported:?}");
+    }
+    // The same selection with as many trials each time loses more than is claimed, where a run's noise is Laplace.
+    let fixed = finding(&scene("dp-gd", 0), &of_selection(Some(Sabotage::DeterministicCount), 10 * RUNS));
+    println!("fixed count: {:.3} of {:.3}", fixed.lower_bound_epsilon, fixed.claimed_epsilon);
+    assert!(fixed.disproves(), "{fixed:?}");
+}
+
+#[test]
+fn claims_of_selections_hold_under_replacement_with_units_and_keys_of_releases() {
+    let fixed = scene("dp-mf", 0);
+    holds(&fixed, &under(Adjacency::ReplaceOne, &of_selection(None, RUNS)), 0.0);
+    holds(&fixed, &AuditSettings { units: true, ..of_selection(None, RUNS) }, 0.02);
+    holds(&fixed, &AuditSettings { key: AuditKey::Secure, ..of_selection(None, RUNS) }, 0.02);
+}
+
+#[test]
+fn sabotages_of_selections_and_of_runs_are_no_others() {
+    let refused = |settings: &AuditSettings| report(&scene("dp-sgd", 0), settings).err().unwrap().to_string();
+    let of_run = AuditSettings { sabotage: Some(Sabotage::ReportTheScore), ..with_runs(RUNS) };
+    assert!(refused(&of_run).contains("about selections alone"));
+    assert!(refused(&of_selection(Some(Sabotage::HalvedNoise), RUNS)).contains("deterministic-count are audited"));
+}

@@ -36,7 +36,7 @@ pub struct AuditArguments {
     #[arg(long, default_value = "simulation", value_name = "KIND")]
     key: AuditKey,
     /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows; with --units
-    /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows
+    /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows; with --selection report-the-score or deterministic-count
     #[arg(long, value_name = "HOW")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers, or `short`: bytes in
@@ -46,6 +46,9 @@ pub struct AuditArguments {
     /// Neighbours differ in a unit of several rows: three of them, or none.
     #[arg(long)]
     units: bool,
+    /// Audit the best of a random number of runs, as `rounds tune` releases it.
+    #[arg(long)]
+    selection: bool,
     /// Seed of all runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -72,6 +75,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         sabotage: arguments.sabotage,
         rows: arguments.rows,
         units: arguments.units,
+        selection: arguments.selection,
     };
     let length = settings.runs * audited.len() as u64;
     let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {left}");
@@ -96,6 +100,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
                     sabotage: settings.sabotage,
                     rows: settings.rows,
                     units: settings.units,
+                    selection: settings.selection,
                     finding: Err(source.to_string()),
                 }
             }
@@ -103,6 +108,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
                 error @ (AuditError::Prepare { .. }
                 | AuditError::Relation { .. }
                 | AuditError::Units(_)
+                | AuditError::Selections(..)
                 | AuditError::TooFewRuns(_)),
             ) => {
                 return Err(UsageError::of(error));
@@ -179,6 +185,7 @@ impl TimedReport {
             "sabotage": report.sabotage.map(Sabotage::name),
             "rows": report.rows.name(),
             "unit": if report.units { "several rows" } else { "row" },
+            "selection": report.selection,
         });
         let found = match &report.finding {
             Ok(finding) => json!({
@@ -248,6 +255,7 @@ fn text(reports: &[TimedReport]) -> String {
     let first = reports.first().map(|first| &first.report);
     shared.extend(first.map(|first| format!("key {}", first.key.name())));
     shared.extend(first.filter(|first| first.units).map(|_| "units of several rows".to_owned()));
+    shared.extend(first.filter(|first| first.selection).map(|_| "the best of a random number of runs".to_owned()));
     shared.extend(first.and_then(|first| first.sabotage).map(|sabotage| format!("sabotage {}", sabotage.name())));
     let (table, shared) = (table.terminal(), shared.join(", "));
     let reason = |report: &AuditReport| {

@@ -24,6 +24,7 @@ mod terminal;
 
 mod threads;
 pub mod train;
+pub mod tune;
 mod values;
 pub mod verdicts;
 

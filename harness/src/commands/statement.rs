@@ -1,5 +1,6 @@
 //! A privacy statement as names and values.
 
+use rounds_algorithms::privacy::selection::Bound;
 use rounds_algorithms::privacy::{Adjacency, Arithmetic, Claim, NoiseSource, PrivacyStatement};
 
 use crate::format::{rounded, scientific, three_digits};
@@ -38,6 +39,19 @@ fn noise(privacy: &PrivacyStatement) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// The accountant of a run, or the bound of a selection.
+fn accountant(privacy: &PrivacyStatement) -> Option<String> {
+    let of_selection = privacy.selection.as_ref().map(|selection| {
+        let bound = match selection.bound {
+            Bound::Renyi => "Rényi divergences",
+            Bound::Profile => "profile",
+            Bound::TradeOff => "trade-off",
+        };
+        format!("that of a selection by {bound}")
+    });
+    of_selection.or(privacy.accountant.map(|accountant| accountant.to_string()))
+}
+
 /// The privacy statement as names and values.
 pub(super) fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
@@ -56,11 +70,21 @@ pub(super) fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, Str
         ("privacy", format!("ε = {} at δ = {} per {}", shown(epsilon), scientific(delta), privacy.unit)),
         ("claim", claim.to_owned()),
         ("adjacency", known(privacy.adjacency.map(|adjacency| adjacency.to_string()))),
-        ("accountant", known(privacy.accountant.map(|accountant| accountant.to_string()))),
+        ("accountant", known(accountant(privacy))),
         ("mechanism", known(privacy.mechanism.as_deref().map(rounded))),
         ("noise", known(noise(privacy))),
         ("domain", known(domain)),
     ];
+    rows.extend(privacy.selection.iter().flat_map(|selection| {
+        let trial = format!(
+            "training at ε = {} and δ = {}, {} expected, from the grid sha256 {}…",
+            shown(selection.trial_epsilon),
+            scientific(selection.trial_delta),
+            selection.expected_trials,
+            selection.grid_sha256.chars().take(16).collect::<String>()
+        );
+        [("a trial", trial), ("score", selection.score.clone())]
+    }));
     rows.extend(privacy.bounds_epsilon.map(|epsilon| {
         let text = format!("private ones of the columns of numbers, ε = {} of the above", shown(epsilon));
         ("bounds", text)

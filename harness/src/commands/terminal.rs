@@ -51,10 +51,14 @@ impl<'a> Terminal<'a> {
 
 impl Observer for Terminal<'_> {
     fn enter(&mut self, stage: Stage) {
-        if let Stage::Rounds(rounds) = stage {
+        if matches!(stage, Stage::Rounds(_) | Stage::Trials) {
             // Rounds that take longer may hold a unit of many rows: of a release the bar tells none.
             let bar = "training {bar:20.green} {pos}/{len} rounds, {left}";
-            let template = if self.tells_times { bar } else { "{spinner} training {len} rounds" };
+            let (rounds, template) = match stage {
+                Stage::Rounds(rounds) if self.tells_times => (rounds, bar),
+                Stage::Rounds(rounds) => (rounds, "{spinner} training {len} rounds"),
+                _ => (0, "{spinner} tuning"),
+            };
             let progress = self.output.progress(rounds, template);
             if self.cluster.is_root() {
                 progress.enable_steady_tick(Duration::from_millis(250));

@@ -35,6 +35,7 @@ pub use formats::test_file;
 pub use labels::Task;
 pub(crate) use load::promised_rows;
 pub use load::{load, load_declared, load_requested};
+pub(crate) use model_rows::rows as rows_for_model;
 pub use model_rows::{ModelRows, load_for_model};
 pub(crate) use names::deals_users;
 pub use names::{NAMES, Name, built_in, is_generated, optimum};

@@ -35,7 +35,8 @@ pub fn load_for_model(
     rows(name_or_path, data_dir, input, classes).map_err(DataError::for_reader)
 }
 
-fn rows(
+/// [`load_for_model`], with errors of a run.
+pub(crate) fn rows(
     name_or_path: &str,
     data_dir: Option<&Path>,
     input: Request<'_>,

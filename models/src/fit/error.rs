@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rounds_algorithms::optimizers::{PrepareError, RoundError};
+use rounds_algorithms::privacy::PrivacyError;
 use rounds_algorithms::problem::ProblemError;
 use rounds_kernels::linear::NonFiniteGradient;
 
@@ -67,9 +68,23 @@ pub enum FitError {
     /// The observer has stopped the run.
     #[error("stopped after round {round} of {rounds}{}", checkpoint.as_ref().map(|path| format!("; `resume {}` goes on", path.display())).unwrap_or_default())]
     Stopped { round: u64, rounds: u64, checkpoint: Option<PathBuf> },
+    /// The observer has stopped a selection. Where, is secret.
+    #[error("stopped before the selection was done{}", checkpoint.as_ref().map(|path| format!("; `resume {}` goes on", path.display())).unwrap_or_default())]
+    Interrupted { checkpoint: Option<PathBuf> },
+    /// A selection without a winner.
+    #[error(
+        "no model comes of this selection: no trial was drawn, or every one diverged. That is one of its outcomes, and its budget is spent"
+    )]
+    NoWinner,
     /// An error of some rank.
     #[error("{0}")]
     Shared(#[from] SharedError),
+}
+
+impl From<PrivacyError> for FitError {
+    fn from(error: PrivacyError) -> Self {
+        Self::Prepare(error.into())
+    }
 }
 
 impl FitError {
@@ -178,6 +193,8 @@ mod tests {
                 | FitError::Model(_)
                 | FitError::Sign(_)
                 | FitError::Key(_)
+                | FitError::Interrupted { checkpoint: _ }
+                | FitError::NoWinner
                 | FitError::Stopped { round: _, rounds: _, checkpoint: _ } => panic!("{error}: nothing of a row"),
             }
         }

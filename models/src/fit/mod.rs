@@ -13,11 +13,13 @@ mod publish;
 pub(crate) mod release;
 mod rounds;
 mod settings;
+pub(crate) mod tune;
 
 pub use error::FitError;
 pub use observer::{Execution, Observer, Stage};
 pub use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
 pub use settings::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
+pub use tune::{Grid, TrialScore, Tuned, Tuning, tune};
 
 use crate::model_file::Model;
 
@@ -75,9 +77,10 @@ fn fit_drawn(
     observer.enter(Stage::Planning);
     let (prepared, plan) = plan::plan(training, execution, &loaded)?;
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
-    let executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
+    let mut executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
     observer.enter(Stage::Publishing);
-    let (weights, finished) = publish::finish(Shown::of(&training.privacy), execution, &loaded, executor)?;
+    let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
+    let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, ledger, &weights)?;
     let (model, place) = publish::keep(training, execution, observer, &loaded, &plan, weights)?;
     let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Fitted { model, outcome })

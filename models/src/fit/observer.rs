@@ -45,6 +45,8 @@ pub enum Stage {
     Placing,
     /// So many rounds, from the first or the checkpoint's.
     Rounds(u64),
+    /// The trials of a selection, of which no observer sees a round or an end.
+    Trials,
     /// The model is written and evaluated.
     Publishing,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::oracle::{self, Ledger};
 
-use rounds_algorithms::problem::{Column, ColumnKind, Columns, Domain, Problem, Relation};
+use rounds_algorithms::problem::{self, Column, ColumnKind, Columns, Domain, Problem, Relation};
 use rounds_kernels::linear::Evaluation;
 use rounds_kernels::loss::TargetKind;
 use serde_json::Map;
@@ -20,7 +20,7 @@ use super::plan::Plan;
 use super::settings::Training;
 use crate::checkpoint;
 use crate::data::{self, Split};
-use crate::model_file::{Header, Model, digest, outputs};
+use crate::model_file::{Header, Model, digest};
 use crate::predictions::regression;
 
 /// A run after its last round, with the part of its outcome that needs the executor.
@@ -31,16 +31,15 @@ pub(super) struct Finished {
     training: Option<Evaluation>,
 }
 
-/// The weights and the statistics of a run. The weights are the same on all ranks.
+/// The statistics of a run that ended with these weights, the same on all ranks.
 pub(super) fn finish(
     shown: Shown,
     execution: &Execution,
     loaded: &Loaded,
-    mut executor: Executor<'_>,
-) -> Result<(Vec<f32>, Finished), FitError> {
+    ledger: Ledger,
+    weights: &[f32],
+) -> Result<Finished, FitError> {
     let group = &execution.group;
-    let ledger = executor.ledger();
-    let weights = executor.solution();
     let evaluated = shown.has_statistics().then(|| oracle::evaluate(&loaded.problem, &execution.engine, weights));
     let training = match evaluated {
         // A statistic that cannot be computed decides over no release.
@@ -48,7 +47,7 @@ pub(super) fn finish(
         evaluated => group.all_ok(evaluated.transpose())?,
     };
     group.check_same("model", &digest(weights))?;
-    Ok((weights.to_vec(), Finished { ledger, training }))
+    Ok(Finished { ledger, training })
 }
 
 /// Writes the model and removes the checkpoints of a run that is finished, on rank 0; the model, and where it lies.
@@ -202,7 +201,7 @@ fn quality(
         return Ok(None);
     }
     if test.model().loss.targets() == TargetKind::Reals {
-        let outputs = outputs(weights, rows.rows());
+        let outputs = problem::outputs(weights, rows.rows(), true);
         return Ok(Some(Quality::Errors(regression(rows, &loaded.trained_on.target, &outputs))));
     }
     let found = oracle::evaluate(test, execution.engine.local(), weights)?;

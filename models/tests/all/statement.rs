@@ -14,7 +14,7 @@ use rounds_algorithms::problem::{
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_models::data::TrainTest;
-use rounds_models::fit::{Execution, Fitted, Training, fit};
+use rounds_models::fit::{Execution, Fitted, Grid, Training, Tuning, fit, tune};
 use rounds_models::signature::{self, PublicKey};
 use rounds_models::statement::{self, StatementError, Verified, Verifier};
 use serde::Serialize;
@@ -722,4 +722,34 @@ fn a_signature_is_of_one_key_and_one_document() {
     assert!(!at("fresh").exists() && std::fs::read_to_string(at("key")).unwrap() == secret);
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(at("key")).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Of a selection: its law, grid, score and the ε of a trial are as fast as the rest.
+#[test]
+fn no_change_of_a_statement_of_a_selection_is_verified() {
+    let folder = folder();
+    let mut tuning = Tuning::of(release(&folder, "dp-sgd"));
+    tuning.training.sign = None;
+    tuning.training.optimizer.regularization = 0.0;
+    tuning.training.model = Some(folder.path().join("tuned"));
+    tuning.grid = Grid::new([("learning-rate", &["0.5", "1", "2"]), ("clip-norm", &["0.5", "1", "3"])]).unwrap();
+    tuning.trials = 3.0;
+    let tuned = tune(&tuning, &Execution::default(), &mut ()).unwrap();
+    let of_model = VERIFIER.verify(&folder.path().join("tuned")).unwrap();
+    assert!(of_model.holds && of_model.weights, "{:#?}", of_model.differences);
+    let mut document = text(tuned.outcome.header);
+    document.as_object_mut().unwrap().remove("build");
+    let found = verified(folder.path(), &document, None).unwrap();
+    assert!(found.holds, "{:#?}", found.differences);
+    let mut passing = passing(folder.path(), &mutations(&document), None);
+    passing.retain(|place| trusted(&document, place).is_none());
+    assert_eq!(passing, [""; 0]);
+    // Without the grid it would be the run of its winner, at the ε of a trial for all.
+    let mut alone = document.clone();
+    alone["parameters"].as_object_mut().unwrap().retain(|name, _| name != "trials");
+    assert!(verified(folder.path(), &alone, None).map_or(true, |found| !found.holds));
+    // No winner but one of the grid.
+    document["parameters"]["set learning-rate"] = json!("7");
+    let refused = verified(folder.path(), &document, None).unwrap_err().to_string();
+    assert!(refused.contains("none of the grid"), "{refused}");
 }

@@ -207,13 +207,32 @@ impl Composed {
         let mut right: Option<(f64, f64)> = None;
         for (loss, value) in self.deltas() {
             if loss <= epsilon {
-                let (_, right_value) = right?;
-                let fraction = (epsilon - loss).exp_m1() / self.interval.exp_m1();
-                return Some(value + fraction.clamp(0.0, 1.0) * (right_value - value));
+                return Some(self.chord(epsilon - loss, value, right?.1));
             }
             right = Some((loss, value));
         }
         None
+    }
+
+    /// The value so far above a grid point, by the chord in e^ε from `left` there to `right` at the next one.
+    fn chord(&self, above: f64, left: f64, right: f64) -> f64 {
+        let fraction = above.exp_m1() / self.interval.exp_m1();
+        left + fraction.clamp(0.0, 1.0) * (right - left)
+    }
+
+    /// Upper bounds on δ at ascending `epsilons`: δ does not rise beyond the window, and is at most 1 below it.
+    pub(super) fn deltas_at(&self, epsilons: &[f64]) -> Vec<f64> {
+        let mut found = vec![1.0; epsilons.len()];
+        let mut left = epsilons.len();
+        let mut right = None;
+        for (loss, value) in self.deltas() {
+            while let Some(last) = left.checked_sub(1).filter(|&last| epsilons[last] >= loss) {
+                found[last] = self.chord(epsilons[last] - loss, value, right.unwrap_or(value));
+                left = last;
+            }
+            right = Some(value);
+        }
+        found
     }
 
     /// The smallest δ that can be told from 0 in this window.

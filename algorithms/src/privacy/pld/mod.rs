@@ -138,6 +138,28 @@ impl PrivacyLoss {
         Ok(largest)
     }
 
+    /// Upper bounds on the δ at each of these ascending ε ≥ 0, closest to the truth around the ε at `delta` and around an eighth of the
+    /// greatest one.
+    ///
+    /// # Errors
+    /// As [`epsilon`](Self::epsilon).
+    pub(super) fn profile(&self, epsilons: &[f64], delta: f64) -> Result<Vec<f64>, PrivacyError> {
+        let mut profile = vec![0.0_f64; epsilons.len()];
+        let most = epsilons.last().copied().unwrap_or(0.0);
+        for direction in &self.directions {
+            // A tilt that suits one part of the curve leaves few digits far to its left.
+            let near = Target::for_epsilon(direction, 0.125 * most, self.interval);
+            let mut least = vec![1.0_f64; epsilons.len()];
+            for target in [Target::for_delta(direction, delta, self.interval), near] {
+                let window = (target.window.0.min(0.0), target.window.1.max(most));
+                let deltas = self.compose(direction, &target, window, Bound::Upper)?.deltas_at(epsilons);
+                least.iter_mut().zip(deltas).for_each(|(least, delta)| *least = least.min(delta));
+            }
+            profile.iter_mut().zip(least).for_each(|(most, delta)| *most = most.max(delta));
+        }
+        Ok(profile)
+    }
+
     /// Lower and upper bounds on the ε at δ of the composed pairs; their gap is the discretisation.
     ///
     /// # Errors

@@ -163,6 +163,11 @@ struct CheckpointArguments {
 }
 
 impl TrainArguments {
+    /// The execution engine.
+    pub(in crate::commands) fn engine(&self) -> EngineKind {
+        self.execution.engine
+    }
+
     /// The run that the flags ask for.
     pub(super) fn training(&self) -> Training {
         let (data, privacy, optimizer) = (&self.data, &self.privacy, &self.optimizer);

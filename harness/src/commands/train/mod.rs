@@ -6,7 +6,8 @@ mod outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use arguments::TrainArguments;
-use rounds_models::fit::{Execution, FitError, fit};
+pub(super) use outcome::table;
+use rounds_models::fit::{Execution, FitError, Training, fit};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
@@ -24,18 +25,13 @@ pub static WITHHOLDS_PANICS: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// Anything that the arguments, the data or the algorithm refuse, with the remedy.
 pub fn run(arguments: &TrainArguments, output: Output) -> anyhow::Result<()> {
-    let cluster = Cluster::start(arguments.execution.engine)?;
+    let cluster = Cluster::start(arguments.engine())?;
     cluster.finish(train(arguments, output, &cluster))
 }
 
 /// [`run`] on every rank; rank 0 alone prints and writes.
 fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyhow::Result<()> {
-    let training = arguments.training();
-    if training.privacy.secure {
-        WITHHOLDS_PANICS.store(true, Ordering::Relaxed);
-        keep_memory_private();
-    }
-    let execution = cluster.all_ok(execution(arguments, cluster))?;
+    let (training, execution) = begin(arguments, cluster)?;
     let mut terminal = Terminal::new(output, cluster, &training);
     let fitted = fit(&training, &execution, &mut terminal).map_err(|error| match error {
         FitError::Stopped { round, rounds, checkpoint: Some(path) } => anyhow::anyhow!(
@@ -49,7 +45,17 @@ fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyho
     }
     let mut outcome = fitted.outcome.with_times(terminal.times());
     outcome.warnings.iter_mut().for_each(|warning| *warning = flags(warning));
-    output.print(&outcome, outcome::table(&outcome))
+    output.print(&outcome, table(&outcome))
+}
+
+/// The run that the arguments ask for and its execution, with the memory of a release kept private.
+pub(super) fn begin(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<(Training, Execution)> {
+    let training = arguments.training();
+    if training.privacy.secure {
+        WITHHOLDS_PANICS.store(true, Ordering::Relaxed);
+        keep_memory_private();
+    }
+    Ok((training, cluster.all_ok(execution(arguments, cluster))?))
 }
 
 /// The memory of a release holds its key and rows: no core file, no reading by other processes of the user, and where the limit

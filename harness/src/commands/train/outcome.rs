@@ -13,7 +13,7 @@ use crate::format::{plural, three_digits};
 use crate::usage::quoted;
 
 /// The whole outcome.
-pub(super) fn table(outcome: &Outcome) -> Table {
+pub(crate) fn table(outcome: &Outcome) -> Table {
     let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
     let header = &outcome.header;
     let rows = header.n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());

@@ -1,0 +1,341 @@
+//! Tuning that is paid for: of a random number of trials, each a run with settings drawn from a declared grid, the best one is released.
+//!
+//! **Privacy.** What a selection costs, and why, stands in [`rounds_algorithms::privacy::selection`]; what a score is, in
+//! [`rounds_algorithms::selection`]. A trial's model and its noisy score are one mechanism; trials have keys of their own, and run as any
+//! run does. Only the winner's settings and model leave this function: not the number of trials, nor which of them won, nor any score. A trial
+//! that diverges, a function of released values, is an outcome with the lowest score. All points of the grid are planned before the first
+//! round, from public facts, so that no trial can be refused later.
+//!
+//! **Resuming.** The number of trials, their settings and their noise follow from the source of the run's key, which lies in the checkpoint, so
+//! that a resumed selection is the same selection. A checkpoint is written before the first trial and after each; a trial that was
+//! under way begins anew, with the same bits.
+
+mod grid;
+mod plan;
+
+pub use grid::{Grid, Tuning};
+pub(crate) use plan::SelectionPlan;
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rounds_algorithms::oracle::Ledger;
+use rounds_algorithms::problem::Problem;
+use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
+use rounds_algorithms::state::StateVisitor;
+use rounds_kernels::instructions;
+use rounds_kernels::random::StreamKey;
+use rounds_kernels::vector;
+use serde::Serialize;
+use std::sync::Arc;
+
+use super::error::FitError;
+use super::load::{self, Loaded};
+use super::observer::{Execution, Observer, Stage};
+use super::outcome::{Outcome, Shown};
+use super::release::{check_release, explained};
+use super::{key, plan as run_plan, publish, rounds};
+use crate::checkpoint::{self, Binding, Checkpoint};
+use crate::data::{self, LabelUse, Request};
+use crate::keyed::{KeyedDigest, branched};
+use crate::model_file::{Model, Target, treat_features};
+
+/// A selection that is finished.
+pub struct Tuned {
+    /// The winner's model, with the statement of the selection.
+    pub model: Model,
+    /// What may be told of it.
+    pub outcome: Outcome,
+    /// Every trial, of a simulation with diagnostics alone.
+    pub trials: Option<Vec<TrialScore>>,
+}
+
+/// A trial of a simulation, for diagnostics.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrialScore {
+    /// Its settings, in the order of the grid.
+    pub settings: Vec<(String, String)>,
+    /// Its score over the number of rows, in [−1, 1] but for its noise; none where it diverged.
+    pub score: Option<f64>,
+}
+
+/// Draws the number of trials and their settings, runs all, and publishes the best.
+///
+/// ```
+/// use rounds_models::fit::{Execution, Grid, Training, Tuning, tune};
+///
+/// let mut tuning = Tuning::of(Training::on("synthetic-logistic").private(1.0, 1e-5));
+/// tuning.training.optimizer.epochs = Some(1.0);
+/// tuning.grid = Grid::new([("learning-rate", &["0.5", "2"])])?;
+/// tuning.trials = 2.0;
+/// let tuned = tune(&tuning, &Execution::default(), &mut ())?;
+/// assert!(tuned.outcome.header.privacy.epsilon.is_some_and(|epsilon| epsilon <= 1.0));
+/// # Ok::<(), rounds_models::fit::FitError>(())
+/// ```
+///
+/// # Errors
+/// Anything that a run of some point of the grid would refuse, and what is no selection: [`Tuning::check`];
+/// [`FitError::NoWinner`] where no model comes of it, and [`FitError::Interrupted`] if the observer stops it.
+pub fn tune(tuning: &Tuning, execution: &Execution, observer: &mut dyn Observer) -> Result<Tuned, FitError> {
+    tune_drawn(tuning, execution, observer, key::of_system)
+}
+
+/// [`tune`] with a generator of the system.
+fn tune_drawn(
+    tuning: &Tuning,
+    execution: &Execution,
+    observer: &mut dyn Observer,
+    draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
+) -> Result<Tuned, FitError> {
+    if execution.group.count().is_some() {
+        return Err(FitError::argument("engine", "trials run in one process; leave out ranks"));
+    }
+    let algorithm = tuning.check()?;
+    if let Some(path) = &tuning.score_on {
+        check_score_rows(tuning, path)?;
+    }
+    // The whole (ε, δ) is known here, and no row is read: the place to book it.
+    let training = &tuning.training;
+    let mut loaded = load::load(training, execution, observer, draw)?;
+    observer.enter(Stage::Planning);
+    let public = tuning.score_on.as_deref().map(|path| score_rows(tuning, &loaded, path)).transpose()?;
+    let selection = SelectionPlan::new(tuning, algorithm, &loaded.problem, &loaded.setup.settings, None)?;
+    if let Some(reason) = &selection.unclaimed {
+        check_release(training, &loaded.problem, &rounds_algorithms::privacy::PrivacyStatement::none(reason))?;
+    }
+    let rows = loaded.problem.dataset().digest();
+    (loaded.is_bound, loaded.digest) = (true, Some(rows));
+    let source = loaded.source.clone();
+    let parameters: Vec<_> = loaded.setup.parameters.iter().cloned().chain(tuning.bound()).collect();
+    let scored = public.as_ref().map_or([0; 32], |rows| rows.dataset().digest());
+    let counted = loaded.counted.unwrap_or_default();
+    let binding = Binding {
+        data: KeyedDigest::new(&source, &[rows, scored, counted].concat()),
+        build: (execution.build)().identity(),
+        isa: instructions::level().to_owned(),
+        coefficients: None,
+        parameters: parameters.clone(),
+        plan: serde_json::to_string(&selection.statement).expect("names and values"),
+    };
+    let mut best = Best { weights: vec![0.0; loaded.problem.parameters()], ..Best::default() };
+    let kept = &training.checkpoint;
+    if let (Some(resumed), Some(path)) = (&loaded.resumed, &kept.resume) {
+        resumed.restore(path, &binding, |visitor| best.visit(visitor))?;
+        best.ledger = resumed.ledger();
+    }
+    let mut selecting =
+        Selecting { tuning, execution, selection: &selection, public: public.as_ref(), source: &source };
+    let decided = serde_json::to_vec(&parameters).expect("names and values");
+    let draws = branched(&source, "selection", &decided);
+    let count = number_of_trials(selection.statement.trials, &draws);
+    let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
+    observer.enter(Stage::Trials);
+    let mut told = training.privacy.diagnostics.then(Vec::new);
+    loop {
+        if let Some(path) = &kept.file {
+            Checkpoint::take(binding.clone(), best.ledger, &source, |visitor| best.visit(visitor)).write(path)?;
+        }
+        if best.done == count {
+            break;
+        }
+        let trial = best.done;
+        let outcome = selecting.trial(observer, &mut loaded, (trial, &places(trial)))?;
+        if let Some(told) = &mut told {
+            let score = outcome.as_ref().map(|outcome| selecting.mean(&loaded, outcome.score));
+            told.push(TrialScore { settings: tuning.grid.at(&places(trial)), score });
+        }
+        best.take(trial, outcome);
+    }
+    let Some(winner) = best.winner.checked_sub(1) else {
+        for path in [&kept.file, &kept.resume].into_iter().flatten() {
+            checkpoint::remove(path)?;
+        }
+        return Err(FitError::NoWinner);
+    };
+    observer.enter(Stage::Publishing);
+    let winner = (winner, &places(winner)[..]);
+    let (training, mut plan) = {
+        let training = selecting.enter(&mut loaded, winner)?;
+        let (prepared, plan) = run_plan::plan(&training, execution, &loaded)?;
+        let domain = loaded.problem.domain().map(|domain| &**domain);
+        let privacy = selection.stated(prepared.privacy, &loaded.problem);
+        let privacy = run_plan::of_run(privacy, &loaded.trained_on, domain);
+        check_release(&tuning.training, &loaded.problem, &privacy)?;
+        (training, run_plan::Plan { privacy, ..plan })
+    };
+    let training = super::Training { checkpoint: kept.clone(), ..training };
+    plan.warnings.iter().for_each(|warning| observer.warn(warning));
+    plan.binding = None;
+    let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, best.ledger, &best.weights)?;
+    let (model, place) = publish::keep(&training, execution, observer, &loaded, &plan, best.weights)?;
+    let outcome = publish::outcome(&training, execution, observer, &loaded, plan, (&finished, &model, place))?;
+    Ok(Tuned { model, outcome, trials: told })
+}
+
+/// The best trial so far: the state of a selection. Which one it is, is secret.
+#[derive(Default)]
+struct Best {
+    /// Trials that are done.
+    done: u64,
+    /// The best one's number from 1, or 0.
+    winner: u64,
+    score: u64,
+    weights: Vec<f32>,
+    ledger: Ledger,
+}
+
+/// What a trial came to.
+struct TrialOutcome {
+    score: i64,
+    ledger: Ledger,
+    weights: Vec<f32>,
+}
+
+impl Best {
+    fn visit(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("trials", &mut self.done);
+        visitor.u64("winner", &mut self.winner);
+        visitor.u64("score", &mut self.score);
+        visitor.f32s("weights", &mut self.weights);
+    }
+
+    /// Counts a trial, and keeps it if it is the best one.
+    fn take(&mut self, trial: u64, outcome: Option<TrialOutcome>) {
+        self.done = trial + 1;
+        let before = (self.winner > 0).then_some(self.score as i64);
+        if let Some(TrialOutcome { score, ledger, weights }) = outcome.filter(|outcome| beats(outcome.score, before)) {
+            *self = Self { done: self.done, winner: trial + 1, score: score as u64, weights, ledger };
+        }
+    }
+}
+
+/// Nobody observes a trial; it can be stopped.
+struct Unseen<'a>(&'a mut dyn Observer);
+
+impl Observer for Unseen<'_> {
+    fn stops(&mut self) -> bool {
+        self.0.stops()
+    }
+}
+
+/// What all trials share.
+struct Selecting<'a> {
+    tuning: &'a Tuning,
+    execution: &'a Execution,
+    selection: &'a SelectionPlan,
+    /// The declared public rows that scores are of.
+    public: Option<&'a Problem>,
+    source: &'a StreamKey,
+}
+
+impl Selecting<'_> {
+    /// Makes `loaded` the run of a trial with the settings at these places, and gives its training.
+    fn enter(&self, loaded: &mut Loaded, (trial, places): (u64, &[usize])) -> Result<super::Training, FitError> {
+        let training = self.tuning.at(places)?;
+        let (mut settings, used) = load::with_factorization(&training, loaded.setup.algorithm)?;
+        settings.budget = self.selection.budget;
+        // What was calibrated is the same for all; strategies are a trial's own, since a digest of them enters its key.
+        settings.calibrations = loaded.setup.settings.calibrations.clone();
+        loaded.source = branched(self.source, "trial", &trial.to_le_bytes());
+        settings.key = crate::keyed::unused(&loaded.source);
+        let schema = loaded.setup.domain.as_deref();
+        loaded.setup.parameters = training.bound_parameters(schema).into_iter().chain(self.tuning.bound()).collect();
+        (loaded.setup.settings, loaded.setup.factorization_used) = (settings, used);
+        loaded.problem.regularize(training.optimizer.regularization)?;
+        Ok(training)
+    }
+
+    /// Runs a trial and scores it; `None` if it diverges.
+    fn trial(
+        &mut self,
+        observer: &mut dyn Observer,
+        loaded: &mut Loaded,
+        trial: (u64, &[usize]),
+    ) -> Result<Option<TrialOutcome>, FitError> {
+        let training = self.enter(loaded, trial)?;
+        let (prepared, plan) = run_plan::plan(&training, self.execution, loaded)?;
+        let mechanism = prepared.mechanism.as_ref().map(|mechanism| self.selection.with_score(mechanism));
+        let is_planned = mechanism.is_some_and(|mechanism| self.selection.statement.mechanisms.contains(&mechanism));
+        assert!(is_planned, "every trial is one of the mechanisms that the selection is accounted for");
+        let binding = plan.binding.as_ref();
+        let key = match &loaded.source {
+            StreamKey::Release(_) => key::of_run(&loaded.source, binding.expect("every trial is bound")),
+            seed @ StreamKey::Simulation(_) => seed.clone(),
+        };
+        let mut executor =
+            match rounds::run(&training, self.execution, &mut Unseen(observer), loaded, (prepared, binding)) {
+                Ok(executor) => executor,
+                Err(FitError::Round(_)) => return Ok(None),
+                Err(FitError::Stopped { .. }) => {
+                    let checkpoint = self.tuning.training.checkpoint.file.clone();
+                    return Err(FitError::Interrupted { checkpoint });
+                }
+                Err(error) => return Err(error),
+            };
+        let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
+        if !vector::is_finite(&weights) {
+            return Ok(None);
+        }
+        let score = score(self.public.unwrap_or(&loaded.problem), &weights);
+        let score = self.selection.score_noise.map_or(score, |noise| noisy(score, noise, &key));
+        Ok(Some(TrialOutcome { score, ledger, weights }))
+    }
+
+    /// A score over the number of rows, or units.
+    fn mean(&self, loaded: &Loaded, score: i64) -> f64 {
+        score as f64 / 65_536.0 / self.public.unwrap_or(&loaded.problem).rows() as f64
+    }
+}
+
+/// Refuses rows to score on that are no public rows of their own.
+fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
+    let training = &tuning.training;
+    let refused = |problem: &str| Err(FitError::argument(format!("score-on {}", path.display()), problem));
+    let file =
+        |path: &Path| std::fs::metadata(path).ok().filter(|file| file.is_file()).map(|file| (file.dev(), file.ino()));
+    let Some(own) = file(path) else {
+        return refused("name a file of public rows, or leave it out to score on the training rows, which is paid for");
+    };
+    if file(Path::new(&training.data.data)) == Some(own) {
+        return refused(
+            "these are the training rows, which the claim protects: a score on them without noise would void it. Leave it out to score on \
+             them with noise that is paid for",
+        );
+    }
+    Ok(())
+}
+
+/// The declared public rows that scores are of, treated as the training rows are.
+fn score_rows(tuning: &Tuning, loaded: &Loaded, path: &Path) -> Result<Problem, FitError> {
+    let training = &tuning.training;
+    let domain = loaded.setup.domain.as_ref();
+    let argument = format!("score-on {}", path.display());
+    let test = data::test_file(Path::new(&training.data.data), training.request(None));
+    let is_test = test.is_some_and(|test| test.canonicalize().ok() == path.canonicalize().ok());
+    if is_test && domain.is_some_and(|domain| !domain.test_is_public) {
+        let problem =
+            "the schema says that these test rows are not public: they are of the units that the claim protects";
+        return Err(FitError::argument(argument, problem));
+    }
+    let columns = Some(loaded.trained_on.dimension);
+    let request = Request {
+        columns,
+        labels: LabelUse::Needed,
+        label: training.data.declaration.columns.label.as_deref(),
+        first_index: training.data.first_index,
+        ..Request::of(domain)
+    };
+    let classes = match &loaded.trained_on.target {
+        Target::Classes(classes) => Some(&classes[..]),
+        Target::Bounds(_) => None,
+    };
+    let place = path.to_string_lossy();
+    let rows = data::rows_for_model(&place, None, request, classes).map_err(|error| explained(training, error))?;
+    let rows = treat_features(rows.dataset, training.data.scale_features, training.data.clip_features);
+    let rows = rows.and_then(|rows| rows.for_loss(Some(loaded.problem.model().loss)));
+    let (rows, loss) = rows.map_err(|error| explained(training, error))?;
+    Ok(Problem::new(Arc::new(rows), loss, true, 0.0)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The plan of a selection: the noise of trials and scores for a total budget, from public facts alone.
+
+use rounds_algorithms::optimizers::{Algorithm, Prepared, Settings};
+use rounds_algorithms::privacy::{
+    Adjacency, Budget, Claim, Mechanism, PrivacyStatement, Sampling, SelectionStatement, gaussian, selection,
+};
+use rounds_algorithms::problem::PublicProblem;
+use rounds_algorithms::selection::MOST_SCORE_NOISE;
+
+use super::Tuning;
+use crate::fit::error::FitError;
+use crate::fit::load::with_factorization;
+
+/// ε that a trial's score may take alone, over that of its training. Near the Gaussian mechanism μ² counts, so that a fifth costs training some
+/// 2 % more noise, and at ε = 1 a count has a deviation of some tens of rows.
+const SCORE_SHARE: f64 = 0.2;
+
+/// The plan of a selection.
+pub(crate) struct SelectionPlan {
+    /// ε of the selection.
+    pub(crate) epsilon: f64,
+    /// δ of the selection.
+    delta: f64,
+    /// The budget of a trial's training.
+    pub(crate) budget: Budget,
+    /// Noise multiplier of a score; none on public rows.
+    pub(crate) score_noise: Option<f64>,
+    /// What is stated of it.
+    pub(crate) statement: SelectionStatement,
+    /// The reason for which some point of the grid claims nothing, and so the selection.
+    pub(crate) unclaimed: Option<String>,
+}
+
+/// The points of a grid to prepare.
+struct Points<'a> {
+    tuning: &'a Tuning,
+    algorithm: &'static Algorithm,
+    problem: &'a PublicProblem,
+    settings: &'a Settings,
+}
+
+impl Points<'_> {
+    /// The point at these places, prepared for a budget.
+    fn prepared(&self, places: &[usize], budget: Budget) -> Result<Prepared, FitError> {
+        let training = self.tuning.at(places)?;
+        let (mut settings, used) = with_factorization(&training, self.algorithm)?;
+        (settings.budget, settings.key) = (budget, self.settings.key.clone());
+        settings.calibrations = self.settings.calibrations.clone();
+        if used.is_none() {
+            settings.strategies = self.settings.strategies.clone();
+        }
+        let problem = self.problem.clone().with_regularization(training.optimizer.regularization)?;
+        Ok(self.algorithm.prepare(&problem, &settings)?)
+    }
+
+    /// The mechanism at these places for a budget.
+    fn mechanism(&self, places: &[usize], budget: Budget) -> Result<Mechanism, FitError> {
+        let refused = || FitError::argument("grid", "some point of it adds no noise");
+        self.prepared(places, budget)?.mechanism.ok_or_else(refused)
+    }
+}
+
+/// A trial's mechanism with its score, where that has noise.
+fn with_score(mechanism: &Mechanism, score_noise: Option<f64>) -> Mechanism {
+    let score = score_noise.map(|noise_multiplier| Mechanism::Gaussian {
+        noise_multiplier,
+        sampling: Sampling::FullBatch,
+        participations: 1,
+    });
+    Mechanism::Composition(mechanism.steps().into_iter().cloned().chain(score).collect())
+}
+
+impl SelectionPlan {
+    /// The plan for the public part of a problem. `settings` have the key, and remember what is calibrated. ε of a trial is `given`, as by a
+    /// statement, or the greatest for which the selection costs no more than the total.
+    ///
+    /// # Errors
+    /// A point that the algorithm refuses; a total that no noise reaches; a given ε of trials that is not that of the total.
+    pub(crate) fn new(
+        tuning: &Tuning,
+        algorithm: &'static Algorithm,
+        problem: &PublicProblem,
+        settings: &Settings,
+        given: Option<f64>,
+    ) -> Result<Self, FitError> {
+        let privacy = &tuning.training.privacy;
+        let (total, delta) = (privacy.epsilon.unwrap_or_default(), privacy.delta);
+        let count = tuning.count()?;
+        let trial_delta = delta / count.mean();
+        let points = Points { tuning, algorithm, problem, settings };
+        let budget = |epsilon: f64| Budget::Target { epsilon, delta: trial_delta };
+        // One point stands for all of its mechanism.
+        let mut kinds: Vec<(Mechanism, Vec<usize>)> = Vec::new();
+        let (mut adjacency, mut unclaimed): (Option<Adjacency>, Option<String>) = (None, None);
+        for places in tuning.grid.points() {
+            let prepared = points.prepared(&places, budget(given.unwrap_or(0.5 * total)))?;
+            let PrivacyStatement { claim, reason, adjacency: own, .. } = prepared.privacy;
+            if claim == Claim::None {
+                unclaimed = unclaimed.or(reason).or(Some("some point of the grid claims nothing".to_owned()));
+            }
+            adjacency = adjacency.or(own);
+            match prepared.mechanism {
+                Some(mechanism) if !kinds.iter().any(|(kind, _)| *kind == mechanism) => kinds.push((mechanism, places)),
+                Some(_) => {}
+                None => drop(points.mechanism(&places, budget(total))?),
+            }
+        }
+        let adjacency = adjacency.unwrap_or_else(|| problem.relation().adjacency());
+        let score_noise = |epsilon: f64| -> Result<Option<f64>, FitError> {
+            if tuning.score_on.is_some() {
+                return Ok(None);
+            }
+            let mu = gaussian::mu(SCORE_SHARE * epsilon, trial_delta)?;
+            let noise = adjacency.row_change_factor() / mu;
+            if noise > MOST_SCORE_NOISE {
+                return Err(FitError::argument(format!("epsilon {total}"), "too small for a score"));
+            }
+            Ok(Some(noise))
+        };
+        let mechanisms = |epsilon: f64| -> Result<Vec<Mechanism>, FitError> {
+            let noise = score_noise(epsilon)?;
+            let kinds = kinds.iter().map(|(_, places)| points.mechanism(places, budget(epsilon)));
+            kinds.map(|mechanism| Ok(with_score(&mechanism?, noise))).collect()
+        };
+        let spent = |epsilon: f64| -> Result<(f64, selection::Bound), FitError> {
+            Ok(selection::epsilon(count, &mechanisms(epsilon)?, adjacency, delta)?)
+        };
+        let trial_epsilon = match given {
+            Some(given) => given,
+            None => selection::trial_epsilon(total, delta, |epsilon| Ok::<_, FitError>(spent(epsilon)?.0))?,
+        };
+        let (epsilon, bound) = spent(trial_epsilon)?;
+        // Where a trial's accountant is looser than that of the selection, trials of the total may cost less.
+        if !(epsilon <= total && (epsilon > total * (1.0 - 5e-4) || trial_epsilon == total)) {
+            let problem = format!("trials of ε = {trial_epsilon} come to {epsilon}");
+            return Err(FitError::argument(format!("epsilon {total}"), problem));
+        }
+        let score_noise = score_noise(trial_epsilon)?;
+        let score = match score_noise {
+            None => "right less wrong, of declared public rows",
+            Some(_) => "right less wrong, of the training rows, with the noise of the last mechanism of a trial",
+        };
+        let statement = SelectionStatement {
+            trials: count,
+            expected_trials: tuning.trials,
+            grid_sha256: tuning.grid.digest(),
+            score: score.to_owned(),
+            trial_epsilon,
+            trial_delta,
+            mechanisms: mechanisms(trial_epsilon)?,
+            bound,
+        };
+        Ok(Self { epsilon, delta, budget: budget(trial_epsilon), score_noise, statement, unclaimed })
+    }
+
+    /// The mechanism of a trial: that of its training, and its score.
+    pub(crate) fn with_score(&self, mechanism: &Mechanism) -> Mechanism {
+        with_score(mechanism, self.score_noise)
+    }
+
+    /// The statement of the selection whose winner's run has this one.
+    pub(crate) fn stated(&self, winner: PrivacyStatement, problem: &PublicProblem) -> PrivacyStatement {
+        match &self.unclaimed {
+            Some(reason) => winner.revoked(reason),
+            None => winner.selected((self.epsilon, self.delta), problem.rows(), self.statement.clone()),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rounds_algorithms::privacy::{Claim, TrialLaw};
+use rounds_algorithms::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Storage};
+
+use super::*;
+use crate::data::TrainTest;
+use crate::fit::Training;
+
+/// 400 rows of two classes, of which the first is null or not, in a domain.
+fn rows(is_null: bool) -> TrainTest {
+    let value = |row: usize| if row == 0 { 1.0 } else { (row % 9) as f32 / 4.0 - 1.0 };
+    let labels = Labels::numbered((0..400).map(|row| u32::from(row % 9 > 4)).collect(), 2);
+    let columns = Columns::Matrix { count: 1, bounds: Bounds::new(-1.0, 1.0).unwrap() };
+    let label = Label::Classes(["no", "yes"].map(str::to_owned).to_vec());
+    let domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
+    let rows = Dataset::new("rows", Features::f32((0..400).map(value).collect(), 1), labels).unwrap();
+    let rows = rows.in_domain(Arc::new(domain)).unwrap();
+    TrainTest { train: if is_null { rows.null_row(0) } else { rows }, test: None }
+}
+
+fn tuning(is_null: bool) -> Tuning {
+    let mut tuning = Tuning::of(Training::on_rows(rows(is_null)).private(1.0, 1e-6));
+    (tuning.training.optimizer.epochs, tuning.training.optimizer.batch_size) = (Some(2.0), Some(50));
+    tuning.grid = Grid::new([("learning-rate", &["0.5", "1", "2"]), ("clip-norm", &["0.5", "1", "2"])]).unwrap();
+    tuning.trials = 4.0;
+    tuning
+}
+
+fn of_table(folder: &Path) -> Tuning {
+    let row = |row: usize| format!("{},{}\n", row % 11, ["no", "yes"][row / 2 % 2]);
+    std::fs::write(folder.join("table.csv"), "x,y\n".to_owned() + &(0..400).map(row).collect::<String>()).unwrap();
+    let schema =
+        "[columns.x]\nkind = \"number\"\nbounds = [0, 10]\n[label]\ncolumn = \"y\"\nclasses = [\"no\", \"yes\"]\n";
+    std::fs::write(folder.join("schema.toml"), schema).unwrap();
+    let data = Training::on(folder.join("table.csv").to_str().unwrap()).private(1.0, 1e-6);
+    Tuning { training: Training { data: data.data, ..tuning(false).training }, ..tuning(false) }
+}
+
+fn with_key(tuning: &Tuning, byte: u8, observer: &mut dyn Observer) -> Result<Tuned, FitError> {
+    let draw = |key: &mut [u8]| {
+        key.fill(byte);
+        Ok(())
+    };
+    tune_drawn(tuning, &Execution::default(), observer, draw)
+}
+
+/// Stops after so many questions.
+struct Stopping(u32);
+
+impl Observer for Stopping {
+    fn stops(&mut self) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        self.0 == 0
+    }
+}
+
+#[test]
+fn a_selection_that_stops_and_goes_on_ends_with_the_bits_of_one_that_never_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    for secure in [true, false] {
+        let mut tuning = of_table(folder.path());
+        tuning.training.privacy.secure = secure;
+        // Keys with several trials.
+        let whole = |byte: u8, tuning: &Tuning| with_key(tuning, byte, &mut ()).unwrap().model;
+        let first = whole(3, &tuning);
+        assert_eq!(first.weights(), whole(3, &tuning).weights());
+        assert_eq!(secure, first.weights() != whole(4, &tuning).weights(), "the key decides, of a simulation the seed");
+        let saved = folder.path().join("saved");
+        let mut stopped = 0;
+        for after in [1, 5, 17, 40, 60] {
+            tuning.training.checkpoint.file = Some(saved.clone());
+            tuning.training.checkpoint.resume = None;
+            let Err(error) = with_key(&tuning, 3, &mut Stopping(after)) else { continue };
+            assert!(matches!(error, FitError::Interrupted { .. }), "{error}");
+            assert!(!error.to_string().contains(char::is_numeric) || error.to_string().contains("tmp"), "{error}");
+            stopped += 1;
+            // The key of the checkpoint, whatever the system draws now.
+            tuning.training.checkpoint.resume = Some(saved.clone());
+            let resumed = with_key(&tuning, 9, &mut ()).unwrap().model;
+            assert_eq!(resumed.weights(), first.weights(), "after {after}");
+            assert_eq!(resumed.header().parameters, first.header().parameters);
+            assert!(!saved.exists(), "the key is gone with the checkpoint");
+        }
+        assert!(stopped > 0);
+        // Another grid is another selection.
+        tuning.training.checkpoint.resume = None;
+        assert!(with_key(&tuning, 3, &mut Stopping(1)).is_err());
+        tuning.training.checkpoint.resume = Some(saved.clone());
+        tuning.trials = 5.0;
+        let Err(error) = with_key(&tuning, 3, &mut ()) else { panic!("another law") };
+        assert!(error.to_string().contains("`trials` was 4, now it is 5"), "{error}");
+        std::fs::remove_file(&saved).unwrap();
+    }
+}
+
+#[test]
+fn the_best_score_wins_and_only_diagnostics_of_simulations_tell_of_trials() {
+    let mut tuning = tuning(false);
+    tuning.trials = 8.0;
+    tuning.training.privacy.diagnostics = true;
+    let tuned = tune(&tuning, &Execution::default(), &mut ()).unwrap();
+    let trials = tuned.trials.unwrap();
+    let best = trials.iter().filter_map(|trial| trial.score).fold(f64::NEG_INFINITY, f64::max);
+    let winner = trials.iter().find(|trial| trial.score == Some(best)).unwrap();
+    let chosen = |name: &str| tuned.model.header().parameters[&format!("set {name}")].as_str().unwrap().to_owned();
+    for (name, value) in &winner.settings {
+        assert_eq!(chosen(name), *value);
+    }
+    tuning.training.privacy.diagnostics = false;
+    let tuned = tune(&tuning, &Execution::default(), &mut ()).unwrap();
+    assert!(tuned.trials.is_none() && tuned.outcome.times.is_none());
+    tuning.training.privacy.secure = true;
+    let document = serde_json::to_string(&tune(&tuning, &Execution::default(), &mut ()).unwrap().outcome).unwrap();
+    for told in ["\"winner\"", "seconds", "\"scores\"", "diagnostics", "test_accuracy"] {
+        assert!(!document.contains(told), "{told} in {document}");
+    }
+}
+
+/// Neighbours are planned alike, to the last digit, and told alike but for the winner and its weights.
+#[test]
+fn neighbours_have_the_same_plan_and_statement() {
+    for (law, trials) in [(TrialLaw::NegativeBinomial(0.0), 3.0), (TrialLaw::Poisson, 4.0)] {
+        let statements = [false, true].map(|is_null| {
+            let mut tuning = Tuning { law, trials, ..tuning(is_null) };
+            tuning.training.privacy.secure = true;
+            let tuned = with_key(&tuning, 5, &mut ()).unwrap();
+            let mut privacy = tuned.model.privacy().clone();
+            // Of the winner's settings.
+            privacy.clip_norm = None;
+            privacy
+        });
+        assert_eq!(statements[0], statements[1]);
+        let stated = &statements[0];
+        assert_eq!((stated.claim, stated.mechanisms.len(), stated.accountant), (Claim::Release, 0, None));
+        assert!(stated.epsilon.is_some_and(|epsilon| epsilon <= 1.0 && epsilon > 0.999));
+        // The mechanism of a trial and its score, once for all clip norms and step sizes.
+        assert_eq!(stated.selection.as_ref().unwrap().mechanisms.len(), 1);
+    }
+}
+
+#[test]
+fn every_kind_of_noise_in_a_grid_is_accounted_for() {
+    let mut tuning = tuning(false);
+    tuning.training.optimizer.batch_size = None;
+    tuning.grid = Grid::new([("batch-size", &["20", "50"]), ("regularization", &["0", "0.01"])]).unwrap();
+    let tuned = tune(&tuning, &Execution::default(), &mut ()).unwrap();
+    assert_eq!(tuned.model.privacy().selection.as_ref().unwrap().mechanisms.len(), 2);
+}
+
+fn refused(change: impl FnOnce(&mut Tuning)) -> String {
+    let mut tuning = tuning(false);
+    change(&mut tuning);
+    match tune(&tuning, &Execution::default(), &mut ()) {
+        Ok(_) => panic!("{tuning:?}"),
+        Err(error) => {
+            assert!(error.is_usage(), "{error}");
+            error.to_string()
+        }
+    }
+}
+
+#[test]
+fn what_is_no_selection_is_refused_by_name() {
+    let grid = |lists: &[(&str, &[&str])]| Grid::new(lists.iter().copied());
+    let with = |lists: &[(&str, &[&str])]| refused(|tuning| tuning.grid = grid(lists).unwrap());
+    assert!(with(&[]).contains("one point") && with(&[("momentum", &["0.9"])]).contains("rounds train"));
+    assert!(with(&[("lerning-rate", &["1", "2"])]).contains("no trial of algorithm 'dp-sgd' draws that; it draws"));
+    assert!(with(&[("adjacency", &["zero-out", "replace-one"])]).contains("draws that"));
+    assert!(with(&[("epochs", &["1", "2"])]).contains("`epochs` is given too"));
+    assert!(with(&[("learning-rate", &["1", "-2"])]).contains("learning-rate -2"));
+    assert!(with(&[("regularization", &["0", "-1"])]).contains("at least 0"));
+    // Refused by public facts once their number is known, before the first round.
+    assert!(with(&[("noise", &["independent", "laplace"])]).contains("laplace"));
+    let twice = grid(&[("momentum", &["0.5", "0.5"])]).unwrap_err().to_string();
+    assert!(twice.contains("stands in it twice"));
+    assert!(grid(&[("momentum", &["0.5"]), ("momentum", &["0.9"])]).unwrap_err().to_string().contains("given twice"));
+    assert!(refused(|tuning| tuning.trials = 1.0).contains("expected number of trials must be above 1"));
+    assert!(refused(|tuning| tuning.law = TrialLaw::NegativeBinomial(-1.0)).contains("η must be above −1"));
+    assert!(refused(|tuning| tuning.training.privacy.epsilon = None).contains("`epsilon`"));
+    assert!(refused(|tuning| tuning.training.privacy.delta = 0.0).contains("`delta`"));
+    assert!(refused(|tuning| tuning.training.algorithm = "sgd".to_owned()).contains("nothing to pay for"));
+    let diagnosed = refused(|tuning| {
+        (tuning.training.privacy.secure, tuning.training.privacy.diagnostics) = (true, true);
+    });
+    assert!(diagnosed.contains("`diagnostics`"));
+}
+
+#[test]
+fn rows_to_score_on_are_public_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tuning = of_table(folder.path());
+    let on = |tuning: &mut Tuning, path: PathBuf| {
+        tuning.score_on = Some(path);
+        tune(tuning, &Execution::default(), &mut ())
+    };
+    let said = |result: Result<Tuned, FitError>| result.err().expect("refused").to_string();
+    let table = folder.path().join("table.csv");
+    std::os::unix::fs::symlink(&table, folder.path().join("link.csv")).unwrap();
+    std::fs::hard_link(&table, folder.path().join("hard.csv")).unwrap();
+    for own in ["table.csv", "link.csv", "hard.csv"] {
+        assert!(said(on(&mut tuning, folder.path().join(own))).contains("these are the training rows"), "{own}");
+    }
+    assert!(said(on(&mut tuning, folder.path().join("none.csv"))).contains("name a file of public rows"));
+    // Test rows that the schema keeps private are of the claim's units.
+    let test = folder.path().join("test.csv");
+    std::fs::copy(&table, &test).unwrap();
+    let schema = std::fs::read_to_string(folder.path().join("schema.toml")).unwrap();
+    std::fs::write(folder.path().join("schema.toml"), format!("[test]\npublic = false\n{schema}")).unwrap();
+    tuning.training.data.test = Some(test.clone());
+    assert!(said(on(&mut tuning, test.clone())).contains("not public"));
+    tuning.training.data.test = None;
+    let tuned = on(&mut tuning, test).unwrap();
+    let selection = tuned.model.privacy().selection.clone().unwrap();
+    // No noise is paid for.
+    assert!(selection.score.contains("public") && selection.mechanisms[0].steps().len() == 1, "{selection:?}");
+}
