@@ -2,7 +2,8 @@
 //! with the rounds and queries to a target.
 //!
 //! Runs are spread over the threads, one a thread. Where parameters of a method are swept, the best combination is shown;
-//! picking it on private data spends privacy that no ε here counts.
+//! picking it on private data spends privacy that no ε here counts. A method with `grid = "learning-rate=0.5,1,2"` (several lists with `;`
+//! between them) and `trials` pays for it: a run is a selection among a random number of trials, at one ε for all of them.
 
 use std::cmp::Ordering;
 use std::time::Instant;
@@ -17,6 +18,8 @@ use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Problem as Objective;
 use rounds_kernels::features::Norm;
 use rounds_kernels::random::StreamKey;
+use rounds_models::data::TrainTest;
+use rounds_models::fit::{self, Grid, Tuning, tune};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +31,9 @@ use crate::experiment::{
     Trial, lines,
 };
 use crate::usage::with_causes;
+
+/// The parameters of a method that is tuned: its grid, and the expected number of trials.
+const TUNING: [&str; 2] = ["grid", "trials"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -106,7 +112,11 @@ impl Study for Training {
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
         let cells = self.definition.cells(selection)?;
-        check(&cells)?;
+        let mut settings = cells.clone();
+        for cell in &mut settings {
+            TUNING.map(|name| cell.configuration.parameters.remove(name));
+        }
+        check(&settings)?;
         Ok(cells)
     }
 
@@ -116,6 +126,9 @@ impl Study for Training {
             Ok(loaded) => loaded,
             Err(error) => return Ok(Outcome::Skipped(with_causes(&error))),
         };
+        if cell.parameters.contains_key(TUNING[0]) {
+            return self.tuned(run, &loaded);
+        }
         let settings = context.settings(cell, run.trial.seed(self.definition.seed))?;
         let prepared = match catalog::find(&cell.algorithm)?.prepare(&loaded.train, &settings) {
             Ok(prepared) => prepared,
@@ -222,6 +235,48 @@ impl Judge<'_> {
 }
 
 impl Training {
+    /// A selection among trials, which draw their settings from the cell's grid.
+    fn tuned(&self, run: &Run<'_, Trained>, loaded: &Loaded) -> anyhow::Result<Outcome<Trained>> {
+        let cell = &run.cell.configuration;
+        let rows = loaded.train.dataset().as_ref().clone();
+        let mut training = fit::Training::on_rows(TrainTest { train: rows, test: None });
+        training.algorithm.clone_from(&cell.algorithm);
+        training.seed = run.trial.seed(self.definition.seed);
+        training.privacy.epsilon = cell.optional("epsilon")?;
+        training.privacy.delta = cell.number("delta")?;
+        let own = cell
+            .of_algorithm()
+            .into_iter()
+            .filter(|(name, _)| !TUNING.contains(&name.as_str()) && !["epsilon", "delta"].contains(&name.as_str()));
+        training.parameters =
+            own.map(|(name, _)| cell.text(&name).map(|value| (name, value))).collect::<Option<_>>().context("texts")?;
+        let lists = cell.text(TUNING[0]).unwrap_or_default();
+        let lists = lists.split(';').map(|list| {
+            let (name, values) = list.split_once('=').context("a grid is NAME=V1,V2,…")?;
+            Ok((name.trim().to_owned(), values.split(',').map(str::trim).map(str::to_owned).collect::<Vec<_>>()))
+        });
+        let mut tuning = Tuning::of(training);
+        tuning.grid = Grid::new(lists.collect::<anyhow::Result<Vec<_>>>()?)?;
+        tuning.trials = cell.optional(TUNING[1])?.unwrap_or(tuning.trials);
+        let judge = self.judge(cell, run.trial.draw, loaded)?;
+        let started = Instant::now();
+        let tuned = tune(&tuning, &fit::Execution::default(), &mut ()).with_context(|| cell.key())?;
+        let weights = tuned.model.weights();
+        let value = judge.value(weights)?;
+        Ok(Outcome::Measured(Trained {
+            value,
+            objective: (judge.metric == Metric::ExcessObjective).then_some(value + judge.minimum),
+            test_accuracy: judge.accuracy(weights)?,
+            n: loaded.train.rows(),
+            rounds: tuned.outcome.header.rounds,
+            gradient_queries: tuned.outcome.gradient_queries,
+            clipped: 0.0,
+            seconds: started.elapsed().as_secs_f64(),
+            to_target: None,
+            privacy: serde_json::to_value(&tuned.outcome.header.privacy)?,
+        }))
+    }
+
     fn metric(&self, planted: bool) -> Metric {
         if planted { Metric::ExcessRisk } else { self.definition.options().metric.unwrap_or_default() }
     }
