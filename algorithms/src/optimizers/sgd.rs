@@ -140,8 +140,8 @@ fn squared_row(problem: &PublicProblem) -> f64 {
     plan::squared_row(problem).unwrap_or(1.0).max(f64::MIN_POSITIVE)
 }
 
-/// The default clip norm of DP-SGD, step size and schedule, of public numbers alone. For classes, where the last iterate of gradients is
-/// returned and no step size is given:
+/// The default clip norm of DP-SGD, step size and schedule, of public numbers alone. For classes, where the last iterate of gradients of rows
+/// is returned and no step size is given:
 ///
 /// ```text
 /// C = R/20 (1 without a bound R),   η_t = η·(T − t)/T,   η = (1 − β)/(R·C) · min(48·B/(d^¼·σ·√S), 1500)
@@ -157,9 +157,10 @@ fn squared_row(problem: &PublicProblem) -> f64 {
 ///
 /// The numbers are from grids over eleven data sets and four generated ones at ε = 0.1 to 16 (results/history.md, defaults).
 ///
-/// Otherwise C = 1 and `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step
-/// up to which heavy ball is stable on any rows ([`rate`]). Clipping bounds every step, so that a run does not diverge, but on squared
-/// loss it may oscillate where rows lie close together.
+/// Otherwise, and over units of several rows, whose mean gradients are shorter and where such steps lose up to 2 points, C = 1 and
+/// `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step up to which heavy
+/// ball is stable on any rows ([`rate`]). Clipping bounds every step, so that a run does not diverge, but on squared loss it may
+/// oscillate where rows lie close together.
 struct PrivateSteps {
     clip_norm: f64,
     /// The factor before B/(σ√S), and the bound on it.
@@ -171,7 +172,8 @@ impl PrivateSteps {
     fn new(run: &Run<'_>, own: &Iterates) -> Self {
         let loss = run.problem.model().loss;
         let of_last = own.averaging.is_none_or(|averaging| averaging == Averaging::Last) && own.local_steps.is_none();
-        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !of_last {
+        let of_rows = run.problem.unit().is_none_or(|unit| unit.most_rows == Some(1));
+        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !(of_last && of_rows) {
             return Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant };
         }
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
