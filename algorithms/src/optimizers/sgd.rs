@@ -144,16 +144,17 @@ fn squared_row(problem: &PublicProblem) -> f64 {
 /// is returned and no step size is given:
 ///
 /// ```text
-/// C = R/20 (1 without a bound R),   η_t = η·(T − t)/T,   η = (1 − β)/(R·C) · min(48·B/(d^¼·σ·√S), 1500)
+/// C = R/20 (1 without a bound R),   η_t = η·(T − t)/T,   η = (1 − β)/(R·C) · min(48·B·min(√(n/4000), 1)/(d^¼·σ·√S), 1500)
 /// S = Σ_{t ≤ T} (1 − β^t)²
 /// ```
 ///
 /// d is the number of features and R bounds the norm of a row, so that features in other units get the same models. Most gradients are
 /// longer than so small a clip norm: nearly all count alike, and no row's length matters (as in automatic clipping, Bu, Wang, Zha
-/// and Karypis 2023). The noise of a round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and with one
-/// step size that of all T rounds moves a margin by at most `R·ησC√S/((1 − β)·B)`, one standard deviation, and the norm of an output's weights by
-/// √d/R times that: d^¼ lies between the two. S is near T for many rounds; of the ten of a small table most end before their momentum
-/// has built up, and S is 2 at β = 0.9. The second bound limits the steps of a run with little noise.
+/// and Karypis 2023). The noise of a round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and with
+/// one step size that of all T rounds moves a margin by at most `R·ησC√S/((1 − β)·B)`, one standard deviation, and the norm of an
+/// output's weights by √d/R times that: d^¼ lies between the two. Of few rows n the gradient itself is uncertain. S is near T for many
+/// rounds; of the ten of a small table most end before their momentum has built up, and S is 2 at β = 0.9. The second bound limits the
+/// steps of a run with little noise.
 ///
 /// The numbers are from grids over eleven data sets and four generated ones at ε = 0.1 to 16 (results/history.md, defaults).
 ///
@@ -178,9 +179,10 @@ impl PrivateSteps {
         }
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
         let spread = (run.problem.model().features.max(1) as f64).powf(-0.25);
+        let few = (run.problem.rows() as f64 / 4_000.0).sqrt().min(1.0);
         Self {
             clip_norm: bound.map_or(1.0, |bound| bound / 20.0),
-            factors: (48.0 * spread, 1500.0),
+            factors: (48.0 * spread * few, 1500.0),
             schedule: LearningRateSchedule::Linear,
         }
     }
