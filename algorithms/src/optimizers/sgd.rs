@@ -140,26 +140,28 @@ fn squared_row(problem: &PublicProblem) -> f64 {
     plan::squared_row(problem).unwrap_or(1.0).max(f64::MIN_POSITIVE)
 }
 
-/// The default clip norm of DP-SGD, step size and schedule, of public numbers alone. For classes, where the last iterate of gradients is
-/// returned and no step size is given:
+/// The default clip norm of DP-SGD, step size and schedule, of public numbers alone. For classes, where the last iterate of gradients of rows
+/// is returned and no step size is given:
 ///
 /// ```text
-/// C = R/20 (1 without a bound R),   η_t = η·(T − t)/T,   η = (1 − β)/(R·C) · min(48·B/(d^¼·σ·√S), 1500)
+/// C = R/20 (1 without a bound R),   η_t = η·(T − t)/T,   η = (1 − β)/(R·C) · min(48·B·min(√(n/4000), 1)/(d^¼·σ·√S), 1500)
 /// S = Σ_{t ≤ T} (1 − β^t)²
 /// ```
 ///
 /// d is the number of features and R bounds the norm of a row, so that features in other units get the same models. Most gradients are
 /// longer than so small a clip norm: nearly all count alike, and no row's length matters (as in automatic clipping, Bu, Wang, Zha
-/// and Karypis 2023). The noise of a round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and with one
-/// step size that of all T rounds moves a margin by at most `R·ησC√S/((1 − β)·B)`, one standard deviation, and the norm of an output's weights by
-/// √d/R times that: d^¼ lies between the two. S is near T for many rounds; of the ten of a small table most end before their momentum
-/// has built up, and S is 2 at β = 0.9. The second bound limits the steps of a run with little noise.
+/// and Karypis 2023). The noise of a round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and with
+/// one step size that of all T rounds moves a margin by at most `R·ησC√S/((1 − β)·B)`, one standard deviation, and the norm of an
+/// output's weights by √d/R times that: d^¼ lies between the two. Of few rows n the gradient itself is uncertain. S is near T for many
+/// rounds; of the ten of a small table most end before their momentum has built up, and S is 2 at β = 0.9. The second bound limits the
+/// steps of a run with little noise.
 ///
 /// The numbers are from grids over eleven data sets and four generated ones at ε = 0.1 to 16 (results/history.md, defaults).
 ///
-/// Otherwise C = 1 and `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step
-/// up to which heavy ball is stable on any rows ([`rate`]). Clipping bounds every step, so that a run does not diverge, but on squared
-/// loss it may oscillate where rows lie close together.
+/// Otherwise, and over units of several rows, whose mean gradients are shorter and where such steps lose up to 2 points, C = 1 and
+/// `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step up to which heavy
+/// ball is stable on any rows ([`rate`]). Clipping bounds every step, so that a run does not diverge, but on squared loss it may
+/// oscillate where rows lie close together.
 struct PrivateSteps {
     clip_norm: f64,
     /// The factor before B/(σ√S), and the bound on it.
@@ -171,14 +173,16 @@ impl PrivateSteps {
     fn new(run: &Run<'_>, own: &Iterates) -> Self {
         let loss = run.problem.model().loss;
         let of_last = own.averaging.is_none_or(|averaging| averaging == Averaging::Last) && own.local_steps.is_none();
-        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !of_last {
+        let of_rows = run.problem.unit().is_none_or(|unit| unit.most_rows == Some(1));
+        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !(of_last && of_rows) {
             return Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant };
         }
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
         let spread = (run.problem.model().features.max(1) as f64).powf(-0.25);
+        let few = (run.problem.rows() as f64 / 4_000.0).sqrt().min(1.0);
         Self {
             clip_norm: bound.map_or(1.0, |bound| bound / 20.0),
-            factors: (48.0 * spread, 1500.0),
+            factors: (48.0 * spread * few, 1500.0),
             schedule: LearningRateSchedule::Linear,
         }
     }

@@ -138,8 +138,10 @@ impl<'a> Context<'a> {
             generated
         } else {
             let domain = data::built_in(&cell.dataset, self.data_dir.as_deref());
-            let part =
-                self.cluster.load(&cell.dataset, self.data_dir.as_deref(), data::Request::of(domain.as_ref()))?;
+            // The same rows are kept for testing in all runs of a draw.
+            let split = cell.optional("test-split")?.map(|fraction| data::Split { fraction, seed: draw as u64 });
+            let request = data::Request { split, ..data::Request::of(domain.as_ref()) };
+            let part = self.cluster.load(&cell.dataset, self.data_dir.as_deref(), request)?;
             (part.train, part.test, None)
         };
         let digest = hexadecimal(&self.cluster.digest(&train));

@@ -27,6 +27,7 @@ pub const PROBLEM_PARAMETERS: &[&str] = &[
     "class",
     "feature-bound",
     "bias",
+    "test-split",
 ];
 
 /// The identity of a cell. Two samples with equal configuration, repeat and draw are the same measurement.
