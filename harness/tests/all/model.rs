@@ -351,3 +351,39 @@ fn files_that_are_no_models_are_refused_with_one_message() {
     assert_ends(&format!("predict {} {}", folder.name(), data.display()), 1, "no regular file");
     assert_ends(&format!("predict absent {}", data.display()), 1, "cannot be read");
 }
+
+#[test]
+fn a_tuned_model_is_the_best_of_secretly_many_and_its_statement_is_verified() {
+    let folder = Folder::new();
+    let data = folder.write("train.csv", table(200, "id,height,colour,weight,kind"));
+    folder.write("schema.toml", SCHEMA);
+    let model = folder.path().join("tuned.st");
+    let line = format!(
+        "tune --data {} --threads 1 --batch-size 20 --epochs 1 --epsilon 1 --delta 1e-4 --grid learning-rate=0.5,1,2 --grid momentum=0,0.9",
+        data.display()
+    );
+    let output = rounds(&format!("{line} --secure --model {}", model.display()));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    for told in [" s training", "diagnostics", "score 0", "score -"] {
+        assert!(!said.contains(told), "{told}: {said}");
+    }
+    let verified = stdout(&format!("account --statement {}", model.display()));
+    assert!(verified.contains("the best of a random number of trials") && verified.contains("those of the statement"));
+    assert_refused(&format!("{line} --secure --model {}", model.display()), "it holds a release");
+    let told = document(&format!("{line} --diagnostics"));
+    assert!(told["trials"].as_array().is_some_and(|trials| !trials.is_empty()), "{told}");
+    assert!(document(&line).get("trials").is_none());
+    for (more, reason) in [
+        ("--grid no-such=1,2", "--grid no-such=1,2|no trial of algorithm"),
+        ("--trials 1", "--trials 1|above 1"),
+        ("--law -1", "above −1"),
+        ("--law fixed", "logarithmic"),
+        ("--secure --diagnostics", "--diagnostics"),
+        ("--noise-multiplier 2 --epsilon 1", "cannot be used"),
+    ] {
+        assert_refused(&format!("{line} {more}"), reason);
+    }
+    let own = format!("{line} --secure --score-on {}", data.display());
+    assert_refused(&own, "--score-on|these are the training rows");
+}
