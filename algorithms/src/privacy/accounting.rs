@@ -14,7 +14,7 @@ impl Accountant {
         let steps = mechanism.steps();
         let gaussian = |step: &&Mechanism| step.gaussian_mu(Adjacency::ZeroOut).is_some();
         let without_replacement = |step: &&Mechanism| {
-            matches!(step, Mechanism::SubsampledGaussian { sampling: Sampling::WithoutReplacement { .. }, .. })
+            step.draws().is_some() && matches!(step.sampling(), Some(Sampling::WithoutReplacement { .. }))
         };
         if steps.iter().all(gaussian) {
             Self::Gdp

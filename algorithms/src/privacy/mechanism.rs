@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, PrivacyError};
-use super::sampling::Sampling;
+use super::sampling::{Draw, Sampling};
 use crate::problem::adjacency::Adjacency;
 
 /// Everything that a run releases about its data.
@@ -33,6 +33,21 @@ pub enum Mechanism {
         noise_multiplier: f64,
         /// Poisson or without replacement.
         sampling: Sampling,
+        /// Rounds in all.
+        steps: usize,
+    },
+    /// Correlated noise C⁻¹·Z on randomly drawn batches, C with few bands: no two participations of a unit reach the same row of C, so
+    /// that every participation is a Gaussian mechanism of its own with the norm of C's column in place of 1
+    /// (Choquette-Choo et al. 2023, 2306.08153, Theorem 5).
+    SubsampledBanded {
+        /// Standard deviation of the entries of Z / clip norm.
+        noise_multiplier: f64,
+        /// A random sampler.
+        sampling: Sampling,
+        /// Bands of C, the main diagonal included: at most the separation of the sampler.
+        bands: usize,
+        /// The largest norm of a column of C.
+        sensitivity: f64,
         /// Rounds in all.
         steps: usize,
     },
@@ -86,6 +101,7 @@ impl Mechanism {
         match self {
             Self::Gaussian { .. } => "gaussian",
             Self::SubsampledGaussian { .. } => "subsampled-gaussian",
+            Self::SubsampledBanded { .. } => "subsampled-banded",
             Self::Factorized { .. } => "factorized",
             Self::Tree { .. } => "tree",
             Self::Laplace { .. } => "laplace",
@@ -98,6 +114,7 @@ impl Mechanism {
         match *self {
             Self::Gaussian { noise_multiplier, .. }
             | Self::SubsampledGaussian { noise_multiplier, .. }
+            | Self::SubsampledBanded { noise_multiplier, .. }
             | Self::Factorized { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => Some(noise_multiplier),
             Self::Laplace { .. } => None,
@@ -116,7 +133,9 @@ impl Mechanism {
     pub fn rounds(&self) -> usize {
         match *self {
             Self::Gaussian { participations, .. } => participations,
-            Self::SubsampledGaussian { steps, .. } | Self::Laplace { steps, .. } => steps,
+            Self::SubsampledGaussian { steps, .. }
+            | Self::SubsampledBanded { steps, .. }
+            | Self::Laplace { steps, .. } => steps,
             Self::Factorized { .. } => 1,
             Self::Tree { trees, .. } => trees,
             Self::Composition(ref parts) => parts.iter().map(Self::rounds).fold(0, usize::saturating_add),
@@ -128,6 +147,7 @@ impl Mechanism {
         match *self {
             Self::Gaussian { sampling, .. }
             | Self::SubsampledGaussian { sampling, .. }
+            | Self::SubsampledBanded { sampling, .. }
             | Self::Factorized { sampling, .. }
             | Self::Tree { sampling, .. }
             | Self::Laplace { sampling, .. } => Some(sampling),
@@ -143,6 +163,7 @@ impl Mechanism {
         match &mut mechanism {
             Self::Gaussian { noise_multiplier, .. }
             | Self::SubsampledGaussian { noise_multiplier, .. }
+            | Self::SubsampledBanded { noise_multiplier, .. }
             | Self::Factorized { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => *noise_multiplier /= factor,
             Self::Laplace { l1_sensitivity, .. } => *l1_sensitivity *= factor,
@@ -183,14 +204,31 @@ impl Mechanism {
                 Some(factor * (participations as f64).sqrt() / noise_multiplier)
             }
             // A batch that always holds every example is no subsample.
-            Self::SubsampledGaussian { noise_multiplier, sampling, steps } if sampling.rate() == Some(1.0) => {
-                Some(factor * (steps as f64).sqrt() / noise_multiplier)
+            Self::SubsampledGaussian { .. } | Self::SubsampledBanded { .. } => {
+                let (noise, draws) = self.draws()?;
+                let certain =
+                    draws.iter().map(|(draw, count)| draw.is_certain().then_some(*count)).sum::<Option<usize>>();
+                certain.map(|count| factor * (count as f64).sqrt() / noise)
             }
             Self::Factorized { noise_multiplier, sensitivity, .. } => Some(factor * sensitivity / noise_multiplier),
             Self::Tree { noise_multiplier, rounds, trees, .. } => {
                 Some(factor * (trees as f64 * tree_squared_sensitivity(rounds)).sqrt() / noise_multiplier)
             }
-            Self::SubsampledGaussian { .. } | Self::Laplace { .. } | Self::Composition(_) => None,
+            Self::Laplace { .. } | Self::Composition(_) => None,
+        }
+    }
+
+    /// The Gaussian mechanisms on random batches that this step is, as draws about one unit, equal ones counted, and their noise
+    /// over the sensitivity of one participation.
+    pub(super) fn draws(&self) -> Option<(f64, Vec<(Draw, usize)>)> {
+        match *self {
+            Self::SubsampledGaussian { noise_multiplier, sampling, steps } => {
+                Some((noise_multiplier, sampling.draws(steps)))
+            }
+            Self::SubsampledBanded { noise_multiplier, sampling, sensitivity, steps, .. } => {
+                Some((noise_multiplier / sensitivity, sampling.draws(steps)))
+            }
+            _ => None,
         }
     }
 
@@ -211,6 +249,13 @@ impl Mechanism {
             return Ok(());
         };
         sampling.check(adjacency)?;
+        if let Self::SubsampledBanded { bands, steps, .. } = *self
+            && sampling.amplifies()
+            && bands.min(steps) > sampling.separation()
+        {
+            let separation = sampling.separation();
+            return Err(PrivacyError::BandsBeyondSeparation { bands, separation, sampling: sampling.name() });
+        }
         match self.refusal(sampling) {
             None => Ok(()),
             Some(reason) => {
@@ -232,6 +277,11 @@ impl Mechanism {
                 count(participations, "the number of participations", remedy)
             }
             Self::SubsampledGaussian { steps, .. } => count(steps, "the number of steps", "give the number of rounds"),
+            Self::SubsampledBanded { steps, bands, sensitivity, .. } => {
+                count(steps, "the number of steps", "give the number of rounds")?;
+                count(bands, "the number of bands", "1 is noise that is drawn afresh every round")?;
+                positive(sensitivity, "the sensitivity of C", "it is the largest norm of a column")
+            }
             Self::Factorized { sensitivity, .. } => {
                 let remedy = "compute it for the participation pattern of the run";
                 positive(sensitivity, "the sensitivity of C", remedy)
@@ -258,7 +308,7 @@ impl Mechanism {
                 sampling.amplifies(),
                 "the number of participations is random; describe it as a subsampled Gaussian mechanism",
             ),
-            Self::SubsampledGaussian { .. } => (
+            Self::SubsampledGaussian { .. } | Self::SubsampledBanded { .. } => (
                 !sampling.amplifies(),
                 "fixed or shuffled batches do not amplify privacy; describe it as a Gaussian mechanism with its \
                  participations, or draw Poisson batches",
@@ -266,14 +316,19 @@ impl Mechanism {
             Self::Factorized { .. } => (
                 sampling.amplifies() || sampling == Sampling::ReshuffledEachEpoch,
                 "the sensitivity of correlated noise needs a fixed participation pattern; keep one order for all \
-                 epochs (fixed or shuffled)",
+                 epochs (fixed or shuffled), or describe few bands under a cyclic sampler as a subsampled banded mechanism",
             ),
             Self::Tree { .. } => (
                 sampling.amplifies() || sampling == Sampling::FullBatch,
                 "the tree's sensitivity holds for one leaf an example and tree; read the data in fixed, shuffled \
                  or reshuffled order, one tree an epoch",
             ),
-            Self::Laplace { .. } | Self::Composition(_) => return None,
+            Self::Laplace { .. } => (
+                sampling.amplifies()
+                    && !matches!(sampling, Sampling::Poisson { .. } | Sampling::WithoutReplacement { .. }),
+                "Laplace noise is amplified by poisson sampling and by batches without replacement alone",
+            ),
+            Self::Composition(_) => return None,
         };
         refused.then_some(reason)
     }
@@ -286,19 +341,43 @@ pub(crate) fn tree_squared_sensitivity(rounds: usize) -> f64 {
     f64::from(rounds.max(1).ilog2() + 1)
 }
 
+/// Random batches in words.
+fn batches_of(sampling: Sampling) -> String {
+    match sampling {
+        Sampling::WithoutReplacement { batch, population } => {
+            format!("{batch} of {population} examples without replacement")
+        }
+        Sampling::CyclicPoisson { groups, rate } => {
+            format!("Poisson batches, rate {rate}, of {groups} groups in turn")
+        }
+        Sampling::RandomAllocation { groups: 1, slots } => {
+            format!("batches by random allocation, {slots} rounds an epoch")
+        }
+        Sampling::RandomAllocation { groups, slots } => {
+            format!("batches by random allocation to {slots} rounds of each of {groups} groups in turn")
+        }
+        Sampling::TruncatedPoisson { rate, most, population } => {
+            format!("Poisson batches, rate {rate}, cut to {most} of {population} examples")
+        }
+        other => format!("Poisson batches, rate {}", other.rate().unwrap_or(1.0)),
+    }
+}
+
 /// One line for people: the kind with its parameters.
 impl fmt::Display for Mechanism {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Gaussian { participations, .. } => format!("Gaussian, {participations} participation(s) an example"),
-            Self::SubsampledGaussian { sampling, steps, .. } => {
-                if let Sampling::WithoutReplacement { batch, population } = sampling {
-                    format!("Gaussian on {batch} of {population} examples without replacement, {steps} steps")
-                } else {
-                    let rate = sampling.rate().unwrap_or(1.0);
-                    format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
-                }
+            Self::SubsampledGaussian { sampling: Sampling::Poisson { rate }, steps, .. } => {
+                format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
             }
+            Self::SubsampledGaussian { sampling, steps, .. } => {
+                format!("Gaussian on {}, {steps} steps", batches_of(*sampling))
+            }
+            Self::SubsampledBanded { sampling, bands, sensitivity, steps, .. } => format!(
+                "correlated Gaussian noise of {bands} band(s) with sensitivity {sensitivity} on {}, {steps} steps",
+                batches_of(*sampling)
+            ),
             Self::Factorized { sensitivity, .. } => {
                 format!("correlated Gaussian noise of a factorisation with sensitivity {sensitivity}")
             }
