@@ -350,7 +350,10 @@ impl Claimed {
             strategies: StrategyMemory::default(),
             ..scene.run(audit.sabotage, noise, audit.delta, key, (algorithm, audit.rows))
         };
-        if *accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
+        // Batches in their order have none of the claim's accountants.
+        if audit.sabotage == Some(Sabotage::FixedOrder) {
+            run.set("accountant", Accountant::Gdp);
+        } else if *accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
             run.set("accountant", Accountant::Rdp);
         }
         let same = || {
@@ -386,7 +389,7 @@ fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
             Mechanism::Laplace { .. } => Density::Laplace,
             _ => Density::Gaussian,
         },
-        rate: step.sampling().and_then(Sampling::rate).unwrap_or(1.0),
+        rate: step.sampling().and_then(Sampling::rate_in_turn).unwrap_or(1.0),
     }
 }
 

@@ -7,6 +7,7 @@ mod accelerated_methods;
 pub mod accelerated_plan;
 mod accelerated_srg;
 mod algorithm;
+mod amplified;
 mod cutting_plane;
 mod matrix_factorization;
 pub mod momentum;

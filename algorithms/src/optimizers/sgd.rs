@@ -23,8 +23,9 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::amplified::Samplers;
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
+use super::parameters::{BATCHES, NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
@@ -89,7 +90,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
     release: true,
-    common: &[BATCHES, STEPS, PRIVACY, PRECISION, INDEPENDENT_NOISE],
+    common: &[BATCHES, STEPS, PRIVACY, PRECISION, NOISE],
     scenes: &[
         Scene::POISSON,
         Scene {
@@ -101,6 +102,35 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             power: 0.05,
             parameters: &[("rounds", "4"), ("sampling", "without-replacement"), ("learning-rate", "4")],
             others: Row::Opposite,
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "cyclic Poisson, two bands",
+            batch_size: Some(4),
+            parameters: &[("rounds", "4"), ("sampling", "cyclic-poisson"), ("bands", "2"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "random allocation",
+            batch_size: Some(2),
+            epsilon: Some(1.0),
+            parameters: &[("rounds", "16"), ("sampling", "random-allocation"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "allocation in groups, two bands",
+            batch_size: Some(2),
+            parameters: &[("rounds", "16"), ("sampling", "cyclic-allocation"), ("bands", "2"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "truncated Poisson",
+            parameters: &[
+                ("rounds", "4"),
+                ("sampling", "truncated-poisson"),
+                ("max-batch", "9"),
+                ("learning-rate", "4"),
+            ],
             ..Scene::POISSON
         },
     ],
@@ -182,10 +212,13 @@ fn private_batches(rows: usize) -> BatchDefaults {
     }
 }
 
-fn dp_sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
-    let plan = BatchPlan::new(run, private_batches(run.problem.rows()))?;
-    let noise = plan.independent_noise(run, plan::clip_norm(run, 1.0)?)?;
-    let momentum = run.common.momentum.unwrap_or(0.9);
+/// The default momentum of DP-SGD.
+pub(super) const PRIVATE_MOMENTUM: f64 = 0.9;
+
+fn dp_sgd(run: &Run<'_>, (own, samplers): (Iterates, Samplers)) -> Result<Prepared, PrepareError> {
+    let plan = BatchPlan::described(run, private_batches(run.problem.rows()), Some(&samplers))?;
+    let noise = Samplers::noise(run, &plan, plan::clip_norm(run, 1.0)?)?;
+    let momentum = run.common.momentum.unwrap_or(PRIVATE_MOMENTUM);
     let rate = private_rate(run.problem, &plan, momentum, &noise);
     Sgd::prepared(run, own, &plan, (rate, momentum), Some(noise))
 }

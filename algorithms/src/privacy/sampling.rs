@@ -120,6 +120,11 @@ impl Sampling {
         }
     }
 
+    /// The same of an example whose group has its turn.
+    pub fn rate_in_turn(self) -> Option<f64> {
+        self.rate().map(|rate| (rate * self.separation() as f64).min(1.0))
+    }
+
     /// b: two participations of a unit are at least so many rounds apart, under a random sampler.
     pub fn separation(self) -> usize {
         match self {

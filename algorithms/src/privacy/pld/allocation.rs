@@ -29,6 +29,8 @@ const SHARE_OF_SUM: f64 = 0.02;
 const REST: f64 = 1e-10;
 /// The tilt over the one of the Chernoff bound at the end of the window: precision at the end against precision at the mean.
 const TILT: f64 = 0.7;
+/// Most points of a law.
+const MOST_LOSSES: usize = 1 << 16;
 /// Cells of the copy of y that windows are found from.
 const COARSE: f64 = 2048.0;
 
@@ -117,6 +119,20 @@ impl Factor {
     }
 }
 
+/// The same losses, in one order, on at most [`MOST_LOSSES`] points: the mass between two of them goes to both as in [`GridLoss::upper`].
+fn thinned(losses: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let ends =
+        losses.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |ends, &(loss, _)| (ends.0.min(loss), ends.1.max(loss)));
+    let interval = (ends.1 - ends.0) / MOST_LOSSES as f64;
+    if losses.len() <= MOST_LOSSES || interval <= 0.0 {
+        return losses.iter().copied().filter(|(_, mass)| *mass > 1e-300).collect();
+    }
+    let mut grid = GridLoss::empty(interval, (ends.0 / interval).floor() as i64, MOST_LOSSES + 3);
+    losses.iter().for_each(|&(loss, mass)| grid.split(loss, mass));
+    let points = (grid.start..).map(|index| index as f64 * interval);
+    points.zip(grid.mass).filter(|(_, mass)| *mass > 1e-300).collect()
+}
+
 impl Allocation {
     /// The law of the loss, with at most `tail` more at +∞ than there is but for rounding.
     pub(super) fn law(self, tail: f64) -> Atoms {
@@ -194,7 +210,6 @@ impl Allocation {
         if let Some((_, mass)) = smallest {
             *mass += rest;
         }
-        losses.retain(|(_, mass)| *mass > 1e-300);
-        Atoms { losses, infinity: infinity.min(1.0) }
+        Atoms { losses: thinned(&losses), infinity: infinity.min(1.0) }
     }
 }

@@ -15,6 +15,8 @@ mod grid;
 mod pair;
 mod step;
 
+use std::sync::OnceLock;
+
 use composition::{Bound, Composed, Located, Plan};
 use grid::{GridLoss, Tails};
 use pair::{Direction, Pair, Sample};
@@ -73,6 +75,8 @@ enum Interval {
 pub struct PrivacyLoss {
     directions: Vec<Direction>,
     interval: Interval,
+    /// The directions with their laws for questions about δ.
+    laws: OnceLock<Vec<Direction>>,
 }
 
 impl PrivacyLoss {
@@ -88,7 +92,7 @@ impl PrivacyLoss {
             let reason = "no dominating pair is established for its sampler; use rdp";
             error::refused(Accountant::Pld, step.name(), reason)
         })?;
-        Ok(Self { directions, interval: Interval::Automatic })
+        Ok(Self { directions, interval: Interval::Automatic, laws: OnceLock::new() })
     }
 
     /// The same on a grid of the given spacing of losses.
@@ -147,7 +151,7 @@ impl PrivacyLoss {
     pub fn delta(&self, epsilon: f64) -> Result<f64, PrivacyError> {
         error::target_epsilon(epsilon)?;
         let mut largest = 0.0;
-        for direction in &self.with_laws(SMALL_DELTA) {
+        for direction in self.laws.get_or_init(|| self.with_laws(SMALL_DELTA)) {
             let of = |direction: &Direction| {
                 self.direction_delta(direction, &Target::for_epsilon(direction, epsilon, self.interval))
             };

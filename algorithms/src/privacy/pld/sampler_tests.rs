@@ -15,7 +15,7 @@ fn both(mechanism: &Mechanism, delta: f64) -> [f64; 2] {
     let loss = PrivacyLoss::new(mechanism, Adjacency::ZeroOut).unwrap();
     [0, 1].map(|direction| {
         let directions = vec![loss.directions[direction].clone()];
-        PrivacyLoss { directions, interval: Interval::Automatic }.epsilon(delta).unwrap()
+        PrivacyLoss { directions, interval: Interval::Automatic, laws: OnceLock::new() }.epsilon(delta).unwrap()
     })
 }
 
@@ -51,7 +51,11 @@ fn delta_of_random_allocation_is_that_of_direct_integration() {
     ] {
         let loss = PrivacyLoss::new(&allocation(noise, slots, slots), Adjacency::AddRemove).unwrap();
         for (direction, golden) in loss.directions.iter().zip(golden) {
-            let one = PrivacyLoss { directions: vec![direction.clone()], interval: Interval::Automatic };
+            let one = PrivacyLoss {
+                directions: vec![direction.clone()],
+                interval: Interval::Automatic,
+                laws: OnceLock::new(),
+            };
             assert_relative(one.delta(epsilon).unwrap(), golden, 1e-4, &format!("{noise} {slots} {epsilon}"));
         }
     }
