@@ -389,6 +389,10 @@ fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
             Mechanism::Laplace { .. } => Density::Laplace,
             _ => Density::Gaussian,
         },
+        allocation: match step.sampling() {
+            Some(Sampling::RandomAllocation { groups, slots }) => Some((groups * slots, groups)),
+            _ => None,
+        },
         rate: step.sampling().and_then(Sampling::rate_in_turn).unwrap_or(1.0),
     }
 }

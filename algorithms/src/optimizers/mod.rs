@@ -9,6 +9,7 @@ mod accelerated_srg;
 mod algorithm;
 mod amplified;
 mod cutting_plane;
+mod last_iterate;
 mod matrix_factorization;
 pub mod momentum;
 mod noisy_sums;

@@ -31,6 +31,7 @@ use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
 use super::settings::{Averaging, SamplingKind, SettingsError};
 use crate::noise::PrivateNoise;
+use crate::privacy::Accountant;
 use crate::problem::PublicProblem;
 use crate::state::StateVisitor;
 
@@ -113,13 +114,14 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
         Scene {
             name: "random allocation",
             batch_size: Some(2),
-            epsilon: Some(1.0),
+            power: 0.1,
             parameters: &[("rounds", "16"), ("sampling", "random-allocation"), ("learning-rate", "4")],
             ..Scene::POISSON
         },
         Scene {
             name: "allocation in groups, two bands",
             batch_size: Some(2),
+            power: 0.1,
             parameters: &[("rounds", "16"), ("sampling", "cyclic-allocation"), ("bands", "2"), ("learning-rate", "4")],
             ..Scene::POISSON
         },
@@ -203,7 +205,7 @@ fn private_rate(problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise:
 
 /// Batches of 4,000 rows, of a fifth of fewer than 20,000, but not below 20: a short run of long steps is unstable where rows lie far
 /// from 0. 150 rounds, in at least 10 epochs and at most 30.
-fn private_batches(rows: usize) -> BatchDefaults {
+pub(super) fn private_batches(rows: usize) -> BatchDefaults {
     let batch_size = rows.div_ceil(5).clamp(20, 4_000);
     BatchDefaults {
         batch_size,
@@ -216,6 +218,9 @@ fn private_batches(rows: usize) -> BatchDefaults {
 pub(super) const PRIVATE_MOMENTUM: f64 = 0.9;
 
 fn dp_sgd(run: &Run<'_>, (own, samplers): (Iterates, Samplers)) -> Result<Prepared, PrepareError> {
+    if run.common.accountant == Some(Accountant::LastIterate) {
+        return super::last_iterate::prepare(run, own);
+    }
     let plan = BatchPlan::described(run, private_batches(run.problem.rows()), Some(&samplers))?;
     let noise = Samplers::noise(run, &plan, plan::clip_norm(run, 1.0)?)?;
     let momentum = run.common.momentum.unwrap_or(PRIVATE_MOMENTUM);

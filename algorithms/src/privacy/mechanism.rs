@@ -61,6 +61,20 @@ pub enum Mechanism {
         /// example takes part once).
         sensitivity: f64,
     },
+    /// The last iterate of gradient steps that contract, all other iterates unseen, with independent Gaussian noise each round:
+    /// μ = f·r / noise_multiplier, r by [`last_iterate_ratio`](super::gdp::last_iterate_ratio).
+    LastIterate {
+        /// Standard deviation of a round's noise / the longest gradient: no gradient is clipped.
+        noise_multiplier: f64,
+        /// The same batches in every pass.
+        sampling: Sampling,
+        /// c, by which a step without noise brings any two points closer at least.
+        contraction: f64,
+        /// Batches l of a pass, in one of which a given example is.
+        batches: usize,
+        /// Rounds in all.
+        rounds: usize,
+    },
     /// Binary-tree aggregation, one fresh tree after the other, a given example in exactly one leaf of each:
     /// μ = f·√(trees·(⌊log₂ rounds⌋ + 1)) / noise_multiplier.
     Tree {
@@ -104,6 +118,7 @@ impl Mechanism {
             Self::SubsampledBanded { .. } => "subsampled-banded",
             Self::Factorized { .. } => "factorized",
             Self::Tree { .. } => "tree",
+            Self::LastIterate { .. } => "last-iterate",
             Self::Laplace { .. } => "laplace",
             Self::Composition(_) => "composition",
         }
@@ -116,6 +131,7 @@ impl Mechanism {
             | Self::SubsampledGaussian { noise_multiplier, .. }
             | Self::SubsampledBanded { noise_multiplier, .. }
             | Self::Factorized { noise_multiplier, .. }
+            | Self::LastIterate { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => Some(noise_multiplier),
             Self::Laplace { .. } => None,
             Self::Composition(_) => self.shared(Self::noise_multiplier),
@@ -137,6 +153,7 @@ impl Mechanism {
             | Self::SubsampledBanded { steps, .. }
             | Self::Laplace { steps, .. } => steps,
             Self::Factorized { .. } => 1,
+            Self::LastIterate { batches, rounds, .. } => rounds.div_ceil(batches),
             Self::Tree { trees, .. } => trees,
             Self::Composition(ref parts) => parts.iter().map(Self::rounds).fold(0, usize::saturating_add),
         }
@@ -149,6 +166,7 @@ impl Mechanism {
             | Self::SubsampledGaussian { sampling, .. }
             | Self::SubsampledBanded { sampling, .. }
             | Self::Factorized { sampling, .. }
+            | Self::LastIterate { sampling, .. }
             | Self::Tree { sampling, .. }
             | Self::Laplace { sampling, .. } => Some(sampling),
             Self::Composition(_) => self.shared(Self::sampling),
@@ -165,6 +183,7 @@ impl Mechanism {
             | Self::SubsampledGaussian { noise_multiplier, .. }
             | Self::SubsampledBanded { noise_multiplier, .. }
             | Self::Factorized { noise_multiplier, .. }
+            | Self::LastIterate { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => *noise_multiplier /= factor,
             Self::Laplace { l1_sensitivity, .. } => *l1_sensitivity *= factor,
             Self::Composition(parts) => {
@@ -213,6 +232,9 @@ impl Mechanism {
             Self::Factorized { noise_multiplier, sensitivity, .. } => Some(factor * sensitivity / noise_multiplier),
             Self::Tree { noise_multiplier, rounds, trees, .. } => {
                 Some(factor * (trees as f64 * tree_squared_sensitivity(rounds)).sqrt() / noise_multiplier)
+            }
+            Self::LastIterate { noise_multiplier, contraction, batches, rounds, .. } => {
+                Some(factor * super::gdp::last_iterate_ratio(contraction, batches, rounds) / noise_multiplier)
             }
             Self::Laplace { .. } | Self::Composition(_) => None,
         }
@@ -286,6 +308,13 @@ impl Mechanism {
                 let remedy = "compute it for the participation pattern of the run";
                 positive(sensitivity, "the sensitivity of C", remedy)
             }
+            Self::LastIterate { contraction, batches, rounds, .. } => {
+                count(batches, "the batches of a pass", "1 is a full batch")?;
+                count(rounds, "the number of rounds", "give the rounds of the run")?;
+                let valid = contraction > 0.0 && contraction <= 1.0;
+                let remedy = "it is max(|1 - eta lambda|, |1 - eta L|), and a step is at most 2/L";
+                error::checked(contraction, valid, "the contraction", "above 0 and at most 1", remedy).map(drop)
+            }
             Self::Tree { rounds, trees, .. } => {
                 count(rounds, "the rounds of a tree", "give the number of rounds of a tree")?;
                 let remedy = "give the number of trees, 1 for a single one";
@@ -317,6 +346,10 @@ impl Mechanism {
                 sampling.amplifies() || sampling == Sampling::ReshuffledEachEpoch,
                 "the sensitivity of correlated noise needs a fixed participation pattern; keep one order for all \
                  epochs (fixed or shuffled), or describe few bands under a cyclic sampler as a subsampled banded mechanism",
+            ),
+            Self::LastIterate { .. } => (
+                !matches!(sampling, Sampling::FullBatch | Sampling::FixedOrder | Sampling::ShuffledOnce),
+                "the theorem is for the same batches in every pass; keep one order for all (fixed or shuffled)",
             ),
             Self::Tree { .. } => (
                 sampling.amplifies() || sampling == Sampling::FullBatch,
@@ -380,6 +413,9 @@ impl fmt::Display for Mechanism {
             ),
             Self::Factorized { sensitivity, .. } => {
                 format!("correlated Gaussian noise of a factorisation with sensitivity {sensitivity}")
+            }
+            Self::LastIterate { contraction, batches, rounds, .. } => {
+                format!("last of {rounds} iterates, {batches} batch(es) a pass, steps that contract by {contraction}")
             }
             Self::Tree { rounds, trees, .. } => {
                 format!("Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds")
