@@ -262,7 +262,11 @@ pub fn audit(
     let iterates = runs.learn(quarter, engine)?;
     let noise = [0, 1].map(|index: usize| runs.moments(&iterates[index]));
     let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
-    let law = noise_law(&family.mechanism);
+    let law = match settings.sabotage {
+        // Who breaks the claim knows the order.
+        Some(Sabotage::FixedOrder) => NoiseLaw { rate: 1.0, allocation: None, ..noise_law(&family.mechanism) },
+        _ => noise_law(&family.mechanism),
+    };
     let ratio = LikelihoodRatio::new(law, [&noise[0], &noise[1]], [&means[0], &means[1]]);
     let [without, with] = iterates.map(|iterates| -> Vec<f64> {
         let runs = iterates.chunks_exact(runs.rounds * COLUMNS);

@@ -134,6 +134,7 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
 
 /// The claims of samplers that are accounted for over several rounds hold, and are refuted on batches in their order.
 #[test]
+#[ignore = "long; make test-all"]
 fn batches_in_their_order_are_found_out_where_they_are_accounted_for_as_drawn() {
     let ordered = AuditSettings { sabotage: Some(Sabotage::FixedOrder), ..with_runs(RUNS) };
     let halved = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..with_runs(RUNS) };
