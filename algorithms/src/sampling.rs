@@ -15,6 +15,10 @@ use crate::privacy::Sampling;
 const BATCH: Purpose = Purpose(0x5341_4d50);
 /// Streams of the permutations of shuffled orders.
 const ORDER: Purpose = Purpose(0x4f52_4445);
+/// Streams of the rounds that units are thrown into.
+const SLOTS: Purpose = Purpose(0x534c_4f54);
+/// Streams of what is left of a batch that is cut.
+const CUT: Purpose = Purpose(0x4355_5420);
 
 /// A batch size or rate that the data cannot give.
 #[derive(Debug, thiserror::Error)]
@@ -44,14 +48,18 @@ pub struct Sampler {
     rows: usize,
     batch: usize,
     key: StreamKey,
-    /// A permutation of all rows for shuffled sampling; empty otherwise.
+    /// A permutation of all rows for shuffled sampling, and for random allocation by round; empty otherwise.
     order: Vec<u32>,
-    /// The epoch that `order` belongs to, for reshuffled sampling.
+    /// The first place in `order` of each round of an epoch, and its end, for random allocation.
+    starts: Vec<u32>,
+    /// The epoch that `order` belongs to, for reshuffled sampling and random allocation.
     epoch: u64,
     /// Gaps of a rare Poisson sampling; absent where every row's decision is drawn.
     gaps: Option<ExactGaps>,
     chosen: Vec<u32>,
-    /// Room for a bit a row, for sampling without replacement.
+    /// Room for what is left of a batch that is cut.
+    kept: Vec<u32>,
+    /// Room for a bit a row, for sampling without replacement and for cuts.
     members: Vec<u64>,
 }
 
@@ -80,7 +88,8 @@ impl Sampler {
         if batch == 0 || batch > rows {
             return Err(SamplingError::BatchSize { batch, rows });
         }
-        if let Sampling::WithoutReplacement { population, .. } = sampling
+        if let Sampling::WithoutReplacement { population, .. } | Sampling::TruncatedPoisson { population, .. } =
+            sampling
             && population != rows
         {
             return Err(SamplingError::OtherData { described: population, rows });
@@ -91,9 +100,11 @@ impl Sampler {
             batch,
             key,
             order: Vec::new(),
+            starts: Vec::new(),
             epoch: 0,
             gaps: None,
             chosen: Vec::new(),
+            kept: Vec::new(),
             members: Vec::new(),
         };
         match sampling {
@@ -104,11 +115,21 @@ impl Sampler {
                 sampler.chosen = Vec::with_capacity(batch + 64);
                 sampler.members = Vec::with_capacity(rows.div_ceil(64));
             }
-            Sampling::Poisson { rate } => {
+            Sampling::RandomAllocation { .. } => {
+                sampler.chosen = Vec::with_capacity(rows);
+                sampler.allocate(0, rows);
+            }
+            Sampling::Poisson { rate }
+            | Sampling::CyclicPoisson { rate, .. }
+            | Sampling::TruncatedPoisson { rate, .. } => {
                 sampler.gaps = (rate < RARE).then(|| ExactGaps::new(rate));
                 // Eight standard deviations above the mean, and 64 that are written at once: no allocation in a round.
-                let mean = rate * rows as f64;
+                let mean = rate * rows.div_ceil(sampling.separation()) as f64;
                 sampler.chosen = Vec::with_capacity(rows.min((mean + 8.0 * mean.sqrt() + 64.0) as usize) + 64);
+                if let Sampling::TruncatedPoisson { most, .. } = sampling {
+                    sampler.kept = Vec::with_capacity(most + 64);
+                    sampler.members = Vec::with_capacity(rows.div_ceil(64));
+                }
             }
         }
         Ok(sampler)
@@ -133,7 +154,10 @@ impl Sampler {
     pub fn planned_rows(&self, rounds: u64) -> Option<u64> {
         let (rows, batch) = (self.rows as u64, self.batch as u64);
         match self.sampling {
-            Sampling::Poisson { .. } => None,
+            Sampling::Poisson { .. }
+            | Sampling::CyclicPoisson { .. }
+            | Sampling::RandomAllocation { .. }
+            | Sampling::TruncatedPoisson { .. } => None,
             Sampling::FullBatch => Some(rounds * rows),
             Sampling::WithoutReplacement { .. } => Some(rounds * batch),
             Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => {
@@ -166,12 +190,13 @@ impl Sampler {
             Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => {
                 in_order().flat_map(|range| &self.order[range]).copied().collect()
             }
-            Sampling::Poisson { .. } | Sampling::WithoutReplacement { .. } => {
+            Sampling::CyclicPoisson { .. } | Sampling::RandomAllocation { .. } => return None,
+            Sampling::Poisson { .. } | Sampling::WithoutReplacement { .. } | Sampling::TruncatedPoisson { .. } => {
                 let (rows, batch) = (self.rows as f64, self.batch as f64);
                 let deviation =
                     |fraction: f64| rows * (fraction * (1.0 - fraction) * (1.0 - batch / rows).max(0.0) / batch).sqrt();
-                let spread =
-                    if matches!(self.sampling, Sampling::Poisson { .. }) { DEVIATIONS * batch.sqrt() } else { 0.0 };
+                let is_fixed = matches!(self.sampling, Sampling::WithoutReplacement { .. });
+                let spread = if is_fixed { 0.0 } else { DEVIATIONS * batch.sqrt() };
                 // Lengths at which a batch may have another number of leaves.
                 let lengths = [batch - spread, batch, batch + spread];
                 let (mut first, mut last) = (rows, 0.0_f64);
@@ -191,8 +216,8 @@ impl Sampler {
     }
 
     /// The batch of `round` (0-based) from the `population` rows that there are. It is the number of rows that the sampler was
-    /// made for, unless that is the public stand-in of a private number (add/remove): Poisson and full batches then
-    /// read all rows that there are, at the public rate.
+    /// made for, unless that is the public stand-in of a private number (add/remove): Poisson and full batches and random allocation
+    /// then read all rows that there are, at the public rate.
     pub fn draw(&mut self, round: u64, population: usize) -> Selection<'_> {
         let per_epoch = self.rounds_per_epoch() as u64;
         let start = (round % per_epoch) as usize * self.batch;
@@ -206,17 +231,82 @@ impl Sampler {
             Sampling::FixedOrder => Selection::Range(range),
             Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => Selection::Indices(&self.order[range]),
             Sampling::Poisson { rate } => {
-                match self.gaps {
-                    None => stream().bernoulli_subset(rate, population as u32, &mut self.chosen),
-                    Some(gaps) => gaps.subset(&self.key, BATCH, round, population as u32, &mut self.chosen),
-                }
+                self.include(round, rate, population);
                 Selection::Indices(&self.chosen)
+            }
+            Sampling::CyclicPoisson { groups, rate } => {
+                let group = (round % groups as u64) as usize;
+                self.include(round, rate, population.saturating_sub(group).div_ceil(groups));
+                self.chosen.iter_mut().for_each(|row| *row = *row * groups as u32 + group as u32);
+                Selection::Indices(&self.chosen)
+            }
+            Sampling::TruncatedPoisson { rate, most, .. } => {
+                self.include(round, rate, population);
+                if self.chosen.len() <= most {
+                    return Selection::Indices(&self.chosen);
+                }
+                let drawn = self.chosen.len() as u32;
+                UniformStream::new(&self.key, CUT, round, 0).subset(
+                    most as u32,
+                    drawn,
+                    &mut self.members,
+                    &mut self.kept,
+                );
+                self.kept.iter_mut().for_each(|place| *place = self.chosen[*place as usize]);
+                Selection::Indices(&self.kept)
+            }
+            Sampling::RandomAllocation { .. } => {
+                let all = self.starts.len() as u64 - 1;
+                if self.epoch != round / all || self.order.len() != population {
+                    self.allocate(round / all, population);
+                }
+                let [start, end] = [0, 1].map(|next| self.starts[(round % all) as usize + next] as usize);
+                Selection::Indices(&self.order[start..end])
             }
             Sampling::WithoutReplacement { .. } => {
                 stream().subset(self.batch as u32, self.rows as u32, &mut self.members, &mut self.chosen);
                 Selection::Indices(&self.chosen)
             }
         }
+    }
+
+    /// Makes `chosen` a subset of `0..count` that holds each at `rate`, independently.
+    fn include(&mut self, round: u64, rate: f64, count: usize) {
+        match self.gaps {
+            None => {
+                UniformStream::new(&self.key, BATCH, round, 0).bernoulli_subset(rate, count as u32, &mut self.chosen);
+            }
+            Some(gaps) => gaps.subset(&self.key, BATCH, round, count as u32, &mut self.chosen),
+        }
+    }
+
+    /// Throws each of `population` units into a round of `epoch`, independently: `order` has them by round.
+    fn allocate(&mut self, epoch: u64, population: usize) {
+        let Sampling::RandomAllocation { groups, slots } = self.sampling else { return };
+        let mut stream = UniformStream::new(&self.key, SLOTS, epoch, 0);
+        self.chosen.clear();
+        self.chosen.extend(
+            (0..population).map(|unit| stream.below(slots as u64) as u32 * groups as u32 + (unit % groups) as u32),
+        );
+        // Sorted by counting, which leaves the units of a round ascending.
+        self.starts.clear();
+        self.starts.resize(slots * groups + 1, 0);
+        self.chosen.iter().for_each(|&round| self.starts[round as usize] += 1);
+        let mut total = 0;
+        for start in &mut self.starts {
+            total += std::mem::replace(start, total);
+        }
+        self.order.clear();
+        self.order.resize(population, 0);
+        for (unit, &round) in (0..).zip(&self.chosen) {
+            let place = &mut self.starts[round as usize];
+            self.order[*place as usize] = unit;
+            *place += 1;
+        }
+        // Every start has become the next one's.
+        self.starts.rotate_right(1);
+        self.starts[0] = 0;
+        self.epoch = epoch;
     }
 
     /// Makes `order` the permutation of `epoch`.
@@ -305,6 +395,76 @@ mod tests {
     }
 
     #[test]
+    fn cyclic_samplers_read_their_group_alone_and_participations_are_as_far_apart_as_groups() {
+        for sampling in
+            [Sampling::CyclicPoisson { groups: 4, rate: 0.3 }, Sampling::RandomAllocation { groups: 4, slots: 5 }]
+        {
+            let mut sampler = sampler(sampling, 103, 8);
+            for round in 0..200 {
+                let rows = rows_of(&draw(&mut sampler, round));
+                assert!(rows.iter().all(|row| u64::from(*row) % 4 == round % 4), "{sampling}");
+                assert!(rows.windows(2).all(|pair| pair[0] < pair[1]) && rows.iter().all(|&row| row < 103));
+            }
+        }
+    }
+
+    #[test]
+    fn every_unit_is_thrown_into_one_round_of_an_epoch_independently_of_the_others() {
+        for (groups, slots) in [(1, 7), (3, 4), (1, 1)] {
+            let sampling = Sampling::RandomAllocation { groups, slots };
+            let epoch = (groups * slots) as u64;
+            let mut sampler = sampler(sampling, 60, 9);
+            // Rounds of two units of one group: all pairs are as likely.
+            let mut together = vec![0_u32; slots * slots];
+            for number in 0..3_000 {
+                let mut seen = Vec::new();
+                let mut places = [0; 2];
+                for round in 0..epoch {
+                    let rows = rows_of(&draw(&mut sampler, number * epoch + round));
+                    for (place, unit) in places.iter_mut().zip([0, 3]) {
+                        if rows.contains(&unit) {
+                            *place = round as usize / groups;
+                        }
+                    }
+                    seen.extend(rows);
+                }
+                seen.sort_unstable();
+                assert_eq!(seen, (0..60).collect::<Vec<_>>());
+                together[places[0] * slots + places[1]] += 1;
+            }
+            let mean = 3_000.0 / (slots * slots) as f64;
+            let chi_squared: f64 = together.iter().map(|&count| (f64::from(count) - mean).powi(2) / mean).sum();
+            let freedom = (slots * slots - 1) as f64;
+            assert!(chi_squared < freedom + 5.2 * (2.0 * freedom).sqrt() + 10.0, "{sampling}: {chi_squared}");
+        }
+        // A private number of rows: all are thrown.
+        let mut sampler = sampler(Sampling::RandomAllocation { groups: 1, slots: 3 }, 60, 20);
+        let all: usize = (0..3).map(|round| sampler.draw(round, 71).len()).sum();
+        assert_eq!(all, 71);
+        let again: usize = (0..3).map(|round| sampler.draw(round, 59).len()).sum();
+        assert_eq!(again, 59);
+    }
+
+    #[test]
+    fn a_truncated_batch_is_a_uniform_subset_of_a_poisson_one() {
+        let (rows, most, rounds) = (200, 18, 20_000_u64);
+        let mut poisson = sampler(Sampling::Poisson { rate: 0.1 }, rows, 20);
+        let mut cut = sampler(Sampling::TruncatedPoisson { rate: 0.1, most, population: rows }, rows, 20);
+        let mut counts = vec![0_u32; rows];
+        let mut expected = 0;
+        for round in 0..rounds {
+            let (all, left) = (rows_of(&draw(&mut poisson, round)), rows_of(&draw(&mut cut, round)));
+            assert_eq!(left.len(), all.len().min(most));
+            assert!(left.iter().all(|row| all.contains(row)) && left.windows(2).all(|pair| pair[0] < pair[1]));
+            left.iter().for_each(|&row| counts[row as usize] += 1);
+            expected += left.len();
+        }
+        let mean = expected as f64 / rows as f64;
+        let chi_squared: f64 = counts.iter().map(|&count| (f64::from(count) - mean).powi(2) / mean).sum();
+        assert!((chi_squared - rows as f64).abs() < 5.2 * (2.0 * rows as f64).sqrt(), "{chi_squared}");
+    }
+
+    #[test]
     fn shuffled_once_repeats_its_epoch_and_reshuffled_does_not() {
         let mut once = sampler(Sampling::ShuffledOnce, 1_000, 100);
         assert_eq!(rows_of(&draw(&mut once, 3)), rows_of(&draw(&mut once, 13)));
@@ -316,7 +476,13 @@ mod tests {
 
     #[test]
     fn a_replayed_round_reads_the_same_rows() {
-        for sampling in [Sampling::Poisson { rate: 0.1 }, without_replacement(100, 1_000)] {
+        for sampling in [
+            Sampling::Poisson { rate: 0.1 },
+            without_replacement(100, 1_000),
+            Sampling::CyclicPoisson { groups: 3, rate: 0.3 },
+            Sampling::RandomAllocation { groups: 1, slots: 6 },
+            Sampling::TruncatedPoisson { rate: 0.1, most: 100, population: 1_000 },
+        ] {
             let mut sampler = sampler(sampling, 1_000, 100);
             let first = rows_of(&draw(&mut sampler, 5));
             let other = rows_of(&draw(&mut sampler, 6));
@@ -367,9 +533,14 @@ mod tests {
 
     #[test]
     fn draws_stay_within_the_room_of_the_first() {
-        for sampling in
-            [without_replacement(1_000, 1_000), Sampling::Poisson { rate: 1.0 }, Sampling::Poisson { rate: 0.01 }]
-        {
+        for sampling in [
+            without_replacement(1_000, 1_000),
+            Sampling::Poisson { rate: 1.0 },
+            Sampling::Poisson { rate: 0.01 },
+            Sampling::CyclicPoisson { groups: 3, rate: 0.2 },
+            Sampling::RandomAllocation { groups: 2, slots: 6 },
+            Sampling::TruncatedPoisson { rate: 0.1, most: 90, population: 1_000 },
+        ] {
             let mut sampler = sampler(sampling, 1_000, 1_000);
             let room = |sampler: &Sampler| (sampler.chosen.capacity(), sampler.members.capacity());
             let before = room(&sampler);

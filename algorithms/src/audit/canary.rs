@@ -25,7 +25,7 @@
 //!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
-//! its participations is missing in the sensitivity; a plan from the real number of rows where that is private; of claims about units,
+//! its participations is missing in the sensitivity; batches in a fixed order that were accounted for as drawn; a plan from the real number of rows where that is private; of claims about units,
 //! the rows of the unit as records of their own, or a plan from the number of all rows or of the units that have rows. No switch in the
 //! algorithms weakens their guarantee.
 
@@ -98,6 +98,8 @@ choices! {
         SkippedClip = "skipped-clip",
         /// The sensitivity counts one participation less than there is.
         IgnoredParticipation = "ignored-participation",
+        /// Batches that are accounted for as drawn at random are read in their order.
+        FixedOrder = "fixed-order",
         /// Under add/remove, batch, rate and divisor come from the real number of rows.
         DivisorFromRows = "divisor-from-rows",
         /// Of units: each row is clipped by itself.
@@ -218,7 +220,13 @@ impl Scene {
         match noise {
             Noise::Multiplier(noise_multiplier) => {
                 let budget = Budget::NoiseMultiplier { noise_multiplier: noise_multiplier * share, delta };
-                self.settings(budget, clip, key, rows)
+                let settings = self.settings(budget, clip, key, rows);
+                match sabotage {
+                    Some(Sabotage::FixedOrder) => {
+                        settings.with("sampling", "fixed").without("bands").without("max-batch")
+                    }
+                    _ => settings,
+                }
             }
             // Scales of Laplace noise are sensitivity over ε.
             Noise::PureEpsilon(epsilon) => {

@@ -283,7 +283,11 @@ pub fn audit(
     let iterates = runs.learn(quarter, engine)?;
     let noise = [0, 1].map(|index: usize| runs.moments(&iterates[index]));
     let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
-    let law = noise_law(&family.mechanism);
+    let law = match settings.sabotage {
+        // Who breaks the claim knows the order.
+        Some(Sabotage::FixedOrder) => NoiseLaw { rate: 1.0, allocation: None, ..noise_law(&family.mechanism) },
+        _ => noise_law(&family.mechanism),
+    };
     let ratio = LikelihoodRatio::new(law, [&noise[0], &noise[1]], [&means[0], &means[1]]);
     let [without, with] = iterates.map(|iterates| -> Vec<f64> {
         let runs = iterates.chunks_exact(runs.rounds * COLUMNS);
@@ -371,7 +375,10 @@ impl Claimed {
             strategies: StrategyMemory::default(),
             ..scene.run(audit.sabotage, noise, audit.delta, key, (algorithm, audit.rows))
         };
-        if *accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
+        // Batches in their order have none of the claim's accountants.
+        if audit.sabotage == Some(Sabotage::FixedOrder) {
+            run.set("accountant", Accountant::Gdp);
+        } else if *accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
             run.set("accountant", Accountant::Rdp);
         }
         let same = || {
@@ -407,7 +414,11 @@ fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
             Mechanism::Laplace { .. } => Density::Laplace,
             _ => Density::Gaussian,
         },
-        rate: step.sampling().and_then(Sampling::rate).unwrap_or(1.0),
+        allocation: match step.sampling() {
+            Some(Sampling::RandomAllocation { groups, slots }) => Some((groups * slots, groups)),
+            _ => None,
+        },
+        rate: step.sampling().and_then(Sampling::rate_in_turn).unwrap_or(1.0),
     }
 }
 

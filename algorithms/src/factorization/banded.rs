@@ -7,11 +7,12 @@
 
 use rayon::prelude::*;
 
+use super::Factorization;
 use super::dual::Objective;
 use super::error::{FactorizationError, check_range, numerical};
 use super::minimizer::{Evaluation, Minimizer, minimize, sum_in_order};
 use super::participation::Participation;
-use super::strategy::BandedStrategy;
+use super::strategy::{BandedStrategy, Strategy};
 use super::toeplitz::{ToeplitzObjective, inverse_coefficients, square_root_coefficients};
 use super::workload::Workload;
 use crate::vectors::{dot, dot_reversed};
@@ -32,6 +33,17 @@ pub(crate) fn optimize(
         Some(problem) if objective == Objective::Frobenius => problem.refine(start),
         _ => start,
     })
+}
+
+/// The root mean square error of the sums of a workload per unit of noise through the best Toeplitz C with `bands` bands and columns of norm 1
+/// at most: little more than that of the best banded C, in a fraction of its time.
+///
+/// # Errors
+/// More bands than rounds.
+pub(crate) fn toeplitz_banded_error(workload: &Workload, bands: usize) -> Result<f64, FactorizationError> {
+    let coefficients = toeplitz_coefficients(workload, &Participation::Single, Objective::Frobenius, bands)?;
+    let strategy = BandedStrategy::toeplitz(workload.rounds(), &coefficients);
+    Ok(Factorization::evaluate(workload.clone(), Participation::Single, Strategy::Banded(strategy))?.rms_error())
 }
 
 /// c_0 = 1, c_1, …, c_{b−1} of the best Toeplitz C for the Toeplitz part of the workload.

@@ -44,6 +44,7 @@ use std::str::FromStr;
 
 use rounds_numerics::{Mat, MatRef, dense};
 
+pub(crate) use banded::toeplitz_banded_error;
 pub use dual::Objective;
 pub use encoding::FactorizationKey;
 pub use error::FactorizationError;

@@ -33,6 +33,17 @@ impl PlannedNoise {
         })
     }
 
+    /// A fresh Gaussian in each of `rounds` rounds, of which the last iterate alone is published.
+    pub(crate) fn last_iterate(contraction: f64, batches: usize, rounds: usize) -> Self {
+        Self::independent(move |noise_multiplier, sampling| Mechanism::LastIterate {
+            noise_multiplier,
+            sampling,
+            contraction,
+            batches,
+            rounds,
+        })
+    }
+
     fn independent(release: impl Fn(f64, Sampling) -> Mechanism + 'static) -> Self {
         Self::new(release, |key, sigma| Box::new(IndependentGaussian::new(key, sigma)))
     }

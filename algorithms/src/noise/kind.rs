@@ -93,6 +93,17 @@ registry! {
     Laplace "laplace" => |_, _| Err(NoisePlanError::Laplace);
 }
 
+impl NoiseKind {
+    /// Bands of its C over so many rounds, the main diagonal included.
+    pub(crate) fn bands(self, rounds: usize) -> usize {
+        match self {
+            Self::Independent => 1,
+            Self::Banded(bands) => bands.min(rounds),
+            _ => rounds,
+        }
+    }
+}
+
 impl Display for NoiseKind {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self.parts() {

@@ -94,6 +94,20 @@ impl PlannedNoise {
         Self { excess, ..self }
     }
 
+    /// The same stream on `steps` batches that are drawn at random, for noise of a square C with `bands` bands that was planned for one
+    /// participation of a row; nothing for other noise.
+    pub(crate) fn on_random_batches(self, bands: usize, steps: usize) -> Option<Self> {
+        let Mechanism::Factorized { sensitivity, .. } = self.mechanism(1.0, Sampling::FixedOrder) else { return None };
+        let release = move |noise_multiplier, sampling| Mechanism::SubsampledBanded {
+            noise_multiplier,
+            sampling,
+            bands,
+            sensitivity,
+            steps,
+        };
+        Some(Self { release: Box::new(release), ..self })
+    }
+
     /// The mechanism of a run with noise of this multiplier (standard deviation of Z's entries over clip norm).
     pub fn mechanism(&self, noise_multiplier: f64, sampling: Sampling) -> Mechanism {
         (self.release)(noise_multiplier, sampling)

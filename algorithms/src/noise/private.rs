@@ -231,6 +231,19 @@ pub(crate) struct Calibration<'a> {
 }
 
 impl Calibration<'_> {
+    /// The least noise multiplier of a family of mechanisms at (ε, δ).
+    ///
+    /// # Errors
+    /// A guarantee that cannot be given.
+    pub(crate) fn noise_multiplier(
+        &self,
+        (epsilon, delta): (f64, f64),
+        family: impl Fn(f64) -> Mechanism,
+    ) -> Result<f64, PrivacyError> {
+        let accountant = self.accountant.unwrap_or_else(|| Accountant::default_for(&family(1.0)));
+        self.memory.calibrate(accountant, self.adjacency, epsilon, delta, family)
+    }
+
     /// `planned` at the least noise multiplier that the budget allows, on sums of terms clipped to C in L2.
     ///
     /// # Errors

@@ -149,12 +149,12 @@ pub(super) fn tenth(run: &Run<'_>) -> usize {
 /// `workload` with the step sizes of the run as factors of its learning rate: a factor common to all rounds changes no strategy.
 pub(super) fn scheduled(
     run: &Run<'_>,
-    plan: &BatchPlan,
+    rounds: usize,
     workload: WorkloadSpecification,
 ) -> Result<WorkloadSpecification, SettingsError> {
     let Some(schedule) = &run.common.learning_rate_schedule else { return Ok(workload) };
-    schedule.check(plan.rounds)?;
-    Ok(match schedule.factors(plan.rounds) {
+    schedule.check(rounds)?;
+    Ok(match schedule.factors(rounds) {
         Some(factors) => workload.with_learning_rates(factors),
         None => workload,
     })
@@ -175,7 +175,7 @@ fn prepare(
         workload = workload.with_momentum(momentum);
     }
     if own.workload != Some(WorkloadKind::Ones) {
-        workload = scheduled(run, &plan, workload)?;
+        workload = scheduled(run, plan.rounds, workload)?;
     }
     if let Some(weighted) = weighted {
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));

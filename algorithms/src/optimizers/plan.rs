@@ -3,6 +3,7 @@
 use rounds_kernels::features::Norm;
 
 use super::algorithm::{PrepareError, Prepared, Run};
+use super::amplified::{Samplers, Size};
 use super::parameters::Range;
 use super::settings::{SamplingKind, SettingsError};
 use crate::factorization::WorkloadSpecification;
@@ -49,6 +50,18 @@ impl BatchPlan {
     /// # Errors
     /// Zero epochs, batches that the data cannot give, add/remove without a public number of rows.
     pub(super) fn new(run: &Run<'_>, defaults: BatchDefaults) -> Result<Self, PrepareError> {
+        Self::described(run, defaults, None)
+    }
+
+    /// The same, with the samplers that a method of independent batches takes, too.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); groups that the rounds or the rows cannot give.
+    pub(super) fn described(
+        run: &Run<'_>,
+        defaults: BatchDefaults,
+        samplers: Option<&Samplers>,
+    ) -> Result<Self, PrepareError> {
         let (rows, common) = (run.problem.rows(), &run.common);
         let batch_size = batch_size(run, defaults.batch_size)?;
         let epochs = common.epochs.unwrap_or(defaults.epochs);
@@ -56,7 +69,18 @@ impl BatchPlan {
             Some(rounds) => rounds,
             None => rounds_of(epochs, rows, batch_size)?,
         };
-        let sampling = match common.sampling.unwrap_or(defaults.sampling) {
+        let kind = common.sampling.unwrap_or(defaults.sampling);
+        let size = Size { batch_size, rows, rounds };
+        let described = samplers.map_or(Ok(None), |samplers| samplers.sampling(run, kind, size))?;
+        let sampling = match kind {
+            _ if described.is_some() => described.expect("a description"),
+            SamplingKind::CyclicPoisson
+            | SamplingKind::RandomAllocation
+            | SamplingKind::CyclicAllocation
+            | SamplingKind::TruncatedPoisson => {
+                let reason = "is accounted for on other batches alone; dp-sgd takes these";
+                return Err(SettingsError::unsupported("sampling", kind, run.id, reason).into());
+            }
             SamplingKind::Poisson => Sampling::Poisson { rate: batch_size as f64 / rows as f64 },
             SamplingKind::WithoutReplacement => Sampling::WithoutReplacement { batch: batch_size, population: rows },
             _ if batch_size == rows => Sampling::FullBatch,

@@ -54,6 +54,14 @@ choices! {
         Reshuffled = "reshuffled",
         /// B distinct rows, uniformly.
         WithoutReplacement = "without-replacement",
+        /// Groups of units in turn, each unit of a round's group independently with rate B·b/n.
+        CyclicPoisson = "cyclic-poisson",
+        /// Every unit in one round of each epoch, thrown independently of the others.
+        RandomAllocation = "random-allocation",
+        /// The same within groups of units that take turns.
+        CyclicAllocation = "cyclic-allocation",
+        /// Poisson batches, cut to a largest size.
+        TruncatedPoisson = "truncated-poisson",
     }
 }
 

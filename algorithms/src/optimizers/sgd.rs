@@ -23,15 +23,15 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::vector;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::amplified::Samplers;
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{
-    BATCHES, INDEPENDENT_NOISE, PRECISION, PRIVACY, ParameterValue as _, Range, STEPS, parameters,
-};
+use super::parameters::{BATCHES, NOISE, PRECISION, PRIVACY, ParameterValue as _, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
 use super::settings::{Averaging, SamplingKind, SettingsError};
 use crate::noise::PrivateNoise;
+use crate::privacy::Accountant;
 use crate::problem::PublicProblem;
 use crate::state::StateVisitor;
 
@@ -91,7 +91,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
     release: true,
-    common: &[BATCHES, STEPS, PRIVACY, PRECISION, INDEPENDENT_NOISE],
+    common: &[BATCHES, STEPS, PRIVACY, PRECISION, NOISE],
     scenes: &[
         Scene::POISSON,
         Scene {
@@ -103,6 +103,39 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             power: 0.05,
             parameters: &[("rounds", "4"), ("sampling", "without-replacement"), ("learning-rate", "4")],
             others: Row::Opposite,
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "cyclic Poisson, two bands",
+            batch_size: Some(4),
+            parameters: &[("rounds", "4"), ("sampling", "cyclic-poisson"), ("bands", "2"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "random allocation",
+            // Many rounds and a small ε: amplified well.
+            batch_size: Some(1),
+            epsilon: Some(2.5),
+            power: 0.05,
+            parameters: &[("rounds", "16"), ("sampling", "random-allocation"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "allocation in groups, two bands",
+            batch_size: Some(1),
+            epsilon: Some(2.5),
+            power: 0.05,
+            parameters: &[("rounds", "16"), ("sampling", "cyclic-allocation"), ("bands", "2"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
+            name: "truncated Poisson",
+            parameters: &[
+                ("rounds", "4"),
+                ("sampling", "truncated-poisson"),
+                ("max-batch", "9"),
+                ("learning-rate", "4"),
+            ],
             ..Scene::POISSON
         },
     ],
@@ -207,7 +240,7 @@ impl PrivateSteps {
 
 /// Batches of 4,000 rows, of a fifth of fewer than 20,000, but not below 20: a short run of long steps is unstable where rows lie far
 /// from 0. 150 rounds, in at least 10 epochs and at most 30.
-fn private_batches(rows: usize) -> BatchDefaults {
+pub(super) fn private_batches(rows: usize) -> BatchDefaults {
     let batch_size = rows.div_ceil(5).clamp(20, 4_000);
     BatchDefaults {
         batch_size,
@@ -216,11 +249,17 @@ fn private_batches(rows: usize) -> BatchDefaults {
     }
 }
 
-fn dp_sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
-    let plan = BatchPlan::new(run, private_batches(run.problem.rows()))?;
+/// The default momentum of DP-SGD.
+pub(super) const PRIVATE_MOMENTUM: f64 = 0.9;
+
+fn dp_sgd(run: &Run<'_>, (own, samplers): (Iterates, Samplers)) -> Result<Prepared, PrepareError> {
+    if run.common.accountant == Some(Accountant::LastIterate) {
+        return super::last_iterate::prepare(run, own);
+    }
+    let plan = BatchPlan::described(run, private_batches(run.problem.rows()), Some(&samplers))?;
     let steps = PrivateSteps::new(run, &own);
-    let noise = plan.independent_noise(run, plan::clip_norm(run, steps.clip_norm)?)?;
-    let momentum = run.common.momentum.unwrap_or(0.9);
+    let noise = Samplers::noise(run, &plan, plan::clip_norm(run, steps.clip_norm)?)?;
+    let momentum = run.common.momentum.unwrap_or(PRIVATE_MOMENTUM);
     let rate = steps.rate(run.problem, &plan, momentum, &noise);
     Sgd::prepared(run, own, &plan, (rate, steps.schedule, momentum), Some(noise))
 }

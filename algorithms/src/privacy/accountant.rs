@@ -19,6 +19,8 @@ choices! {
         Rdp = "rdp",
         /// The privacy loss distribution: the tightest for Poisson sampling and unlike steps.
         Pld = "pld",
+        /// The last iterate of steps that contract, exact for what it covers; its conditions are those of the run.
+        LastIterate = "last-iterate",
         /// Pure ε by addition, for Laplace.
         Pure = "pure",
     }

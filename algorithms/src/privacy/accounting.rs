@@ -14,7 +14,7 @@ impl Accountant {
         let steps = mechanism.steps();
         let gaussian = |step: &&Mechanism| step.gaussian_mu(Adjacency::ZeroOut).is_some();
         let without_replacement = |step: &&Mechanism| {
-            matches!(step, Mechanism::SubsampledGaussian { sampling: Sampling::WithoutReplacement { .. }, .. })
+            step.draws().is_some() && matches!(step.sampling(), Some(Sampling::WithoutReplacement { .. }))
         };
         if steps.iter().all(gaussian) {
             Self::Gdp
@@ -51,6 +51,7 @@ impl Accountant {
         }
         match self {
             Self::Gdp => gaussian::epsilon(delta, gdp::mu(mechanism, adjacency)?),
+            Self::LastIterate => gaussian::epsilon(delta, gdp::last_iterate_mu(mechanism, adjacency)?),
             Self::Zcdp => zcdp::epsilon(delta, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::ZcdpSimple => zcdp::simple_epsilon(delta, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.epsilon(delta)?.0),
@@ -67,6 +68,7 @@ impl Accountant {
         error::target_epsilon(epsilon)?;
         match self {
             Self::Gdp => gaussian::delta(epsilon, gdp::mu(mechanism, adjacency)?),
+            Self::LastIterate => gaussian::delta(epsilon, gdp::last_iterate_mu(mechanism, adjacency)?),
             Self::Zcdp => zcdp::delta(epsilon, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::ZcdpSimple => zcdp::simple_delta(epsilon, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.delta(epsilon)?.0),

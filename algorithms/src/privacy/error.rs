@@ -17,6 +17,12 @@ pub enum PrivacyError {
     /// The mechanism is described with a sampler that its analysis does not know.
     #[error("a {mechanism} mechanism cannot be described with {sampling} sampling: {reason}")]
     RefusedMechanism { mechanism: &'static str, sampling: &'static str, reason: &'static str },
+    /// Participations of one unit whose bands overlap.
+    #[error(
+        "noise of {bands} bands on {sampling} batches: participations of an example are {separation} round(s) apart at least, and \
+         no theorem covers more bands than that; take at most {separation} band(s), or a cyclic sampler of {bands} groups"
+    )]
+    BandsBeyondSeparation { bands: usize, separation: usize, sampling: &'static str },
     /// The accountant has no theorem for the mechanism.
     #[error("the {accountant} accountant does not cover a {mechanism} mechanism: {reason}")]
     RefusedAccountant { accountant: Accountant, mechanism: &'static str, reason: &'static str },

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, PrivacyError};
-use super::sampling::Sampling;
+use super::sampling::{Draw, Sampling};
 use crate::problem::adjacency::Adjacency;
 
 /// Everything that a run releases about its data.
@@ -36,6 +36,21 @@ pub enum Mechanism {
         /// Rounds in all.
         steps: usize,
     },
+    /// Correlated noise C⁻¹·Z on randomly drawn batches, C with few bands: no two participations of a unit reach the same row of C, so
+    /// that every participation is a Gaussian mechanism of its own with the norm of C's column in place of 1
+    /// (Choquette-Choo et al. 2023, 2306.08153, Theorem 5).
+    SubsampledBanded {
+        /// Standard deviation of the entries of Z / clip norm.
+        noise_multiplier: f64,
+        /// A random sampler.
+        sampling: Sampling,
+        /// Bands of C, the main diagonal included: at most the separation of the sampler.
+        bands: usize,
+        /// The largest norm of a column of C.
+        sensitivity: f64,
+        /// Rounds in all.
+        steps: usize,
+    },
     /// Correlated noise B·Z of a factorisation A = B·C, one Gaussian mechanism: μ = f·sensitivity / noise_multiplier.
     Factorized {
         /// Standard deviation of the entries of Z / clip norm.
@@ -45,6 +60,20 @@ pub enum Mechanism {
         /// Sensitivity of C under that pattern, for rows that change by norm 1 (its largest column norm if every
         /// example takes part once).
         sensitivity: f64,
+    },
+    /// The last iterate of gradient steps that contract, all other iterates unseen, with independent Gaussian noise each round:
+    /// μ = f·r / noise_multiplier, r by [`last_iterate_ratio`](super::gdp::last_iterate_ratio).
+    LastIterate {
+        /// Standard deviation of a round's noise / the longest gradient: no gradient is clipped.
+        noise_multiplier: f64,
+        /// The same batches in every pass.
+        sampling: Sampling,
+        /// c, by which a step without noise brings any two points closer at least.
+        contraction: f64,
+        /// Batches l of a pass, in one of which a given example is.
+        batches: usize,
+        /// Rounds in all.
+        rounds: usize,
     },
     /// Binary-tree aggregation, one fresh tree after the other, a given example in exactly one leaf of each:
     /// μ = f·√(trees·(⌊log₂ rounds⌋ + 1)) / noise_multiplier.
@@ -86,8 +115,10 @@ impl Mechanism {
         match self {
             Self::Gaussian { .. } => "gaussian",
             Self::SubsampledGaussian { .. } => "subsampled-gaussian",
+            Self::SubsampledBanded { .. } => "subsampled-banded",
             Self::Factorized { .. } => "factorized",
             Self::Tree { .. } => "tree",
+            Self::LastIterate { .. } => "last-iterate",
             Self::Laplace { .. } => "laplace",
             Self::Composition(_) => "composition",
         }
@@ -98,7 +129,9 @@ impl Mechanism {
         match *self {
             Self::Gaussian { noise_multiplier, .. }
             | Self::SubsampledGaussian { noise_multiplier, .. }
+            | Self::SubsampledBanded { noise_multiplier, .. }
             | Self::Factorized { noise_multiplier, .. }
+            | Self::LastIterate { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => Some(noise_multiplier),
             Self::Laplace { .. } => None,
             Self::Composition(_) => self.shared(Self::noise_multiplier),
@@ -116,8 +149,11 @@ impl Mechanism {
     pub fn rounds(&self) -> usize {
         match *self {
             Self::Gaussian { participations, .. } => participations,
-            Self::SubsampledGaussian { steps, .. } | Self::Laplace { steps, .. } => steps,
+            Self::SubsampledGaussian { steps, .. }
+            | Self::SubsampledBanded { steps, .. }
+            | Self::Laplace { steps, .. } => steps,
             Self::Factorized { .. } => 1,
+            Self::LastIterate { batches, rounds, .. } => rounds.div_ceil(batches),
             Self::Tree { trees, .. } => trees,
             Self::Composition(ref parts) => parts.iter().map(Self::rounds).fold(0, usize::saturating_add),
         }
@@ -128,7 +164,9 @@ impl Mechanism {
         match *self {
             Self::Gaussian { sampling, .. }
             | Self::SubsampledGaussian { sampling, .. }
+            | Self::SubsampledBanded { sampling, .. }
             | Self::Factorized { sampling, .. }
+            | Self::LastIterate { sampling, .. }
             | Self::Tree { sampling, .. }
             | Self::Laplace { sampling, .. } => Some(sampling),
             Self::Composition(_) => self.shared(Self::sampling),
@@ -143,7 +181,9 @@ impl Mechanism {
         match &mut mechanism {
             Self::Gaussian { noise_multiplier, .. }
             | Self::SubsampledGaussian { noise_multiplier, .. }
+            | Self::SubsampledBanded { noise_multiplier, .. }
             | Self::Factorized { noise_multiplier, .. }
+            | Self::LastIterate { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => *noise_multiplier /= factor,
             Self::Laplace { l1_sensitivity, .. } => *l1_sensitivity *= factor,
             Self::Composition(parts) => {
@@ -183,14 +223,34 @@ impl Mechanism {
                 Some(factor * (participations as f64).sqrt() / noise_multiplier)
             }
             // A batch that always holds every example is no subsample.
-            Self::SubsampledGaussian { noise_multiplier, sampling, steps } if sampling.rate() == Some(1.0) => {
-                Some(factor * (steps as f64).sqrt() / noise_multiplier)
+            Self::SubsampledGaussian { .. } | Self::SubsampledBanded { .. } => {
+                let (noise, draws) = self.draws()?;
+                let certain =
+                    draws.iter().map(|(draw, count)| draw.is_certain().then_some(*count)).sum::<Option<usize>>();
+                certain.map(|count| factor * (count as f64).sqrt() / noise)
             }
             Self::Factorized { noise_multiplier, sensitivity, .. } => Some(factor * sensitivity / noise_multiplier),
             Self::Tree { noise_multiplier, rounds, trees, .. } => {
                 Some(factor * (trees as f64 * tree_squared_sensitivity(rounds)).sqrt() / noise_multiplier)
             }
-            Self::SubsampledGaussian { .. } | Self::Laplace { .. } | Self::Composition(_) => None,
+            Self::LastIterate { noise_multiplier, contraction, batches, rounds, .. } => {
+                Some(factor * super::gdp::last_iterate_ratio(contraction, batches, rounds) / noise_multiplier)
+            }
+            Self::Laplace { .. } | Self::Composition(_) => None,
+        }
+    }
+
+    /// The Gaussian mechanisms on random batches that this step is, as draws about one unit, equal ones counted, and their noise
+    /// over the sensitivity of one participation.
+    pub(super) fn draws(&self) -> Option<(f64, Vec<(Draw, usize)>)> {
+        match *self {
+            Self::SubsampledGaussian { noise_multiplier, sampling, steps } => {
+                Some((noise_multiplier, sampling.draws(steps)))
+            }
+            Self::SubsampledBanded { noise_multiplier, sampling, sensitivity, steps, .. } => {
+                Some((noise_multiplier / sensitivity, sampling.draws(steps)))
+            }
+            _ => None,
         }
     }
 
@@ -211,6 +271,13 @@ impl Mechanism {
             return Ok(());
         };
         sampling.check(adjacency)?;
+        if let Self::SubsampledBanded { bands, steps, .. } = *self
+            && sampling.amplifies()
+            && bands.min(steps) > sampling.separation()
+        {
+            let separation = sampling.separation();
+            return Err(PrivacyError::BandsBeyondSeparation { bands, separation, sampling: sampling.name() });
+        }
         match self.refusal(sampling) {
             None => Ok(()),
             Some(reason) => {
@@ -232,9 +299,21 @@ impl Mechanism {
                 count(participations, "the number of participations", remedy)
             }
             Self::SubsampledGaussian { steps, .. } => count(steps, "the number of steps", "give the number of rounds"),
+            Self::SubsampledBanded { steps, bands, sensitivity, .. } => {
+                count(steps, "the number of steps", "give the number of rounds")?;
+                count(bands, "the number of bands", "1 is noise that is drawn afresh every round")?;
+                positive(sensitivity, "the sensitivity of C", "it is the largest norm of a column")
+            }
             Self::Factorized { sensitivity, .. } => {
                 let remedy = "compute it for the participation pattern of the run";
                 positive(sensitivity, "the sensitivity of C", remedy)
+            }
+            Self::LastIterate { contraction, batches, rounds, .. } => {
+                count(batches, "the batches of a pass", "1 is a full batch")?;
+                count(rounds, "the number of rounds", "give the rounds of the run")?;
+                let valid = contraction > 0.0 && contraction <= 1.0;
+                let remedy = "it is max(|1 - eta lambda|, |1 - eta L|), and a step is at most 2/L";
+                error::checked(contraction, valid, "the contraction", "above 0 and at most 1", remedy).map(drop)
             }
             Self::Tree { rounds, trees, .. } => {
                 count(rounds, "the rounds of a tree", "give the number of rounds of a tree")?;
@@ -258,7 +337,7 @@ impl Mechanism {
                 sampling.amplifies(),
                 "the number of participations is random; describe it as a subsampled Gaussian mechanism",
             ),
-            Self::SubsampledGaussian { .. } => (
+            Self::SubsampledGaussian { .. } | Self::SubsampledBanded { .. } => (
                 !sampling.amplifies(),
                 "fixed or shuffled batches do not amplify privacy; describe it as a Gaussian mechanism with its \
                  participations, or draw Poisson batches",
@@ -266,14 +345,23 @@ impl Mechanism {
             Self::Factorized { .. } => (
                 sampling.amplifies() || sampling == Sampling::ReshuffledEachEpoch,
                 "the sensitivity of correlated noise needs a fixed participation pattern; keep one order for all \
-                 epochs (fixed or shuffled)",
+                 epochs (fixed or shuffled), or describe few bands under a cyclic sampler as a subsampled banded mechanism",
+            ),
+            Self::LastIterate { .. } => (
+                !matches!(sampling, Sampling::FullBatch | Sampling::FixedOrder | Sampling::ShuffledOnce),
+                "the theorem is for the same batches in every pass; keep one order for all (fixed or shuffled)",
             ),
             Self::Tree { .. } => (
                 sampling.amplifies() || sampling == Sampling::FullBatch,
                 "the tree's sensitivity holds for one leaf an example and tree; read the data in fixed, shuffled \
                  or reshuffled order, one tree an epoch",
             ),
-            Self::Laplace { .. } | Self::Composition(_) => return None,
+            Self::Laplace { .. } => (
+                sampling.amplifies()
+                    && !matches!(sampling, Sampling::Poisson { .. } | Sampling::WithoutReplacement { .. }),
+                "Laplace noise is amplified by poisson sampling and by batches without replacement alone",
+            ),
+            Self::Composition(_) => return None,
         };
         refused.then_some(reason)
     }
@@ -286,21 +374,48 @@ pub(crate) fn tree_squared_sensitivity(rounds: usize) -> f64 {
     f64::from(rounds.max(1).ilog2() + 1)
 }
 
+/// Random batches in words.
+fn batches_of(sampling: Sampling) -> String {
+    match sampling {
+        Sampling::WithoutReplacement { batch, population } => {
+            format!("{batch} of {population} examples without replacement")
+        }
+        Sampling::CyclicPoisson { groups, rate } => {
+            format!("Poisson batches, rate {rate}, of {groups} groups in turn")
+        }
+        Sampling::RandomAllocation { groups: 1, slots } => {
+            format!("batches by random allocation, {slots} rounds an epoch")
+        }
+        Sampling::RandomAllocation { groups, slots } => {
+            format!("batches by random allocation to {slots} rounds of each of {groups} groups in turn")
+        }
+        Sampling::TruncatedPoisson { rate, most, population } => {
+            format!("Poisson batches, rate {rate}, cut to {most} of {population} examples")
+        }
+        other => format!("Poisson batches, rate {}", other.rate().unwrap_or(1.0)),
+    }
+}
+
 /// One line for people: the kind with its parameters.
 impl fmt::Display for Mechanism {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Gaussian { participations, .. } => format!("Gaussian, {participations} participation(s) an example"),
-            Self::SubsampledGaussian { sampling, steps, .. } => {
-                if let Sampling::WithoutReplacement { batch, population } = sampling {
-                    format!("Gaussian on {batch} of {population} examples without replacement, {steps} steps")
-                } else {
-                    let rate = sampling.rate().unwrap_or(1.0);
-                    format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
-                }
+            Self::SubsampledGaussian { sampling: Sampling::Poisson { rate }, steps, .. } => {
+                format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
             }
+            Self::SubsampledGaussian { sampling, steps, .. } => {
+                format!("Gaussian on {}, {steps} steps", batches_of(*sampling))
+            }
+            Self::SubsampledBanded { sampling, bands, sensitivity, steps, .. } => format!(
+                "correlated Gaussian noise of {bands} band(s) with sensitivity {sensitivity} on {}, {steps} steps",
+                batches_of(*sampling)
+            ),
             Self::Factorized { sensitivity, .. } => {
                 format!("correlated Gaussian noise of a factorisation with sensitivity {sensitivity}")
+            }
+            Self::LastIterate { contraction, batches, rounds, .. } => {
+                format!("last of {rounds} iterates, {batches} batch(es) a pass, steps that contract by {contraction}")
             }
             Self::Tree { rounds, trees, .. } => {
                 format!("Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds")

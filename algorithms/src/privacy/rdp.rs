@@ -9,11 +9,10 @@
 
 use std::f64::consts::PI;
 
-use super::accountant::Accountant;
 use super::error::{self, PrivacyError};
 use super::laplace;
 use super::mechanism::Mechanism;
-use super::sampling::Sampling;
+use super::sampling::{Draw, Sampling};
 use super::zcdp::Orders;
 use crate::normal::LN_SQRT_2_PI;
 use crate::problem::adjacency::Adjacency;
@@ -214,6 +213,18 @@ pub(super) fn addition_cumulant(lambda: f64, rate: f64, noise: f64) -> f64 {
     log_moment_by_quadrature(-lambda, rate, noise).unwrap_or_else(|| removal_cumulant(lambda, rate, noise))
 }
 
+/// ln E_P[e^{λℓ}] of a truncated Poisson round, λ > 0, zero-out: an upper bound in both directions.
+///
+/// Where the other units are too few for a cut the round is a Poisson one. Else the unit is in the batch with probability p = `cut_rate`, in
+/// the place of another one, y, in both data sets: (1 − p)·N(0) + p·N(g − y) against (1 − p)·N(0) + p·N(−y), of which the parts are ‖g‖ ≤ 1
+/// apart, by joint convexity. What the others do is taken for known.
+pub(super) fn truncated_log_moments(lambda: f64, (rate, share, cut_rate): (f64, f64, f64), noise: f64) -> f64 {
+    let plain = removal_cumulant(lambda, rate, noise);
+    let unamplified = 0.5 * lambda * (lambda + 1.0) / (noise * noise);
+    let cut = log_sum_exp(&[(-cut_rate).ln_1p(), cut_rate.ln() + unamplified]);
+    log_sum_exp(&[(-share).ln_1p() + plain, share.ln() + cut])
+}
+
 /// The Gaussian mechanism on a batch drawn without replacement, replace-one adjacency: the ternary bound of
 /// Wang–Balle–Kasiviswanathan 2019, Theorem 27,
 ///
@@ -312,6 +323,7 @@ impl WithoutReplacement {
 enum Part {
     Gaussian { mu: f64 },
     Poisson { rate: f64, noise: f64, steps: f64 },
+    Truncated { rate: f64, share: f64, cut_rate: f64, noise: f64, steps: f64 },
     WithoutReplacement { curve: WithoutReplacement, steps: f64 },
     Laplace { epsilon: f64, steps: f64 },
     Pure { epsilon: f64, steps: f64 },
@@ -342,22 +354,24 @@ impl RenyiCurve {
                 } else {
                     Part::Pure { epsilon, steps }
                 });
-            } else if let Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps } = *step {
-                let steps = steps as f64;
-                parts.push(match sampling {
-                    Sampling::Poisson { rate } => Part::Poisson { rate, noise: noise_multiplier, steps },
-                    Sampling::WithoutReplacement { batch, population } => {
-                        let rate = batch as f64 / population as f64;
-                        let mu = sampling.row_change_factor(adjacency) / noise_multiplier;
-                        Part::WithoutReplacement { curve: WithoutReplacement::new(rate, mu)?, steps }
-                    }
-                    Sampling::FullBatch
-                    | Sampling::FixedOrder
-                    | Sampling::ShuffledOnce
-                    | Sampling::ReshuffledEachEpoch => {
-                        return Err(error::refused(Accountant::Rdp, step.name(), "its sampler does not amplify"));
-                    }
-                });
+            } else if let Some((noise, draws)) = step.draws() {
+                for (draw, count) in draws {
+                    let steps = count as f64;
+                    parts.push(match draw {
+                        Draw::Poisson { rate } => Part::Poisson { rate, noise, steps },
+                        Draw::Truncated { rate, share, cut_rate } => {
+                            Part::Truncated { rate, share, cut_rate, noise, steps }
+                        }
+                        Draw::WithoutReplacement { batch, population } => {
+                            let rate = batch as f64 / population as f64;
+                            let mu =
+                                Sampling::WithoutReplacement { batch, population }.row_change_factor(adjacency) / noise;
+                            Part::WithoutReplacement { curve: WithoutReplacement::new(rate, mu)?, steps }
+                        }
+                        // By convexity no more than at a known place: without amplification.
+                        Draw::Allocation { .. } => Part::Gaussian { mu: steps.sqrt() / noise },
+                    });
+                }
             }
         }
         if mu_squared > 0.0 {
@@ -374,6 +388,10 @@ impl RenyiCurve {
                 Part::Gaussian { mu } => gaussian(order, *mu),
                 Part::Poisson { rate, noise, steps } => {
                     steps * subsampled_log_moment(order, *rate, *noise) / (order - 1.0)
+                }
+                Part::Truncated { rate, share, cut_rate, noise, steps } => {
+                    let log_moments = truncated_log_moments(order - 1.0, (*rate, *share, *cut_rate), *noise);
+                    steps * log_moments / (order - 1.0)
                 }
                 Part::WithoutReplacement { curve, steps } => steps * curve.divergence(order),
                 Part::Laplace { epsilon, steps } => steps * laplace(order, *epsilon),

@@ -49,8 +49,11 @@ pub struct AccountArguments {
 enum MechanismArguments {
     /// Gaussian noise on a sum of clipped terms; a given example is read in every step.
     Gaussian(GaussianArguments),
-    /// Gaussian noise on randomly drawn batches: Poisson, or without replacement.
+    /// Gaussian noise on randomly drawn batches: Poisson, cyclic or truncated, by random allocation, or without replacement; with noise of as
+    /// many bands as there are groups, too, of which a column is as long as 1.
     SubsampledGaussian(SubsampledArguments),
+    /// The last of the iterates of contracting steps on the same batches in every pass, all others unseen; no gradient is clipped.
+    LastIterate(LastIterateArguments),
     /// Laplace noise on every coordinate of a mean, with or without subsampling.
     Laplace(LaplaceArguments),
     /// Binary-tree aggregation, each example in one leaf of every tree.
@@ -85,7 +88,7 @@ struct Question {
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 struct Method {
-    /// Accountant: gdp, zcdp, zcdp-simple, rdp, pld or pure [default: the tightest that covers the mechanism]
+    /// Accountant: gdp, zcdp, zcdp-simple, rdp, pld, last-iterate or pure [default: the tightest that covers the mechanism]
     #[arg(long)]
     accountant: Option<Accountant>,
     /// Neighbouring relation: zero-out, add-remove or replace-one. Under replace-one an example's term moves by two clip norms.
@@ -106,7 +109,7 @@ struct GaussianArguments {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(group = one_of(["sampling_rate", "m"]).id("sampling"))]
+#[command(group = one_of(["sampling_rate", "m", "slots"]).id("sampling"))]
 struct SubsampledArguments {
     #[command(flatten)]
     question: Question,
@@ -116,12 +119,36 @@ struct SubsampledArguments {
     /// Batches of exactly m of --n examples without replacement, instead of Poisson ones (replace-one adjacency).
     #[arg(long, value_name = "M", requires = "examples")]
     m: Option<usize>,
+    /// Random allocation: every example is in one of so many rounds of its group in an epoch, thrown independently of all others.
+    #[arg(long, value_name = "T")]
+    slots: Option<usize>,
+    /// Groups that take turns, a round reading one: the rate, or the rounds of an epoch, is that of the group.
+    #[arg(long, value_name = "B", default_value_t = 1, conflicts_with = "m")]
+    groups: usize,
+    /// Poisson batches of --n examples, cut to so many at most.
+    #[arg(long, value_name = "M", requires = "examples", conflicts_with_all = ["m", "slots", "groups"])]
+    max_batch: Option<usize>,
     /// Steps in all.
     #[arg(long, value_name = "T", default_value_t = 1)]
     steps: usize,
     /// Spacing of the pld accountant's grid of losses [default: for a relative accuracy of 1e-5]
     #[arg(long, value_name = "L", allow_negative_numbers = true, conflicts_with = "epsilon")]
     discretization: Option<f64>,
+}
+
+#[derive(Debug, Clone, Args)]
+struct LastIterateArguments {
+    #[command(flatten)]
+    question: Question,
+    /// c = max(|1 − ηλ|, |1 − ηL|), by which a step of size η ≤ 2/L contracts.
+    #[arg(long, value_name = "C", allow_negative_numbers = true)]
+    contraction: f64,
+    /// Batches of a pass
+    #[arg(long, value_name = "L", default_value_t = 1)]
+    batches: usize,
+    /// Steps in all.
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    steps: usize,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -329,6 +356,18 @@ fn answer(mechanism: &MechanismArguments) -> Result<Answer, PrivacyError> {
             Ok(answer.with([("steps", json!(arguments.steps))]))
         }
         MechanismArguments::SubsampledGaussian(arguments) => subsampled_answer(arguments),
+        MechanismArguments::LastIterate(arguments) => {
+            let mechanism = |noise_multiplier| Mechanism::LastIterate {
+                noise_multiplier,
+                sampling: Sampling::FixedOrder,
+                contraction: arguments.contraction,
+                batches: arguments.batches,
+                rounds: arguments.steps,
+            };
+            let answer = arguments.question.solve(Adjacency::ZeroOut, None, &mechanism)?;
+            let details = [("contraction", json!(arguments.contraction)), ("batches", json!(arguments.batches))];
+            Ok(answer.with(details).with([("steps", json!(arguments.steps))]))
+        }
         MechanismArguments::Laplace(arguments) => laplace_answer(arguments),
         MechanismArguments::Tree(arguments) => {
             let mechanism = |noise_multiplier| Mechanism::Tree {
@@ -346,12 +385,15 @@ fn answer(mechanism: &MechanismArguments) -> Result<Answer, PrivacyError> {
 
 fn subsampled_answer(arguments: &SubsampledArguments) -> Result<Answer, PrivacyError> {
     let question = &arguments.question;
-    let (sampling, adjacency) = if let (Some(batch), Some(population)) = (arguments.m, question.method.examples) {
-        let sampling = Sampling::WithoutReplacement { batch, population };
-        (sampling, Adjacency::ReplaceOne)
-    } else {
-        let rate = arguments.sampling_rate.unwrap_or(f64::NAN);
-        (Sampling::Poisson { rate }, Adjacency::AddRemove)
+    let (groups, rate) = (arguments.groups, arguments.sampling_rate.unwrap_or(f64::NAN));
+    let of_groups = if groups == 1 { Adjacency::AddRemove } else { Adjacency::ZeroOut };
+    let population = question.method.examples.unwrap_or(0);
+    let (sampling, adjacency) = match (arguments.m, arguments.slots, arguments.max_batch) {
+        (Some(batch), ..) => (Sampling::WithoutReplacement { batch, population }, Adjacency::ReplaceOne),
+        (_, Some(slots), _) => (Sampling::RandomAllocation { groups, slots }, of_groups),
+        (.., Some(most)) => (Sampling::TruncatedPoisson { rate, most, population }, Adjacency::ZeroOut),
+        _ if groups == 1 => (Sampling::Poisson { rate }, of_groups),
+        _ => (Sampling::CyclicPoisson { groups, rate }, of_groups),
     };
     let answer = question.solve(adjacency, arguments.discretization, &|noise_multiplier| {
         Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps: arguments.steps }
@@ -515,6 +557,11 @@ tree --noise-multiplier 2 --steps 400 --restarts 4 --delta 1e-6 = 18.16344576 1e
 zcdp --rho 0.15 --delta 1e-10 = 3.573775031 1e-6
 gaussian --noise-multiplier 2.23606797749979 --delta 1e-6 --accountant zcdp-simple = 2.450788 1e-7
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.01 --steps 1000 --delta 1e-5 = 1.828236737 3e-5
+subsampled-gaussian --noise-multiplier 4 --sampling-rate 0.13333333333333333 --groups 8 --steps 600 --delta 1e-5 = 1.15612414 1e-4
+subsampled-gaussian --noise-multiplier 2 --slots 120 --steps 120 --delta 1e-5 = 0.156643 1e-4
+subsampled-gaussian --noise-multiplier 2 --slots 120 --groups 3 --steps 360 --delta 1e-5 = 0.156643 1e-4
+subsampled-gaussian --noise-multiplier 2 --sampling-rate 0.0667 --n 60000 --max-batch 4200 --steps 150 --delta 1e-5 = 1.8731233333 1e-4
+last-iterate --noise-multiplier 3 --contraction 0.9998 --batches 40 --steps 4000 --delta 1e-5 --adjacency replace-one = 5.5 1e-2
 subsampled-gaussian --noise-multiplier 2 --n 60000 --m 600 --steps 500 --delta 1e-5 = 2.538897891 5e-3";
 
     #[test]
@@ -561,6 +608,10 @@ gaussian --noise-multiplier 1 --epsilon 1 --delta 1e-5 | --epsilon
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant moments | gdp, zcdp, zcdp-simple, rdp, pld, pure
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant pure | pure
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 1.5 --delta 1e-5 | the sampling rate must be
+subsampled-gaussian --noise-multiplier 1 --slots 10 --groups 2 --delta 1e-5 --adjacency add-remove | another group
+subsampled-gaussian --noise-multiplier 1 --slots 0 --delta 1e-5 | the rounds of an epoch must be
+last-iterate --noise-multiplier 1 --contraction 1.5 --delta 1e-5 | the contraction must be
+gaussian --noise-multiplier 1 --delta 1e-5 --accountant last-iterate | whose steps contract
 subsampled-gaussian --noise-multiplier 1 --delta 1e-5 | --sampling-rate
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --steps 0 --delta 1e-5 | the number of steps must be
 subsampled-gaussian --noise-multiplier 1 --m 10 --delta 1e-5 | --n

@@ -35,7 +35,7 @@ pub struct AuditArguments {
     /// Keys of the runs: simulation, or secure as a release draws its noise.
     #[arg(long, default_value = "simulation", value_name = "KIND")]
     key: AuditKey,
-    /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows; with --units
+    /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation, fixed-order or divisor-from-rows; with --units
     /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows; with --selection report-the-score or deterministic-count
     #[arg(long, value_name = "HOW")]
     sabotage: Option<Sabotage>,

@@ -90,12 +90,22 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
             settings.set("accountant", Accountant::Rdp);
             let samplings: &[SamplingKind] = match relation {
                 Adjacency::ReplaceOne => &[SamplingKind::Fixed, SamplingKind::WithoutReplacement],
-                Adjacency::AddRemove => &[SamplingKind::Poisson],
-                Adjacency::ZeroOut => {
-                    &[SamplingKind::Poisson, SamplingKind::Shuffled, SamplingKind::WithoutReplacement]
-                }
+                Adjacency::AddRemove => &[SamplingKind::Poisson, SamplingKind::RandomAllocation],
+                Adjacency::ZeroOut => &[
+                    SamplingKind::Poisson,
+                    SamplingKind::Shuffled,
+                    SamplingKind::WithoutReplacement,
+                    SamplingKind::CyclicPoisson,
+                    SamplingKind::RandomAllocation,
+                    SamplingKind::CyclicAllocation,
+                    SamplingKind::TruncatedPoisson,
+                ],
             };
-            settings.set("sampling", of(choices, samplings));
+            let sampling = of(choices, samplings);
+            if matches!(sampling, SamplingKind::CyclicPoisson | SamplingKind::CyclicAllocation) {
+                settings.set("bands", 2);
+            }
+            settings.set("sampling", sampling);
         }
         id if id.starts_with("resque") => settings.set("accountant", Accountant::Rdp),
         id if ["dp-gd", "dp-hb", "dp-nag", "dp-nag-opt", "dp-masg", "dp-masg-opt"].contains(&id) => {

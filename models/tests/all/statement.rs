@@ -114,15 +114,20 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     };
     for sampling in SamplingKind::ALL {
         for &adjacency in Adjacency::ALL {
-            let is_poisson = *sampling == SamplingKind::Poisson;
-            if (adjacency == Adjacency::AddRemove && !is_poisson) || (adjacency == Adjacency::ReplaceOne && is_poisson)
-            {
+            let is_poisson = matches!(sampling, SamplingKind::Poisson | SamplingKind::RandomAllocation);
+            let of_fixed_order =
+                matches!(sampling, SamplingKind::Fixed | SamplingKind::Shuffled | SamplingKind::Reshuffled);
+            let is_covered = match adjacency {
+                Adjacency::ZeroOut => true,
+                Adjacency::AddRemove => is_poisson,
+                Adjacency::ReplaceOne => of_fixed_order || *sampling == SamplingKind::WithoutReplacement,
+            };
+            if !is_covered {
                 continue;
             }
             add(&format!("{sampling} {adjacency}"), "dp-sgd", &|training| {
                 (training.privacy.adjacency, training.optimizer.sampling) = (Some(adjacency), Some(*sampling));
-                let is_random = is_poisson || *sampling == SamplingKind::WithoutReplacement;
-                training.privacy.accountant = is_random.then_some(Accountant::Rdp);
+                training.privacy.accountant = (!of_fixed_order).then_some(Accountant::Rdp);
                 if adjacency == Adjacency::AddRemove {
                     training.data.declaration.public_rows = Some(400);
                 }

@@ -154,11 +154,25 @@ impl Composed {
         Self { interval, lambda, start, mass, log_moment, infinity, outside, bound }
     }
 
+    /// The first and the last point of the window.
+    pub(super) fn window(&self) -> (f64, f64) {
+        let end = self.start + self.mass.len() as i64 - 1;
+        (self.start as f64 * self.interval, end as f64 * self.interval)
+    }
+
+    /// (point, mass) of the window without its tilt: at least what lies there.
+    pub(super) fn masses(&self) -> impl Iterator<Item = (f64, f64)> {
+        (self.start..).zip(&self.mass).map(|(index, mass)| {
+            let point = index as f64 * self.interval;
+            (point, mass * (self.log_moment - self.lambda * point).exp())
+        })
+    }
+
     /// δ at the grid points of the window, last to first: (loss, δ).
     ///
     /// D_g = Σ_{h > g} m_h e^{−λ(h−g)Δ}(1 − e^{−(h−g)Δ}) is built from the right by additions of positive terms only.
     fn deltas(&self) -> impl Iterator<Item = (f64, f64)> {
-        let window_end = (self.start + self.mass.len() as i64 - 1) as f64 * self.interval;
+        let window_end = self.window().1;
         let decay = (-self.lambda * self.interval).exp();
         let gain = decay * -(-self.interval).exp_m1();
         let decay_both = decay * (-self.interval).exp();

@@ -19,6 +19,39 @@ pub(super) struct Tails {
 }
 
 impl GridLoss {
+    /// Cells without mass.
+    pub(super) fn empty(interval: f64, start: i64, cells: usize) -> Self {
+        Self { interval, start, mass: vec![0.0; cells], infinity: 0.0 }
+    }
+
+    /// No loss.
+    pub(super) fn nothing(interval: f64) -> Self {
+        Self { interval, start: 0, mass: vec![1.0, 0.0], infinity: 0.0 }
+    }
+
+    /// This law, or `other` with probability `share`, and which of the two is known.
+    pub(super) fn mixed(&self, other: &Self, share: f64) -> Self {
+        let end = |grid: &Self| grid.start + grid.mass.len() as i64;
+        let start = self.start.min(other.start);
+        let mut mixed = Self::empty(self.interval, start, (end(self).max(end(other)) - start) as usize);
+        for (grid, share) in [(self, 1.0 - share), (other, share)] {
+            let cells = &mut mixed.mass[(grid.start - start) as usize..];
+            cells.iter_mut().zip(&grid.mass).for_each(|(cell, mass)| *cell += share * mass);
+            mixed.infinity += share * grid.infinity;
+        }
+        mixed
+    }
+
+    /// Adds mass at a loss to the cells beside it, in the proportion that keeps its P-mass and its Q-mass.
+    pub(super) fn split(&mut self, loss: f64, mass: f64) {
+        let last = self.mass.len() - 2;
+        let cell = (((loss / self.interval).floor() as i64 - self.start).max(0) as usize).min(last);
+        let threshold = (self.start + cell as i64) as f64 * self.interval;
+        let raised = (-(threshold - loss).exp_m1() / -(-self.interval).exp_m1()).clamp(0.0, 1.0) * mass;
+        self.mass[cell] += mass - raised;
+        self.mass[cell + 1] += raised;
+    }
+
     /// (first, last) cells that the losses of `pair` need.
     pub(super) fn cells(pair: Pair, interval: f64, tails: Tails) -> (f64, f64) {
         let (low, high) = pair.range(tails.lower, tails.upper);
@@ -36,7 +69,8 @@ impl GridLoss {
     pub(super) fn upper(pair: Pair, interval: f64, tails: Tails) -> Self {
         let (first, last) = Self::cells(pair, interval, tails);
         let (start, cells) = (first as i64, ((last - first) as usize + 1).max(2));
-        let mut mass = vec![0.0; cells];
+        let mut grid = Self::empty(interval, start, cells);
+        let mass = &mut grid.mass;
         let one_step = -(-interval).exp_m1();
         let (low, high) = pair.range(tails.lower, tails.upper);
         let continuous = pair.mass_above(low) > 0.0;
@@ -59,13 +93,8 @@ impl GridLoss {
             // What lies below the range has smaller losses than the upper end of its first interval.
             mass[lowest.unwrap_or(0) + 1] += pair.mass_below(low);
         }
-        for (loss, atom) in pair.atoms() {
-            let cell = (((loss / interval).floor() as i64 - start).max(0) as usize).min(cells - 2);
-            let threshold = (start + cell as i64) as f64 * interval;
-            let raised = (-(threshold - loss).exp_m1() / one_step).clamp(0.0, 1.0) * atom;
-            mass[cell] += atom - raised;
-            mass[cell + 1] += raised;
-        }
+        pair.atoms().into_iter().for_each(|(loss, atom)| grid.split(loss, atom));
+        let mass = &mut grid.mass;
         let mut infinity = if continuous { pair.mass_above(high) } else { 0.0 };
         // Quadrature errors of the masses (1e-10 relative at most) leave the total exact; what else is missing may have any loss.
         let missing = 1.0 - infinity - mass.iter().sum::<f64>();
@@ -73,10 +102,8 @@ impl GridLoss {
             infinity += missing;
         }
         let scale = (1.0 - infinity) / mass.iter().sum::<f64>();
-        for value in &mut mass {
-            *value *= scale;
-        }
-        Self { interval, start, mass, infinity }
+        mass.iter_mut().for_each(|value| *value *= scale);
+        Self { infinity, ..grid }
     }
 
     /// A lower discretisation: its δ(ε) is at most that of `pair`, under any composition.

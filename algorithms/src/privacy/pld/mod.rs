@@ -9,13 +9,18 @@
 
 #![expect(clippy::cast_possible_wrap, reason = "grid indices are at most MOST_CELLS, and cast from usize to i64")]
 
+mod allocation;
 mod composition;
 mod grid;
 mod pair;
+mod step;
+
+use std::sync::OnceLock;
 
 use composition::{Bound, Composed, Located, Plan};
 use grid::{GridLoss, Tails};
 use pair::{Direction, Pair, Sample};
+use step::Step;
 
 use super::accountant::Accountant;
 use super::error::{self, PrivacyError};
@@ -34,6 +39,10 @@ const WIDEST_STEP: f64 = 1e7;
 pub const RELATIVE_ACCURACY: f64 = 1e-5;
 /// Truncated mass, relative to δ.
 const TRUNCATION: f64 = 1e-8;
+/// The same of laws that are computed, whose widths grow with it.
+const LAW_TRUNCATION: f64 = 1e-5;
+/// δ that such laws are computed for where δ is what is asked for.
+const SMALL_DELTA: f64 = 1e-6;
 /// ln of the reciprocal of the tilted mass that a window may leave outside, each side.
 const LOG_WINDOW: f64 = 28.0;
 /// Most λ·Δ of a given interval Δ: masses of neighbouring cells keep their digits beside each other.
@@ -66,10 +75,13 @@ enum Interval {
 pub struct PrivacyLoss {
     directions: Vec<Direction>,
     interval: Interval,
+    /// The directions with their laws for questions about δ.
+    laws: OnceLock<Vec<Direction>>,
 }
 
 impl PrivacyLoss {
-    /// The privacy loss of `mechanism`: Gaussian (any kind), Poisson-subsampled Gaussian, Laplace, and compositions of them.
+    /// The privacy loss of `mechanism`: Gaussian (any kind), Gaussian on Poisson batches, cut or not, and by random allocation, with noise of
+    /// few bands too, Laplace, and compositions of them.
     ///
     /// # Errors
     /// [`PrivacyError::RefusedAccountant`] for Gaussian noise on batches without replacement, for which no dominating pair is
@@ -80,7 +92,7 @@ impl PrivacyLoss {
             let reason = "no dominating pair is established for its sampler; use rdp";
             error::refused(Accountant::Pld, step.name(), reason)
         })?;
-        Ok(Self { directions, interval: Interval::Automatic })
+        Ok(Self { directions, interval: Interval::Automatic, laws: OnceLock::new() })
     }
 
     /// The same on a grid of the given spacing of losses.
@@ -112,12 +124,20 @@ impl PrivacyLoss {
     pub fn epsilon(&self, delta: f64) -> Result<f64, PrivacyError> {
         error::delta(delta)?;
         let mut largest = 0.0;
-        for direction in &self.directions {
+        for direction in &self.with_laws(delta) {
             let target = Target::for_delta(direction, delta, self.interval);
             // The Rényi bound of a direction, and that of pure steps, may show that it cannot matter.
             let most = target.renyi_epsilon(direction).min(Target::pure_epsilon(direction));
             if most > largest {
-                let found = self.direction_epsilon(direction, &target, Bound::Upper)?;
+                let found = self.direction_epsilon(direction, &target, Bound::Upper);
+                let found = match unamplified(direction) {
+                    None => found?,
+                    Some(plain) => {
+                        let target = Target::for_delta(&plain, delta, self.interval);
+                        let plain = self.direction_epsilon(&plain, &target, Bound::Upper)?;
+                        found.map_or(plain, |found| found.min(plain))
+                    }
+                };
                 largest = f64::max(largest, found.min(most));
             }
         }
@@ -131,9 +151,16 @@ impl PrivacyLoss {
     pub fn delta(&self, epsilon: f64) -> Result<f64, PrivacyError> {
         error::target_epsilon(epsilon)?;
         let mut largest = 0.0;
-        for direction in &self.directions {
-            let target = Target::for_epsilon(direction, epsilon, self.interval);
-            largest = f64::max(largest, self.direction_delta(direction, &target)?);
+        for direction in self.laws.get_or_init(|| self.with_laws(SMALL_DELTA)) {
+            let of = |direction: &Direction| {
+                self.direction_delta(direction, &Target::for_epsilon(direction, epsilon, self.interval))
+            };
+            let found = of(direction);
+            let found = match unamplified(direction) {
+                None => found?,
+                Some(plain) => found.unwrap_or(1.0).min(of(&plain)?),
+            };
+            largest = f64::max(largest, found);
         }
         Ok(largest)
     }
@@ -174,6 +201,15 @@ impl PrivacyLoss {
             }
         }
         Ok(Bounds { lower, upper })
+    }
+
+    /// The directions with the laws that are computed, of which a share of δ is cut.
+    fn with_laws(&self, delta: f64) -> Vec<Direction> {
+        let of = |direction: &Direction| {
+            let tail = LAW_TRUNCATION * delta / Target::steps(direction);
+            direction.iter().map(|(step, count)| (step.with_law(tail), *count)).collect()
+        };
+        self.directions.iter().map(of).collect()
     }
 
     fn direction_epsilon(&self, direction: &Direction, target: &Target, bound: Bound) -> Result<f64, PrivacyError> {
@@ -229,12 +265,12 @@ impl PrivacyLoss {
         let tails = Target::tails(direction, target.delta);
         let steps: Vec<(GridLoss, usize)> = direction
             .iter()
-            .map(|&(pair, count)| {
+            .map(|(step, count)| {
                 let loss = match bound {
-                    Bound::Upper => GridLoss::upper(pair, interval, tails),
-                    Bound::Lower => GridLoss::lower(pair, interval, tails),
+                    Bound::Upper => step.upper(interval, tails),
+                    Bound::Lower => step.lower(interval, tails),
                 };
-                (loss, count)
+                (loss, *count)
             })
             .collect();
         Ok(Composed::new(&Plan { steps: &steps, lambda: target.lambda, window, edges: target.edges, bound }))
@@ -249,14 +285,14 @@ impl PrivacyLoss {
     ) -> Result<f64, PrivacyError> {
         let tails = Target::tails(direction, target.delta);
         let widest = |interval: f64| {
-            let steps = direction.iter().map(|&(pair, _)| {
-                let (first, last) = GridLoss::cells(pair, interval, tails);
+            let steps = direction.iter().map(|(step, _)| {
+                let (first, last) = step.cells(interval, tails);
                 last - first
             });
             steps.fold(0.0, f64::max)
         };
-        let continuous = direction.iter().filter(|(pair, _)| !matches!(pair, Pair::Response { .. }));
-        let ranges = continuous.map(|&(pair, _)| GridLoss::cells(pair, 1.0, tails)).map(|(first, last)| last - first);
+        let continuous = direction.iter().filter(|(step, _)| !matches!(step, Step::Pair(Pair::Response { .. })));
+        let ranges = continuous.map(|(step, _)| step.cells(1.0, tails)).map(|(first, last)| last - first);
         if let Some(range) = ranges.reduce(f64::max).filter(|&range| range > WIDEST_STEP) {
             return Err(PrivacyError::WideLosses { range, limit: WIDEST_STEP });
         }
@@ -283,6 +319,21 @@ impl PrivacyLoss {
     }
 }
 
+/// The same steps with a known round in place of each allocation, by convexity an upper bound: for noise so small that its law is too
+/// wide for a grid. Nothing where no step is an allocation.
+fn unamplified(direction: &Direction) -> Option<Direction> {
+    let (mut plain, mut mu_squared) = (Vec::new(), 0.0);
+    for (step, count) in direction {
+        match step {
+            Step::Allocated(allocation, _) => mu_squared += *count as f64 / (allocation.noise * allocation.noise),
+            Step::Pair(Pair::Gaussian { mu }) => mu_squared += mu * mu,
+            other => plain.push((other.clone(), *count)),
+        }
+    }
+    plain.push((Step::Pair(Pair::Gaussian { mu: f64::sqrt(mu_squared) }), 1));
+    direction.iter().any(|(step, _)| matches!(step, Step::Allocated(..))).then_some(plain)
+}
+
 /// A point of the curve of (ε, δ), found from sampled cumulant functions: the tilt λ, the Rényi values of ε and δ there, and
 /// the window of losses. Nothing here is a bound; results computed from it are.
 #[derive(Debug)]
@@ -299,7 +350,7 @@ type Samples = Vec<(Sample, f64)>;
 
 impl Target {
     fn samples(direction: &Direction, tails: Tails) -> Samples {
-        direction.iter().map(|&(pair, count)| (Sample::new(pair, tails.lower, tails.upper), count as f64)).collect()
+        direction.iter().map(|(step, count)| (step.sample(tails), *count as f64)).collect()
     }
 
     fn cumulant(samples: &Samples, lambda: f64) -> f64 {
@@ -315,15 +366,20 @@ impl Target {
     /// Σ ε of pure steps: no loss is larger. Infinite where a step is not pure.
     fn pure_epsilon(direction: &Direction) -> f64 {
         let most =
-            |&(pair, count): &(Pair, usize)| pair.largest_atom().map_or(f64::INFINITY, |most| most * count as f64);
+            |(step, count): &(Step, usize)| step.largest_atom().map_or(f64::INFINITY, |most| most * *count as f64);
         direction.iter().map(most).sum()
+    }
+
+    /// True if a law was computed, of which the largest loss is finite but for what was cut.
+    fn is_computed(direction: &Direction) -> bool {
+        direction.iter().any(|(step, _)| matches!(step, Step::Allocated(..)))
     }
 
     /// λ, or the largest one that leaves λ·Δ about 1 (30 for a given Δ). Below the mass of the largest loss of pure steps the
     /// best λ grows like 1/δ, as ε comes within δ of that loss; there the accuracy of the grid asks for no more than this
     /// one, and e^{−λΔ} must not vanish, or δ vanishes with it.
     fn limited(lambda: f64, direction: &Direction, epsilon: f64, interval: Interval) -> f64 {
-        if Self::pure_epsilon(direction) == f64::INFINITY {
+        if Self::pure_epsilon(direction) == f64::INFINITY && !Self::is_computed(direction) {
             return lambda;
         }
         let most = |accuracy: f64| Self::steps(direction) / (12.0 * accuracy * epsilon.max(f64::MIN_POSITIVE));
@@ -384,7 +440,7 @@ impl Target {
 
     /// The Rényi bound on the ε at δ, of the pairs themselves, at the order λ + 1.
     fn renyi_epsilon(&self, direction: &Direction) -> f64 {
-        let cumulants = direction.iter().map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda));
+        let cumulants = direction.iter().map(|(step, count)| *count as f64 * step.cumulant(self.lambda));
         let cumulant: f64 = cumulants.sum();
         (cumulant + log_conversion(self.lambda) - self.delta.ln()) / self.lambda
     }
@@ -393,7 +449,13 @@ impl Target {
     fn interval(&self, direction: &Direction, accuracy: f64) -> f64 {
         let steps = Self::steps(direction);
         let error = accuracy * self.epsilon.max(f64::MIN_POSITIVE);
-        (12.0 * error / (steps * (self.lambda + 1.0))).sqrt().max(error / steps)
+        // Of heavy tails λ is less than the slope of ln δ, which is that of a Gaussian or more.
+        let slope = if Self::is_computed(direction) {
+            -4.0 * self.delta.ln() / self.epsilon.max(f64::MIN_POSITIVE)
+        } else {
+            0.0
+        };
+        (12.0 * error / (steps * (self.lambda.max(slope) + 1.0))).sqrt().max(error / steps)
     }
 
     fn tails(direction: &Direction, delta: f64) -> Tails {
@@ -402,5 +464,7 @@ impl Target {
     }
 }
 
+#[cfg(test)]
+mod sampler_tests;
 #[cfg(test)]
 mod tests;

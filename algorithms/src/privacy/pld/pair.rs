@@ -1,8 +1,10 @@
 //! Pairs of distributions (P, Q) that dominate one step, described by their privacy loss ℓ = ln dP/dQ under P.
 
 use super::super::mechanism::Mechanism;
-use super::super::sampling::Sampling;
+use super::super::sampling::Draw;
 use super::super::{laplace, rdp};
+use super::allocation::Allocation;
+use super::step::Step;
 use crate::normal::{density, gauss_legendre, survival};
 use crate::problem::adjacency::Adjacency;
 
@@ -15,6 +17,8 @@ pub(super) enum Pair {
     Remove { rate: f64, noise: f64 },
     /// N(0, 1) against the same mixture mirrored: ℓ = −ln(1 − q + q·e^{−y/s − 1/2s²}) < −ln(1 − q).
     Add { rate: f64, noise: f64 },
+    /// (1 − q)·N(0, 1) + q·N(1/s, 1) against (1 − q)·N(0, 1) + q·N(−1/s, 1): ℓ is the loss of the first less that of the second.
+    Replace { rate: f64, noise: f64 },
     /// Laplace(1) against Laplace(1) shifted by ε: atoms at ±ε, and y = ℓ in between with density e^{(ℓ−ε)/2}/4.
     Laplace { epsilon: f64 },
     /// Randomised response, which dominates every ε-DP step: atoms at ±ε.
@@ -22,18 +26,18 @@ pub(super) enum Pair {
 }
 
 /// One direction of the neighbouring relation: the steps of the whole mechanism, equal ones counted.
-pub(super) type Direction = Vec<(Pair, usize)>;
+pub(super) type Direction = Vec<(Step, usize)>;
 
 /// The directions to be composed separately: one where the pairs are symmetric, else removal first, then addition. Nothing
 /// for a step that no pair is known for; the error says which.
 pub(super) fn directions(mechanism: &Mechanism, adjacency: Adjacency) -> Result<Vec<Direction>, &Mechanism> {
     let (mut remove, mut add): (Direction, Direction) = (Vec::new(), Vec::new());
     let mut mu_squared = 0.0;
-    let mut push = |remove_pair: Pair, add_pair: Pair, count: usize| {
-        for (direction, pair) in [(&mut remove, remove_pair), (&mut add, add_pair)] {
-            match direction.iter_mut().find(|(known, _)| *known == pair) {
+    let mut push = |remove_step: Step, add_step: Step, count: usize| {
+        for (direction, step) in [(&mut remove, remove_step), (&mut add, add_step)] {
+            match direction.iter_mut().find(|(known, _)| *known == step) {
                 Some((_, known)) => *known += count,
-                None => direction.push((pair, count)),
+                None => direction.push((step, count)),
             }
         }
     };
@@ -42,21 +46,41 @@ pub(super) fn directions(mechanism: &Mechanism, adjacency: Adjacency) -> Result<
             mu_squared += mu * mu;
         } else if let Some((epsilon, count)) = laplace::step_epsilon(step) {
             let pair = if laplace::is_plain(step) { Pair::Laplace { epsilon } } else { Pair::Response { epsilon } };
-            push(pair, pair, count);
-        } else if let &Mechanism::SubsampledGaussian {
-            noise_multiplier: noise,
-            sampling: Sampling::Poisson { rate },
-            steps,
-        } = step
-        {
-            push(Pair::Remove { rate, noise }, Pair::Add { rate, noise }, steps);
+            push(Step::Pair(pair), Step::Pair(pair), count);
+        } else if let Some((noise, draws)) = step.draws() {
+            for (draw, count) in draws {
+                let draw = match draw {
+                    Draw::Truncated { rate, share: 0.0, .. } => Draw::Poisson { rate },
+                    // One round of t is a Poisson one.
+                    Draw::Allocation { slots, visible: 1 } => Draw::Poisson { rate: 1.0 / slots as f64 },
+                    other => other,
+                };
+                match draw {
+                    Draw::Poisson { rate } => {
+                        push(Step::Pair(Pair::Remove { rate, noise }), Step::Pair(Pair::Add { rate, noise }), count);
+                    }
+                    Draw::Truncated { rate, share, cut_rate } => {
+                        // Of the others' terms one, y, makes room for the unit's, g: means ‖g − y‖ ≤ 2 and ‖−y‖ ≤ 1 away from 0, which
+                        // are dominated by 2 and −2 in one dimension: by advanced joint convexity the divergence is q times that of one
+                        // part from a mixture with the centre and the other, the further the larger.
+                        let cut = Pair::Replace { rate: cut_rate, noise: 0.5 * noise };
+                        let either = |plain| Step::Either { plain, cut, share };
+                        push(either(Pair::Remove { rate, noise }), either(Pair::Add { rate, noise }), count);
+                    }
+                    Draw::Allocation { slots, visible } => {
+                        let one = |removal| Step::Allocation(Allocation { noise, slots, visible, removal });
+                        push(one(true), one(false), count);
+                    }
+                    Draw::WithoutReplacement { .. } => return Err(step),
+                }
+            }
         } else {
             return Err(step);
         }
     }
     if mu_squared > 0.0 {
         let pair = Pair::Gaussian { mu: f64::sqrt(mu_squared) };
-        push(pair, pair, 1);
+        push(Step::Pair(pair), Step::Pair(pair), 1);
     }
     Ok(if remove == add { vec![remove] } else { vec![remove, add] })
 }
@@ -83,6 +107,10 @@ impl Pair {
             Self::Gaussian { mu } => mu * (y + 0.5 * mu),
             Self::Remove { rate, noise } => log_mixture(rate, (y - 0.5 / noise) / noise),
             Self::Add { rate, noise } => -log_mixture(rate, (-y - 0.5 / noise) / noise),
+            Self::Replace { rate, noise } => {
+                let part = |y: f64| log_mixture(rate, (y - 0.5 / noise) / noise);
+                part(y) - part(-y)
+            }
             Self::Laplace { .. } | Self::Response { .. } => y,
         }
     }
@@ -93,6 +121,15 @@ impl Pair {
             Self::Gaussian { mu } => loss / mu - 0.5 * mu,
             Self::Remove { rate, noise } => noise * inverse_log_mixture(rate, loss) + 0.5 / noise,
             Self::Add { rate, noise } => -(noise * inverse_log_mixture(rate, -loss) + 0.5 / noise),
+            // With z = e^{y/s} and c = q·e^{−1/2s²}, e^ℓ = (1 − q + c·z)/(1 − q + c/z): √(e^ℓ)·e^{asinh((1 − q)·sinh(ℓ/2)/c)} = z.
+            Self::Replace { rate, noise } => {
+                let half = 0.5 * loss.abs();
+                let log_ratio = (-rate).ln_1p() - rate.ln() + 0.5 / (noise * noise);
+                let log_sinh = if half > 20.0 { half - std::f64::consts::LN_2 } else { half.sinh().ln() };
+                let log = log_ratio + log_sinh;
+                let asinh = if log > 20.0 { log + std::f64::consts::LN_2 } else { log.exp().asinh() };
+                loss.signum() * noise * (half + asinh)
+            }
             Self::Laplace { .. } | Self::Response { .. } => loss,
         }
     }
@@ -123,6 +160,10 @@ impl Pair {
                 } else {
                     (density(y), -(threshold - self.loss(y)).exp_m1())
                 }
+            }
+            Self::Replace { rate, noise } => {
+                let mixture = (1.0 - rate) * density(y) + rate * density(y - 1.0 / noise);
+                (mixture, -(threshold - self.loss(y)).exp_m1())
             }
             Self::Laplace { epsilon } => (0.25 * (0.5 * (y - epsilon)).exp(), -(threshold - y).exp_m1()),
             Self::Response { .. } => (0.0, 0.0),
@@ -173,7 +214,9 @@ impl Pair {
     pub(super) fn mass_above(self, bound: f64) -> f64 {
         match self {
             Self::Gaussian { .. } | Self::Add { .. } => survival(bound),
-            Self::Remove { rate, noise } => (1.0 - rate) * survival(bound) + rate * survival(bound - 1.0 / noise),
+            Self::Remove { rate, noise } | Self::Replace { rate, noise } => {
+                (1.0 - rate) * survival(bound) + rate * survival(bound - 1.0 / noise)
+            }
             Self::Laplace { epsilon } => {
                 let bound = bound.clamp(-epsilon, epsilon);
                 -0.5 * (0.5 * (bound - epsilon)).exp_m1()
@@ -186,7 +229,9 @@ impl Pair {
     pub(super) fn mass_below(self, bound: f64) -> f64 {
         match self {
             Self::Gaussian { .. } | Self::Add { .. } => survival(-bound),
-            Self::Remove { rate, noise } => (1.0 - rate) * survival(-bound) + rate * survival(1.0 / noise - bound),
+            Self::Remove { rate, noise } | Self::Replace { rate, noise } => {
+                (1.0 - rate) * survival(-bound) + rate * survival(1.0 / noise - bound)
+            }
             Self::Laplace { epsilon } => {
                 let bound = bound.clamp(-epsilon, epsilon);
                 0.5 * (-epsilon).exp() * (0.5 * (bound + epsilon)).exp_m1()
@@ -201,7 +246,7 @@ impl Pair {
         let quantile = |tail: f64| (-2.0 * (2.0 * tail).clamp(1e-320, 1.0).ln()).sqrt();
         match self {
             Self::Gaussian { .. } | Self::Add { .. } => (-quantile(lower), quantile(upper)),
-            Self::Remove { rate, noise } => {
+            Self::Remove { rate, noise } | Self::Replace { rate, noise } => {
                 let far = 1.0 / noise + quantile(0.5 * upper / rate);
                 (-quantile(lower), quantile(0.5 * upper).max(far))
             }
@@ -218,7 +263,7 @@ impl Pair {
     /// (loss, mass) of the atoms, ascending.
     pub(super) fn atoms(self) -> Vec<(f64, f64)> {
         match self {
-            Self::Gaussian { .. } | Self::Remove { .. } | Self::Add { .. } => Vec::new(),
+            Self::Gaussian { .. } | Self::Remove { .. } | Self::Add { .. } | Self::Replace { .. } => Vec::new(),
             Self::Laplace { epsilon } => vec![(-epsilon, 0.5 * (-epsilon).exp()), (epsilon, 0.5)],
             Self::Response { epsilon } => {
                 let keep = 1.0 / (1.0 + (-epsilon).exp());
@@ -248,6 +293,11 @@ impl Pair {
             Self::Gaussian { mu } => lambda * rdp::gaussian(order, mu),
             Self::Remove { rate, noise } => rdp::removal_cumulant(lambda, rate, noise),
             Self::Add { rate, noise } => rdp::addition_cumulant(lambda, rate, noise),
+            // By joint convexity: two parts of one weight are 2/s apart.
+            Self::Replace { rate, noise } => {
+                let apart = lambda * rdp::gaussian(order, 2.0 / noise);
+                if apart > 700.0 { apart + rate.ln() + 1.0 } else { (rate * apart.exp_m1()).ln_1p() }
+            }
             Self::Laplace { epsilon } => lambda * rdp::laplace(order, epsilon),
             Self::Response { epsilon } => lambda * rdp::randomized_response(order, epsilon),
         }
@@ -285,6 +335,27 @@ impl Sample {
         sample
     }
 
+    /// These (loss, mass) in the order of their losses, those in one of 4,096 parts of their range put together.
+    pub(super) fn of(atoms: &[(f64, f64)]) -> Self {
+        let mut sample = Self { losses: Vec::new(), log_masses: Vec::new() };
+        let ends = [atoms.first(), atoms.last()].map(|atom| atom.map_or(0.0, |(loss, _)| *loss));
+        let width = (ends[1] - ends[0]).abs() / 4096.0;
+        for group in atoms.chunk_by(|(left, _), (right, _)| (left / width).floor() == (right / width).floor()) {
+            let mass: f64 = group.iter().map(|(_, mass)| mass).sum();
+            let moment: f64 = group.iter().map(|(loss, mass)| loss * mass).sum();
+            sample.push(moment / mass, mass);
+        }
+        sample
+    }
+
+    /// The nodes of both, those of `other` with this share.
+    pub(super) fn mixed(mut self, other: &Self, share: f64) -> Self {
+        self.log_masses.iter_mut().for_each(|log_mass| *log_mass += (-share).ln_1p());
+        self.losses.extend(&other.losses);
+        self.log_masses.extend(other.log_masses.iter().map(|log_mass| log_mass + share.ln()));
+        self
+    }
+
     fn push(&mut self, loss: f64, mass: f64) {
         if mass > 0.0 {
             self.losses.push(loss);
@@ -305,13 +376,14 @@ impl Sample {
 mod tests {
     use super::*;
 
-    const PAIRS: [Pair; 8] = [
+    const PAIRS: [Pair; 9] = [
         Pair::Gaussian { mu: 0.7 },
         Pair::Gaussian { mu: 30.0 },
         Pair::Remove { rate: 0.01, noise: 1.1 },
         Pair::Remove { rate: 0.5, noise: 0.2 },
         Pair::Add { rate: 0.01, noise: 1.1 },
         Pair::Add { rate: 0.5, noise: 0.2 },
+        Pair::Replace { rate: 0.1, noise: 0.7 },
         Pair::Laplace { epsilon: 1.3 },
         Pair::Response { epsilon: 0.4 },
     ];
@@ -366,7 +438,8 @@ mod tests {
                 let atoms: f64 = atoms.iter().map(|(loss, mass)| mass * (lambda * loss).exp()).sum();
                 let expected = (continuous + atoms).ln();
                 let found = pair.cumulant(lambda);
-                let close = !expected.is_finite() || (found - expected).abs() < 1e-6 * (1.0 + expected);
+                let is_bound = matches!(pair, Pair::Replace { .. }) && found > expected;
+                let close = is_bound || !expected.is_finite() || (found - expected).abs() < 1e-6 * (1.0 + expected);
                 assert!(close, "{pair:?} {lambda}: {found} {expected}");
             }
         }

@@ -143,8 +143,11 @@ fn the_two_directions_are_composed_separately() {
     let privacy_loss = loss(&poisson(1.0, 0.2, 20));
     assert_eq!(privacy_loss.directions.len(), 2);
     let [remove, add] = [0, 1].map(|direction| {
-        let single =
-            PrivacyLoss { directions: vec![privacy_loss.directions[direction].clone()], interval: Interval::Automatic };
+        let single = PrivacyLoss {
+            directions: vec![privacy_loss.directions[direction].clone()],
+            interval: Interval::Automatic,
+            laws: OnceLock::new(),
+        };
         single.epsilon(1e-5).unwrap()
     });
     // Reference library, PLD at 1e-5: the two directions by themselves.

@@ -112,7 +112,8 @@ struct OptimizerArguments {
     /// Batch size B (the expected one for Poisson sampling)
     #[arg(long, value_name = "B")]
     batch_size: Option<usize>,
-    /// Sampling: poisson, fixed, shuffled, reshuffled or without-replacement
+    /// Sampling: poisson, fixed, shuffled, reshuffled or without-replacement; of dp-sgd cyclic-poisson, random-allocation, cyclic-allocation
+    /// or truncated-poisson, too
     #[arg(long)]
     sampling: Option<SamplingKind>,
     /// Step size

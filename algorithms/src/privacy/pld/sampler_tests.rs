@@ -1,0 +1,157 @@
+//! Golden values of samplers beyond Poisson batches, with their origin: a Python reference with privacy loss distributions of its own at two
+//! step sizes, extrapolated, checked against the reference library 0.6.0 where it knows the sampler, and direct integration.
+
+use super::*;
+use crate::privacy::calibrate;
+use crate::privacy::examples::{assert_relative, poisson, subsampled};
+use crate::privacy::{Sampling, gaussian};
+
+fn allocation(noise: f64, slots: usize, rounds: usize) -> Mechanism {
+    subsampled(noise, Sampling::RandomAllocation { groups: 1, slots }, rounds)
+}
+
+/// ε of removal and addition by themselves.
+fn both(mechanism: &Mechanism, delta: f64) -> [f64; 2] {
+    let loss = PrivacyLoss::new(mechanism, Adjacency::ZeroOut).unwrap();
+    [0, 1].map(|direction| {
+        let directions = vec![loss.directions[direction].clone()];
+        PrivacyLoss { directions, interval: Interval::Automatic, laws: OnceLock::new() }.epsilon(delta).unwrap()
+    })
+}
+
+/// From above to 1e-4, and below by no more than 1e-6, as the last digits of the reference are.
+fn assert_golden(found: f64, golden: f64, what: &str) {
+    assert!((golden * (1.0 - 1e-6)..golden * (1.0 + 1e-4)).contains(&found), "{what}: {found} for {golden}");
+}
+
+#[test]
+fn random_allocation_has_its_golden_values() {
+    for (noise, slots, rounds, delta, golden) in [
+        (1.0, 120, 120, 1e-6, [0.760616, 0.443526]),
+        (2.0, 120, 120, 1e-5, [0.156643, 0.154144]),
+        (1.0, 1000, 1000, 1e-6, [0.171729, 0.149431]),
+        (5.0, 20, 20, 1e-6, [0.169883, 0.169483]),
+        // Several epochs, the last of the first row unfinished.
+        (1.0, 120, 16 * 120 + 80, 1e-6, [2.289835, 2.114329]),
+        (2.0, 100, 1000, 1e-5, [0.603096, 0.599449]),
+    ] {
+        let found = both(&allocation(noise, slots, rounds), delta);
+        for (found, golden) in found.into_iter().zip(golden) {
+            assert_golden(found, golden, &format!("{noise} {slots} {rounds}"));
+        }
+    }
+}
+
+#[test]
+fn delta_of_random_allocation_is_that_of_direct_integration() {
+    for (noise, slots, epsilon, golden) in [
+        (1.0, 2, 0.5, [0.149177, 0.142687]),
+        (1.0, 2, 1.5, [0.0186655, 0.0123616]),
+        (2.0, 3, 0.5, [0.008_007_40, 0.007_233_34]),
+    ] {
+        let loss = PrivacyLoss::new(&allocation(noise, slots, slots), Adjacency::AddRemove).unwrap();
+        for (direction, golden) in loss.directions.iter().zip(golden) {
+            let one = PrivacyLoss {
+                directions: vec![direction.clone()],
+                interval: Interval::Automatic,
+                laws: OnceLock::new(),
+            };
+            assert_relative(one.delta(epsilon).unwrap(), golden, 1e-4, &format!("{noise} {slots} {epsilon}"));
+        }
+    }
+}
+
+/// One visible slot of t is a Poisson round of rate 1/t, and one slot an epoch is no allocation.
+#[test]
+fn allocation_has_its_special_cases() {
+    for (noise, slots) in [(1.0, 20), (0.7, 5), (3.0, 100)] {
+        let [remove, add] = both(&allocation(noise, slots, 1), 1e-5);
+        let [of_remove, of_add] = both(&poisson(noise, 1.0 / slots as f64, 1), 1e-5);
+        for (found, golden) in [(remove, of_remove), (add, of_add)] {
+            assert!(found >= golden * (1.0 - 2e-5) && found <= golden * (1.0 + 2e-4), "{found} {golden}");
+        }
+    }
+    let whole = allocation(2.0, 1, 9);
+    let found = Accountant::Gdp.epsilon(&whole, Adjacency::AddRemove, 1e-5).unwrap();
+    assert_relative(found, gaussian::epsilon(1e-5, 1.5).unwrap(), 1e-12, "one slot");
+}
+
+/// Whatever the noise, ε is no more than without amplification, falls with the noise, and rises with the rounds that are visible.
+#[test]
+fn allocation_is_monotone_from_little_noise_to_much() {
+    let mut previous = f64::INFINITY;
+    for noise in [0.2, 0.3, 0.5, 0.7, 1.0, 3.0, 30.0, 1e3, 1e6] {
+        let epsilon = |rounds| loss(&allocation(noise, 50, rounds)).epsilon(1e-6).unwrap();
+        let found = epsilon(50);
+        let unamplified = gaussian::epsilon(1e-6, 1.0 / noise).unwrap();
+        assert!(found <= unamplified * 1.01 && found < previous, "{noise}: {found} {unamplified} {previous}");
+        assert!(epsilon(10) <= found * (1.0 + 1e-6) && found <= epsilon(60), "{noise}");
+        previous = found;
+    }
+    let amplified = loss(&allocation(1e3, 50, 50)).epsilon(1e-6).unwrap();
+    assert!(amplified < gaussian::epsilon(1e-6, 1e-3).unwrap() * 0.2, "{amplified}");
+}
+
+fn loss(mechanism: &Mechanism) -> PrivacyLoss {
+    PrivacyLoss::new(mechanism, Adjacency::ZeroOut).unwrap()
+}
+
+#[test]
+fn cyclic_poisson_has_its_golden_values() {
+    for (noise, rounds, groups, batch, rows, delta, golden) in [
+        (1.0, 2000, 16, 500.0, 60_000.0, 1e-6, 11.984_417_56),
+        (4.0, 600, 8, 1000.0, 60_000.0, 1e-5, 1.156_124_14),
+        (1.2, 120, 10, 500.0, 60_000.0, 1e-6, 2.178_605_49),
+    ] {
+        let sampling = Sampling::CyclicPoisson { groups, rate: batch * groups as f64 / rows };
+        let plain = loss(&subsampled(noise, sampling, rounds)).epsilon(delta).unwrap();
+        assert_golden(plain, golden, "cyclic");
+        // Of noise with bands, columns of norm 2 and twice the noise; a band more than groups is refused.
+        let banded = |bands| Mechanism::SubsampledBanded {
+            noise_multiplier: 2.0 * noise,
+            sampling,
+            bands,
+            sensitivity: 2.0,
+            steps: rounds,
+        };
+        assert_eq!(loss(&banded(groups)).epsilon(delta).unwrap(), plain);
+        let refused = banded(groups + 1).check(Adjacency::ZeroOut).unwrap_err();
+        assert!(matches!(refused, PrivacyError::BandsBeyondSeparation { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn truncated_poisson_has_its_golden_values() {
+    for (noise, rate, population, most, rounds, delta, golden) in
+        [(1.0, 0.01, 50_000, 600, 1000, 1e-5, 1.838_018_084), (2.0, 0.0667, 60_000, 4200, 150, 1e-5, 1.873_123_333_3)]
+    {
+        let mechanism = subsampled(noise, Sampling::TruncatedPoisson { rate, most, population }, rounds);
+        let found = loss(&mechanism).epsilon(delta).unwrap();
+        assert_golden(found, golden, "truncated");
+        let by_rdp = Accountant::Rdp.epsilon(&mechanism, Adjacency::ZeroOut, delta).unwrap();
+        assert!(by_rdp > found, "{by_rdp} {found}");
+        // Without a cut it is Poisson sampling; with a cut at every round a batch of a fixed size.
+        let never = subsampled(noise, Sampling::TruncatedPoisson { rate, most: population, population }, rounds);
+        let plain = loss(&poisson(noise, rate, rounds)).epsilon(delta).unwrap();
+        assert_relative(loss(&never).epsilon(delta).unwrap(), plain, 1e-9, "no cut");
+        assert!(found > plain);
+    }
+}
+
+/// Every sampler's noise is found by every accountant that covers it, and Rényi bounds are never below.
+#[test]
+fn noise_of_every_sampler_calibrates() {
+    for sampling in [
+        Sampling::CyclicPoisson { groups: 4, rate: 0.2 },
+        Sampling::RandomAllocation { groups: 1, slots: 20 },
+        Sampling::RandomAllocation { groups: 4, slots: 5 },
+        Sampling::TruncatedPoisson { rate: 0.05, most: 60, population: 1000 },
+    ] {
+        let [by_pld, by_rdp] = [Accountant::Pld, Accountant::Rdp].map(|accountant| {
+            calibrate(accountant, Adjacency::ZeroOut, 1.0, 1e-5, |noise| subsampled(noise, sampling, 50)).unwrap()
+        });
+        assert!(by_pld < by_rdp, "{sampling}: {by_pld} {by_rdp}");
+        assert!(loss(&subsampled(by_pld, sampling, 50)).epsilon(1e-5).unwrap() <= 1.0);
+        assert!(Accountant::Gdp.epsilon(&subsampled(by_pld, sampling, 50), Adjacency::ZeroOut, 1e-5).is_err());
+    }
+}
