@@ -16,6 +16,7 @@ use rounds_kernels::features::Norm;
 
 use super::algorithm::{PrepareError, Prepared, Run};
 use super::plan::{self, BatchDefaults, BatchPlan};
+use super::schedule::LearningRateSchedule;
 use super::settings::{Averaging, SamplingKind, SettingsError};
 use super::sgd::{Iterates, Sgd, private_batches};
 use crate::noise::PlannedNoise;
