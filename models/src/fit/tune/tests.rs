@@ -15,7 +15,8 @@ fn rows(is_null: bool) -> TrainTest {
     let columns = Columns::Matrix { count: 1, bounds: Bounds::new(-1.0, 1.0).unwrap() };
     let label = Label::Classes(["no", "yes"].map(str::to_owned).to_vec());
     let domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
-    let rows = Dataset::new("rows", Features::f32((0..400).map(value).collect(), 1), labels).unwrap();
+    let values: Vec<f32> = (0..400).map(value).collect();
+    let rows = Dataset::new("rows", Features::f32(values, 1), labels).unwrap();
     let rows = rows.in_domain(Arc::new(domain)).unwrap();
     TrainTest { train: if is_null { rows.null_row(0) } else { rows }, test: None }
 }
