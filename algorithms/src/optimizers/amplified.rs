@@ -37,7 +37,7 @@ parameters! {
 
 /// The size of the run whose batches are to be described.
 #[derive(Clone, Copy)]
-pub(super) struct Size {
+pub(super) struct Extent {
     pub(super) batch_size: usize,
     pub(super) rows: usize,
     pub(super) rounds: usize,
@@ -49,7 +49,7 @@ impl Samplers {
         &self,
         run: &Run<'_>,
         kind: SamplingKind,
-        size: Size,
+        size: Extent,
     ) -> Result<Option<Sampling>, PrepareError> {
         let is_cyclic = matches!(kind, SamplingKind::CyclicPoisson | SamplingKind::CyclicAllocation);
         let unused = |given: bool, parameter, reason| {
@@ -63,7 +63,7 @@ impl Samplers {
         )?;
         let is_cut = kind == SamplingKind::TruncatedPoisson;
         unused(self.max_batch.is_some() && !is_cut, "max-batch", "takes it for sampling truncated-poisson")?;
-        let Size { batch_size, rows, .. } = size;
+        let Extent { batch_size, rows, .. } = size;
         let slots = |groups: usize| rows.div_ceil(batch_size.saturating_mul(groups));
         Ok(Some(match kind {
             SamplingKind::CyclicPoisson => cyclic(self.groups(run, size)?, size),
@@ -83,7 +83,7 @@ impl Samplers {
 
     /// The number of groups: the one that is given, or the one whose noise makes the least error of the sums of all rounds, found among
     /// numbers a quarter apart for Poisson batches. All of it follows from public numbers.
-    fn groups(&self, run: &Run<'_>, size: Size) -> Result<usize, PrepareError> {
+    fn groups(&self, run: &Run<'_>, size: Extent) -> Result<usize, PrepareError> {
         let most = size.rounds.min(size.rows / size.batch_size);
         let refused = |value: f64| {
             let expected =
@@ -143,7 +143,7 @@ impl Samplers {
 }
 
 /// Poisson batches of `groups` groups.
-fn cyclic(groups: usize, size: Size) -> Sampling {
+fn cyclic(groups: usize, size: Extent) -> Sampling {
     let rate = size.batch_size as f64 * groups as f64 / size.rows as f64;
     Sampling::CyclicPoisson { groups, rate: rate.min(1.0) }
 }

@@ -3,7 +3,7 @@
 use rounds_kernels::features::Norm;
 
 use super::algorithm::{PrepareError, Prepared, Run};
-use super::amplified::{Samplers, Size};
+use super::amplified::{Extent, Samplers};
 use super::parameters::Range;
 use super::settings::{SamplingKind, SettingsError};
 use crate::factorization::WorkloadSpecification;
@@ -70,7 +70,7 @@ impl BatchPlan {
             None => rounds_of(epochs, rows, batch_size)?,
         };
         let kind = common.sampling.unwrap_or(defaults.sampling);
-        let size = Size { batch_size, rows, rounds };
+        let size = Extent { batch_size, rows, rounds };
         let described = samplers.map_or(Ok(None), |samplers| samplers.sampling(run, kind, size))?;
         let sampling = match kind {
             _ if described.is_some() => described.expect("a description"),

@@ -113,23 +113,21 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
         },
         Scene {
             name: "random allocation",
-            // Many rounds and a small ε: amplified well.
-            batch_size: Some(1),
-            epsilon: Some(2.5),
+            batch_size: Some(2),
             power: 0.05,
             parameters: &[("rounds", "16"), ("sampling", "random-allocation"), ("learning-rate", "4")],
             ..Scene::POISSON
         },
         Scene {
             name: "allocation in groups, two bands",
-            batch_size: Some(1),
-            epsilon: Some(2.5),
+            batch_size: Some(2),
             power: 0.05,
             parameters: &[("rounds", "16"), ("sampling", "cyclic-allocation"), ("bands", "2"), ("learning-rate", "4")],
             ..Scene::POISSON
         },
         Scene {
             name: "truncated Poisson",
+            power: 0.1,
             parameters: &[
                 ("rounds", "4"),
                 ("sampling", "truncated-poisson"),

@@ -27,13 +27,13 @@ fn assert_golden(found: f64, golden: f64, what: &str) {
 #[test]
 fn random_allocation_has_its_golden_values() {
     for (noise, slots, rounds, delta, golden) in [
-        (1.0, 120, 120, 1e-6, [0.760616, 0.443526]),
-        (2.0, 120, 120, 1e-5, [0.156643, 0.154144]),
-        (1.0, 1000, 1000, 1e-6, [0.171729, 0.149431]),
-        (5.0, 20, 20, 1e-6, [0.169883, 0.169483]),
+        (1.0, 120, 120, 1e-6, [0.760_616, 0.443_526]),
+        (2.0, 120, 120, 1e-5, [0.156_643, 0.154_144]),
+        (1.0, 1000, 1000, 1e-6, [0.171_729, 0.149_431]),
+        (5.0, 20, 20, 1e-6, [0.169_883, 0.169_483]),
         // Several epochs, the last of the first row unfinished.
-        (1.0, 120, 16 * 120 + 80, 1e-6, [2.289835, 2.114329]),
-        (2.0, 100, 1000, 1e-5, [0.603096, 0.599449]),
+        (1.0, 120, 16 * 120 + 80, 1e-6, [2.289_835, 2.114_329]),
+        (2.0, 100, 1000, 1e-5, [0.603_096, 0.599_449]),
     ] {
         let found = both(&allocation(noise, slots, rounds), delta);
         for (found, golden) in found.into_iter().zip(golden) {
@@ -45,8 +45,8 @@ fn random_allocation_has_its_golden_values() {
 #[test]
 fn delta_of_random_allocation_is_that_of_direct_integration() {
     for (noise, slots, epsilon, golden) in [
-        (1.0, 2, 0.5, [0.149177, 0.142687]),
-        (1.0, 2, 1.5, [0.0186655, 0.0123616]),
+        (1.0, 2, 0.5, [0.149_177, 0.142_687]),
+        (1.0, 2, 1.5, [0.018_665_5, 0.012_361_6]),
         (2.0, 3, 0.5, [0.008_007_40, 0.007_233_34]),
     ] {
         let loss = PrivacyLoss::new(&allocation(noise, slots, slots), Adjacency::AddRemove).unwrap();
