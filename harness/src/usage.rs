@@ -85,6 +85,7 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 mod tests {
     use super::*;
     use crate::commands::account::AccountArguments;
+    use crate::commands::ledger::LedgerArguments;
     use crate::commands::train::TrainArguments;
     use anyhow::Context as _;
     use clap::Args as _;
@@ -115,8 +116,11 @@ mod tests {
         }
         let train = TrainArguments::augment_args(clap::Command::new("train"));
         let account = AccountArguments::augment_args(clap::Command::new("account"));
-        let known =
-            |name: &str| [&train, &account].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)));
+        let ledger = LedgerArguments::augment_args(clap::Command::new("ledger"));
+        let new = ledger.find_subcommand("new").unwrap();
+        let known = |name: &str| {
+            [&train, &account, new].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)))
+        };
         text::ARGUMENTS.split(' ').for_each(|name| assert!(known(name), "--{name}"));
         let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };
         let reported = reported(true, rounds_models::fit::FitError::from(shared));

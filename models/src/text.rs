@@ -4,8 +4,8 @@ use std::error::Error;
 
 /// The names of arguments, as messages have them in backticks.
 pub const ARGUMENTS: &str = "accountant adjacency allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
-    clip-features clip-norm data data-dir delta dimension drop epochs epsilon factorization first-index label learning-rate loss \
-    model momentum noise noise-multiplier public-rows regularization resume sampling scale-features schema secure seed set \
+    clip-features clip-norm data data-dir delta dimension drop epochs epsilon factorization first-index label learning-rate ledger loss \
+    model momentum noise noise-multiplier public-rows regularization resume rows sampling scale-features schema secure seed set \
     sign statement task test test-split unit unit-ids verify";
 
 /// Three significant digits, without trailing zeros after the point.

@@ -367,7 +367,7 @@ impl RenyiCurve {
     }
 
     /// D_α, the sum over all steps.
-    fn divergence_at(&self, order: f64) -> f64 {
+    pub(super) fn divergence_at(&self, order: f64) -> f64 {
         self.parts
             .iter()
             .map(|part| match part {

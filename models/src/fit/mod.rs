@@ -3,6 +3,7 @@
 //! data × settings × engine × observer → model + outcome. [`fit`] takes four steps, a file each: `load`, `plan`, `rounds`, `publish`;
 //! `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
 
+mod booking;
 mod error;
 mod key;
 pub(crate) mod load;
@@ -71,14 +72,22 @@ fn fit_drawn(
     observer: &mut dyn Observer,
     draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
 ) -> Result<Fitted, FitError> {
-    let loaded = load::load(training, execution, observer, draw)?;
+    let mut loaded = load::load(training, execution, observer, draw)?;
     observer.enter(Stage::Planning);
     let (prepared, plan) = plan::plan(training, execution, &loaded)?;
+    if let Some(booking) = &mut loaded.booking {
+        booking.begin(&prepared, &loaded.problem)?;
+    }
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     let executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
     observer.enter(Stage::Publishing);
     let (weights, finished) = publish::finish(Shown::of(&training.privacy), execution, &loaded, executor)?;
     let (model, place) = publish::keep(training, execution, observer, &loaded, &plan, weights)?;
+    if let Some(booking) = loaded.booking.take()
+        && let Err(error) = booking.done(&model.header().model_sha256)
+    {
+        observer.warn(&format!("the run is done and counted, but its ledger does not say that it is done: {error}"));
+    }
     let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Fitted { model, outcome })
 }

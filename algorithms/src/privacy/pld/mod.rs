@@ -69,7 +69,7 @@ pub struct PrivacyLoss {
 }
 
 impl PrivacyLoss {
-    /// The privacy loss of `mechanism`: Gaussian (any kind), Poisson-subsampled Gaussian, Laplace, and compositions of them.
+    /// The privacy loss of `mechanism`: Gaussian (any kind) and Laplace, with Poisson batches too, and compositions of them.
     ///
     /// # Errors
     /// [`PrivacyError::RefusedAccountant`] for Gaussian noise on batches without replacement, for which no dominating pair is
