@@ -180,7 +180,7 @@ impl LikelihoodRatio {
     }
 
     /// The part of the canary's coordinate; `transcript` is overwritten.
-    fn of_shift(&self, transcript: &mut [f64]) -> f64 {
+    pub(super) fn of_shift(&self, transcript: &mut [f64]) -> f64 {
         whiten(&self.root, transcript);
         let NoiseLaw { density, rate } = self.law;
         transcript
