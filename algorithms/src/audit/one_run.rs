@@ -88,8 +88,12 @@ impl Guesses {
             let wrong = least(is_right).max(is_wrong);
             is_right += i as f64 / (guesses - i as f64) * (wrong - is_wrong);
             is_wrong = wrong;
+            // Both only grow, and far beyond 1 without end.
+            if is_right + is_wrong > guesses / canaries {
+                return true;
+            }
         }
-        is_right + is_wrong > guesses / canaries
+        false
     }
 
     /// The largest μ of a Gaussian mechanism that is contradicted.
