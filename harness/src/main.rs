@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, completions, evaluate, factorize, keygen, list, machine, manual,
-    output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
+    Output, UsageError, account, audit, compare, completions, evaluate, factorize, keygen, ledger, list, machine,
+    manual, output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -64,6 +64,8 @@ enum Command {
     Account(account::AccountArguments),
     /// Makes a pair of keys that signs and verifies privacy statements.
     Keygen(keygen::KeygenArguments),
+    /// Keeps the budget of a data set that several releases share.
+    Ledger(ledger::LedgerArguments),
     /// Drafts the schema of a data file, for a person to check.
     Schema(schema::SchemaArguments),
     /// Prints the error of a factorisation of a workload.
@@ -155,6 +157,7 @@ fn main() -> ExitCode {
         Command::Evaluate(arguments) => evaluate::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, output),
         Command::Keygen(arguments) => keygen::run(arguments, output),
+        Command::Ledger(arguments) => ledger::run(arguments, output),
         Command::Schema(arguments) => schema::run(arguments, output),
         Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, output),

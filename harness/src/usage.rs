@@ -85,6 +85,7 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 mod tests {
     use super::*;
     use crate::commands::account::AccountArguments;
+    use crate::commands::ledger::LedgerArguments;
     use crate::commands::train::TrainArguments;
     use crate::commands::tune::TuneArguments;
     use anyhow::Context as _;
@@ -117,8 +118,10 @@ mod tests {
         let train = TrainArguments::augment_args(clap::Command::new("train"));
         let account = AccountArguments::augment_args(clap::Command::new("account"));
         let tune = TuneArguments::augment_args(clap::Command::new("tune"));
+        let ledger = LedgerArguments::augment_args(clap::Command::new("ledger"));
+        let new = ledger.find_subcommand("new").unwrap();
         let known = |name: &str| {
-            [&train, &account, &tune].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)))
+            [&train, &account, &tune, new].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)))
         };
         text::ARGUMENTS.split(' ').for_each(|name| assert!(known(name), "--{name}"));
         let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };

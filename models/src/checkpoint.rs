@@ -93,6 +93,9 @@ pub(crate) struct Binding {
     pub(crate) parameters: Vec<(String, String)>,
     /// The calibrated mechanism and the values of the plan, as JSON: two libraries may round one calibration to two values.
     pub(crate) plan: String,
+    /// The run's name in its ledger: each booking has noise of its own, and one is not resumed as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) booking: Option<String>,
 }
 
 impl Binding {
@@ -108,7 +111,8 @@ impl Binding {
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
             let coefficients = binding.coefficients.iter().map(|digest| ("factorization".to_owned(), digest.clone()));
             let named = binding.parameters.iter().map(named);
-            own.into_iter().chain(named).chain(coefficients).collect::<Vec<_>>()
+            let booking = binding.booking.iter().map(|run| ("entry of `ledger`".to_owned(), run.clone()));
+            own.into_iter().chain(named).chain(coefficients).chain(booking).collect::<Vec<_>>()
         };
         // A plan follows from the arguments, which are named first.
         let plan = (self.plan != now.plan).then(|| Difference {
@@ -231,6 +235,11 @@ impl Checkpoint {
     /// The work of the run so far.
     pub(crate) fn ledger(&self) -> Ledger {
         self.header.ledger
+    }
+
+    /// The run's name in its ledger.
+    pub(crate) fn booking(&self) -> Option<&str> {
+        self.header.binding.booking.as_deref()
     }
 
     pub(crate) fn key(&self) -> Option<StreamKey> {
@@ -472,6 +481,7 @@ mod tests {
             coefficients: Some("c".into()),
             parameters: vec![("epsilon".into(), "1".into())],
             plan: "p".into(),
+            booking: None,
         }
     }
 

@@ -50,6 +50,7 @@ pub mod files;
 pub mod fit;
 pub mod group;
 mod keyed;
+pub mod ledger;
 pub mod model_file;
 pub mod predictions;
 pub mod signature;

@@ -165,6 +165,8 @@ pub struct ComposedRun {
     pub file: PathBuf,
     /// Its own claim, as it follows from its parameters and domain.
     pub statement: PrivacyStatement,
+    /// Its number of rows or units, or the one that stands for it.
+    pub n: Option<usize>,
 }
 
 impl Verifier {
@@ -182,6 +184,12 @@ impl Verifier {
         for path in paths {
             let contents = read(path)?;
             let hash = contents.1["model_sha256"].clone();
+            let declared = contents.0.domain(&path.display().to_string()).ok().flatten();
+            let public = declared.and_then(|domain| match domain.relation {
+                Relation::AddRemove { public_rows } => Some(public_rows),
+                Relation::ZeroOut | Relation::ReplaceOne => None,
+            });
+            let n = contents.0.n.or(public);
             let mut own = self.clone();
             own.factorization = own.factorization.filter(|_| contents.0.parameters.contains_key("factorization"));
             let found = own.verified(path, contents)?;
@@ -192,7 +200,7 @@ impl Verifier {
                 return Err(StatementError::Twice { path: path.clone(), same: paths[same].clone() });
             }
             hashes.push(hash);
-            runs.push(ComposedRun { file: path.clone(), statement: found.statement });
+            runs.push(ComposedRun { file: path.clone(), statement: found.statement, n });
         }
         let statements: Vec<_> = runs.iter().map(|run| &run.statement).collect();
         Ok((Composed::new(&statements, delta).map_err(StatementError::Composition)?, runs))
@@ -266,7 +274,7 @@ impl Verifier {
         if training.optimizer.loss.is_none() {
             return Err("it names no loss".to_owned());
         }
-        let problem = public_problem(&training, &header.data, &domain, rows)?;
+        let problem = public_problem(&training, (&header.data.dataset, header.data.given), &domain, rows)?;
         let (mut settings, used) = with_factorization(&training, algorithm).map_err(said)?;
         settings.key = StreamKey::Release([0; 32]);
         settings.calibrations = self.calibrations.clone();

@@ -5,6 +5,7 @@
 //! all ε ≥ 0. Counts give upper confidence limits of α and β (Clopper–Pearson); the least private mechanism that they
 //! still contradict gives the bound.
 
+use super::one_run::Guesses;
 use crate::privacy::pld::PrivacyLoss;
 use crate::privacy::rdp::RenyiCurve;
 use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, beta_quantile, gdp, normal_quantile};
@@ -75,6 +76,18 @@ pub(super) struct ClaimedFamily {
 /// Relative accuracy of ε of the curves that are compared: δ(ε) is rounded up, so that a coarse one only weakens a bound.
 const CURVE_ACCURACY: f64 = 2e-3;
 
+/// Points of such a curve for guesses, from ε = 0.02 to 30.
+const CURVE_POINTS: i32 = 47;
+
+/// What runs showed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seen {
+    /// Of many runs with one canary or without.
+    Errors(TestErrors),
+    /// Of one run with many.
+    Guesses(Guesses),
+}
+
 /// A claim that is contradicted by this factor (e^1.5 = 4.5) is not followed further.
 const MOST_LOG_FACTOR: f64 = 1.5;
 
@@ -84,14 +97,17 @@ impl ClaimedFamily {
         gdp::mu(&self.mechanism, self.adjacency).ok()
     }
 
-    /// The bound from `errors`: the member with the smallest factor that `errors` do not contradict.
-    pub(super) fn lower_bound(&self, errors: TestErrors) -> Result<LowerBound, PrivacyError> {
+    /// The bound from what was seen: the member with the smallest factor that it does not contradict.
+    pub(super) fn lower_bound(&self, seen: Seen) -> Result<LowerBound, PrivacyError> {
         if let Some(mu) = self.mu() {
-            let bound = errors.gaussian_mu();
+            let bound = match seen {
+                Seen::Errors(errors) => errors.gaussian_mu(),
+                Seen::Guesses(guesses) => guesses.gaussian_mu(),
+            };
             let epsilon = if bound > 0.0 { self.epsilon(bound / mu)? } else { 0.0 };
             return Ok(LowerBound { mu: Some(bound), epsilon });
         }
-        let contradicted = |log_factor: f64| self.contradicts(log_factor.exp(), errors);
+        let contradicted = |log_factor: f64| self.contradicts(log_factor.exp(), seen);
         // The claim itself is asked first: the bracket stays where curves are within numerical reach.
         let (mut lower, mut upper) = (0.0, 0.0);
         if contradicted(0.0)? {
@@ -127,8 +143,8 @@ impl ClaimedFamily {
     }
 
     /// True if no test can have errors this small on the member with this factor: some ε has
-    /// 1 − β > e^ε·α + δ(ε), or the same with α and β exchanged.
-    fn contradicts(&self, factor: f64, errors: TestErrors) -> Result<bool, PrivacyError> {
+    /// 1 − β > e^ε·α + δ(ε), or the same with α and β exchanged. Or if so many guesses are hardly ever right.
+    fn contradicts(&self, factor: f64, seen: Seen) -> Result<bool, PrivacyError> {
         let member = self.mechanism.with_inflated_sensitivity(factor);
         let delta: Box<dyn Fn(f64) -> Result<f64, PrivacyError>> = match PrivacyLoss::new(&member, self.adjacency) {
             Ok(loss) => {
@@ -141,6 +157,19 @@ impl ClaimedFamily {
                 Box::new(move |epsilon| Ok(curve.delta(epsilon)?.0))
             }
             Err(error) => return Err(error),
+        };
+        let errors = match seen {
+            Seen::Errors(errors) => errors,
+            Seen::Guesses(guesses) => {
+                // Fewer ε weaken the bound, and no more.
+                // An ε out of numerical reach asks for nothing; of pure mechanisms no more than their ε is lost.
+                let pure = |epsilon| Accountant::Pure.delta(&member, self.adjacency, epsilon).unwrap_or(1.0);
+                let curve = (0..CURVE_POINTS).map(|point| {
+                    let epsilon = 0.02 * 1.17_f64.powi(point);
+                    (epsilon, delta(epsilon).unwrap_or(1.0).min(pure(epsilon)))
+                });
+                return Ok(guesses.contradict_curve(&curve.collect::<Vec<_>>()));
+            }
         };
         for (alarm, miss) in [(errors.false_alarm, errors.miss), (errors.miss, errors.false_alarm)] {
             let largest = ((1.0 - miss) / alarm).ln();
@@ -229,13 +258,13 @@ mod tests {
         for threshold in [0.4, 1.2] {
             let tail = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
             let errors = errors(tail(threshold), tail(1.5 - threshold));
-            let bound = family(gaussian(1.0), 1e-5).lower_bound(errors).unwrap();
+            let bound = family(gaussian(1.0), 1e-5).lower_bound(Seen::Errors(errors)).unwrap();
             assert!((bound.mu.unwrap() - 1.5).abs() < 1e-9);
             let exact = crate::privacy::gaussian::epsilon(1e-5, 1.5).unwrap();
             assert!((bound.epsilon / exact - 1.0).abs() < 1e-9);
             // A subsampled mechanism of rate nearly 1 is nearly that Gaussian, and is bounded through its curve.
             let subsampled = poisson(1.0, 1.0 - 1e-9, 1);
-            let LowerBound { mu, epsilon } = family(subsampled, 1e-5).lower_bound(errors).unwrap();
+            let LowerBound { mu, epsilon } = family(subsampled, 1e-5).lower_bound(Seen::Errors(errors)).unwrap();
             assert_eq!(mu, None);
             assert!((epsilon / exact - 1.0).abs() < 0.01, "{epsilon} for {exact}");
             assert!(epsilon < exact * (1.0 + 1e-6), "a bound never exceeds the truth");
@@ -246,7 +275,7 @@ mod tests {
     fn errors_of_a_laplace_mechanism_give_its_epsilon() {
         // Laplace(1) around 0 and around 1.4, threshold 1.4: α = e^{−1.4}/2, β = 1/2.
         let errors = errors(0.5 * (-1.4_f64).exp(), 0.5);
-        let bound = family(laplace(1.0, 1.0, 1), 0.0).lower_bound(errors).unwrap().epsilon;
+        let bound = family(laplace(1.0, 1.0, 1), 0.0).lower_bound(Seen::Errors(errors)).unwrap().epsilon;
         assert!((bound - 1.4).abs() < 0.02 && bound <= 1.4, "{bound}");
     }
 
@@ -254,7 +283,7 @@ mod tests {
     fn a_test_that_guesses_proves_nothing() {
         let errors = errors(0.5, 0.5);
         assert!(errors.gaussian_mu() < 1e-12);
-        let bound = family(poisson(1.0, 0.5, 2), 1e-5).lower_bound(errors).unwrap();
+        let bound = family(poisson(1.0, 0.5, 2), 1e-5).lower_bound(Seen::Errors(errors)).unwrap();
         assert_eq!(bound.epsilon, 0.0);
     }
 }

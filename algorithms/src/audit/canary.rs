@@ -23,6 +23,9 @@
 //! **Units** of several rows: the canary is a unit of [`CANARY_ROWS`] such rows, its neighbour under zero-out a unit without rows, its
 //! opposite one of another number of rows, and all others have one row each.
 //!
+//! **In one run** there are many canaries, each with a coordinate of its own, in or out by a fair coin. Rows and batches are as many times those of
+//! the scene, so that noise, rate and rounds are the same, and each canary meets what the single one does.
+//!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
 //! its participations is missing in the sensitivity; batches in a fixed order that were accounted for as drawn; a plan from the real number of rows where that is private; of claims about units,
@@ -78,14 +81,23 @@ choices! {
 }
 
 impl CanaryRows {
-    /// One iterate's coordinate for each of [`COLUMNS`]: the canary's first.
-    pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
-        (0..COLUMNS).map(move |column| match self {
+    /// The first `count` coordinates of one iterate: the canary's is the first of [`COLUMNS`].
+    pub(super) fn coordinates(self, iterate: &[f32], count: usize) -> impl Iterator<Item = f32> {
+        let width = iterate.len() / 2;
+        (0..count).map(move |column| match self {
             Self::F32 => iterate[column],
             Self::Bytes | Self::FixedPoint | Self::Short => {
-                std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[BYTES + column])
+                std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[width + column])
             }
         })
+    }
+
+    /// Columns of rows of which so many coordinates are read.
+    fn columns(self, coordinates: usize) -> usize {
+        match self {
+            Self::F32 => coordinates,
+            Self::Bytes | Self::FixedPoint | Self::Short => coordinates.max(BYTES),
+        }
     }
 }
 
@@ -131,8 +143,13 @@ impl Sabotage {
         matches!(self, Self::ReportTheScore | Self::DeterministicCount)
     }
 
+    /// The example stands twice in the data.
+    fn repeats(self) -> bool {
+        matches!(self, Self::IgnoredParticipation | Self::ClipRowsNotUnits)
+    }
+
     /// A plan from a number that is private.
-    fn is_of_counts(self) -> bool {
+    pub(super) fn is_of_counts(self) -> bool {
         matches!(self, Self::DivisorFromRows | Self::DivisorFromRowCount | Self::UnitCountFromRows)
     }
 }
@@ -281,14 +298,65 @@ impl Scene {
                 Adjacency::ReplaceOne => Relation::ReplaceOne,
                 Adjacency::AddRemove => Relation::AddRemove { public_rows },
             };
-            self.problem(relation, &rows, (format, of_units))
+            let units: Vec<(Row, usize)> = rows.into_iter().map(|row| (row, 0)).collect();
+            self.problem(relation, &units, (format, of_units, COLUMNS))
         })
     }
 
+    /// The scene with so many canaries in one run, each with a coordinate of its own: as many times the rows and the batch.
+    pub(super) fn with_canaries(&self, canaries: usize, sabotage: Option<Sabotage>) -> Self {
+        let copies = if sabotage.is_some_and(Sabotage::repeats) { 2 } else { 1 };
+        // And a row that stays, whatever the coins are.
+        let scale = (copies * canaries + 1).div_ceil(self.rows);
+        let batch_size = self.batch_size.map(|batch_size| scale * batch_size);
+        Self { rows: scale * self.rows, batch_size, second: scale * self.second, ..self.clone() }
+    }
+
+    /// The problem of a scene [`with_canaries`](Self::with_canaries), each of them in or out as `coins` say; out is what the relation says.
+    pub(super) fn of_coins(
+        &self,
+        adjacency: Adjacency,
+        sabotage: Option<Sabotage>,
+        (format, of_units): (CanaryRows, bool),
+        coins: &[bool],
+    ) -> Problem {
+        let of_units = of_units && sabotage != Some(Sabotage::ClipRowsNotUnits);
+        // A second copy stands one block later: in another batch, or as a row of the same unit in the same one.
+        let block = match sabotage {
+            Some(Sabotage::ClipRowsNotUnits) => 1,
+            Some(Sabotage::IgnoredParticipation) => self.second,
+            _ => 0,
+        };
+        let mut units = vec![Some((Row::Zero, 0)); self.rows];
+        for (canary, &is_in) in coins.iter().enumerate() {
+            let row = match adjacency {
+                _ if is_in => Some((Row::Canary, canary)),
+                Adjacency::ZeroOut => Some((Row::Null, canary)),
+                Adjacency::ReplaceOne => Some((Row::Opposite, canary)),
+                Adjacency::AddRemove => None,
+            };
+            let place = if block == 0 { canary } else { canary + canary / block * block };
+            units[place] = row;
+            units[place + block] = row;
+        }
+        let units: Vec<_> = units.into_iter().flatten().collect();
+        let relation = match adjacency {
+            Adjacency::ZeroOut => Relation::ZeroOut,
+            Adjacency::ReplaceOne => Relation::ReplaceOne,
+            Adjacency::AddRemove => Relation::AddRemove { public_rows: self.rows },
+        };
+        self.problem(relation, &units, (format, of_units, coins.len()))
+    }
+
     /// The problem of `units`, all rows of each of which are alike, or of one row each.
-    fn problem(&self, relation: Relation, units: &[Row], (format, of_units): (CanaryRows, bool)) -> Problem {
+    fn problem(
+        &self,
+        relation: Relation,
+        units: &[(Row, usize)],
+        (format, of_units, coordinates): (CanaryRows, bool, usize),
+    ) -> Problem {
         if !of_units {
-            return self.problem_of_rows(relation, (units, None), format);
+            return self.problem_of_rows(relation, (units, None), (format, coordinates));
         }
         let rows_of = |row: Row| match row {
             Row::Canary => CANARY_ROWS,
@@ -296,19 +364,20 @@ impl Scene {
             Row::Zero => 1,
             Row::Null => 0,
         };
-        let numbered = || units.iter().zip(0..).flat_map(|(&row, unit)| (0..rows_of(row)).map(move |_| (row, unit)));
-        let rows: Vec<Row> = numbered().map(|(row, _)| row).collect();
+        let numbered = || units.iter().zip(0..).flat_map(|(&row, unit)| (0..rows_of(row.0)).map(move |_| (row, unit)));
+        let rows: Vec<_> = numbered().map(|(row, _)| row).collect();
         let ids = UnitIds { of_rows: numbered().map(|(_, unit)| unit).collect(), count: units.len() };
-        self.problem_of_rows(relation, (&rows, Some(&ids)), format)
+        self.problem_of_rows(relation, (&rows, Some(&ids)), (format, coordinates))
     }
 
-    /// The problem of `rows` in a domain of this relation.
+    /// The problem of `rows`, each with the coordinate of its feature, in a domain of this relation.
     fn problem_of_rows(
         &self,
         relation: Relation,
-        (rows, ids): (&[Row], Option<&UnitIds>),
-        format: CanaryRows,
+        (rows, ids): (&[(Row, usize)], Option<&UnitIds>),
+        (format, coordinates): (CanaryRows, usize),
     ) -> Problem {
+        let width = format.columns(coordinates);
         let declaration = UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
         let bounds = |lo, hi| Bounds::new(lo, hi).expect("bounds in order");
         let domain = |count, bounds, storage, label| {
@@ -319,23 +388,23 @@ impl Scene {
         let mut unit = 1.0;
         let (features, labels, domain, loss) = match format {
             CanaryRows::Bytes | CanaryRows::FixedPoint | CanaryRows::Short => {
-                let mut values = vec![0; rows.len() * BYTES];
-                for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
-                    values[0] = u8::from(matches!(row, Row::Canary | Row::Opposite));
+                let mut values = vec![0; rows.len() * width];
+                for ((row, coordinate), values) in rows.iter().zip(values.chunks_exact_mut(width)) {
+                    values[*coordinate] = u8::from(matches!(row, Row::Canary | Row::Opposite));
                 }
                 // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
                 let feature = std::f32::consts::SQRT_2 * self.raw as f32;
-                let labels = rows.iter().map(|row| u32::from(*row == Row::Canary)).collect();
+                let labels = rows.iter().map(|(row, _)| u32::from(*row == Row::Canary)).collect();
                 let classes = Label::Classes(vec!["0".to_owned(), "1".to_owned()]);
                 let (features, domain) = if format == CanaryRows::FixedPoint {
                     unit = f64::from(feature);
                     let values: Vec<f32> = values.into_iter().map(|value| f32::from(value) * feature).collect();
-                    let features = Features::f32(values, BYTES);
-                    (features, domain(BYTES, bounds(0.0, unit), Storage::Dense, classes))
+                    let features = Features::f32(values, width);
+                    (features, domain(width, bounds(0.0, unit), Storage::Dense, classes))
                 } else {
                     values.iter_mut().for_each(|value| *value *= 255);
-                    let features = Features::bytes(&values, BYTES, feature / 255.0);
-                    (features, domain(BYTES, bounds(0.0, 255.0), Storage::Bytes, classes))
+                    let features = Features::bytes(&values, width, feature / 255.0);
+                    (features, domain(width, bounds(0.0, 255.0), Storage::Bytes, classes))
                 };
                 (features, Labels::numbered(labels, 2), domain, Loss::Softmax)
             }
@@ -345,14 +414,14 @@ impl Scene {
                     Row::Opposite => -1.0,
                     Row::Zero | Row::Null => 0.0,
                 };
-                let mut values = vec![0.0; rows.len() * COLUMNS];
-                for (row, values) in rows.iter().zip(values.chunks_exact_mut(COLUMNS)) {
-                    values[0] = sign(row);
+                let mut values = vec![0.0; rows.len() * width];
+                for ((row, coordinate), values) in rows.iter().zip(values.chunks_exact_mut(width)) {
+                    values[*coordinate] = sign(row);
                 }
-                let labels = rows.iter().map(|row| sign(row).abs() * -self.raw as f32).collect();
+                let labels = rows.iter().map(|(row, _)| sign(row).abs() * -self.raw as f32).collect();
                 let number = Label::Number(bounds(-self.raw, self.raw));
-                let domain = domain(COLUMNS, bounds(-1.0, 1.0), Storage::Dense, number);
-                (Features::f32(values, COLUMNS), Labels::Values(labels), domain, Loss::Squared)
+                let domain = domain(width, bounds(-1.0, 1.0), Storage::Dense, number);
+                (Features::f32(values, width), Labels::Values(labels), domain, Loss::Squared)
             }
         };
         let mut dataset = Dataset::new("canary", features, labels)
@@ -361,7 +430,7 @@ impl Scene {
         if format == CanaryRows::F32 {
             dataset = dataset.clip_features(Norm::L2, 1.0).expect("a bound above 0");
         }
-        let null = (0..rows.len()).filter(|&place| rows[place] == Row::Null);
+        let null = (0..rows.len()).filter(|&place| rows[place].0 == Row::Null);
         let mut dataset = null.fold(dataset, Dataset::null_row);
         if let Some(ids) = ids {
             dataset = dataset.by_unit(ids, declaration).expect("a unit for each row");
@@ -398,7 +467,7 @@ mod tests {
                     let clip_norm = settings.parameters["clip-norm"].parse::<f64>().unwrap() as f32;
                     let (sum, clipped) = gradient_sum(&present, clip_norm);
                     assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {rows}");
-                    let along = rows.coordinates(&sum).next().unwrap();
+                    let along = rows.coordinates(&sum, 1).next().unwrap();
                     // The clipped row is rounded towards 0, by at most a step of 2⁻¹⁴.
                     let close = (f64::from(along.abs()) - expected).abs() < 7e-5 * expected;
                     assert!(close, "{id} on {rows}: {along}, not ±{expected}");
@@ -429,7 +498,8 @@ mod tests {
                 };
                 kind(prepared.unwrap().mechanism.unwrap().sampling().unwrap())
             };
-            let audited: Vec<_> = algorithm.scenes.iter().map(|scene| sampling(scene, false)).collect();
+            let of_rows = algorithm.scenes.iter().filter(|scene| !scene.needs_units);
+            let audited: Vec<_> = of_rows.map(|scene| sampling(scene, false)).collect();
             let default = sampling(&algorithm.scenes[0], true);
             assert!(audited.contains(&default), "{}: {default:?} is none of {audited:?}", algorithm.id);
         }
@@ -467,7 +537,7 @@ mod tests {
                 assert_eq!(problems[0].unclaimable(), None);
                 assert!(of_units || problems[0].dataset().is_null(0) == (adjacency == Adjacency::ZeroOut));
                 for (problem, expected) in problems.iter().zip(sums) {
-                    let along = rows.coordinates(&gradient_sum(problem, 1.0).0).next().unwrap();
+                    let along = rows.coordinates(&gradient_sum(problem, 1.0).0, 1).next().unwrap();
                     let close = (f64::from(along) - expected).abs() < 1e-3;
                     assert!(close, "{adjacency} on {rows}: {along}");
                 }

@@ -182,7 +182,7 @@ impl LikelihoodRatio {
     }
 
     /// The part of the canary's coordinate; `transcript` is overwritten.
-    fn of_shift(&self, transcript: &mut [f64]) -> f64 {
+    pub(super) fn of_shift(&self, transcript: &mut [f64]) -> f64 {
         whiten(&self.root, transcript);
         let NoiseLaw { density, rate, allocation } = self.law;
         let moved = transcript.iter().zip(self.without.iter().zip(&self.with)).map(|(u, (without, with))| {

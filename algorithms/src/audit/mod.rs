@@ -18,13 +18,15 @@ use std::ops::ControlFlow;
 mod bound;
 mod canary;
 mod likelihood;
+mod one_run;
 mod selection;
 
-use bound::ClaimedFamily;
 pub use bound::TestErrors;
+use bound::{ClaimedFamily, Seen};
 use canary::{COLUMNS, Noise};
 pub use canary::{CanaryRows, Sabotage};
 use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
+pub use one_run::{CANARIES, GUESS_ERROR, Guesses};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
 
@@ -81,6 +83,8 @@ pub struct AuditSettings {
     pub units: bool,
     /// The best of a random number of runs is audited, in place of one.
     pub selection: bool,
+    /// So many canaries in one run, instead of many runs with one.
+    pub one_run: Option<usize>,
 }
 
 impl Default for AuditSettings {
@@ -96,6 +100,7 @@ impl Default for AuditSettings {
             rows: CanaryRows::F32,
             units: false,
             selection: false,
+            one_run: None,
         }
     }
 }
@@ -107,6 +112,21 @@ pub enum AuditError {
     /// Too few runs for any bound.
     #[error("{0} runs: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
     TooFewRuns(u64),
+    /// Too few canaries for any bound, or too many for the memory of a few rows each.
+    #[error(
+        "{given} canaries in one run: {} to {} are taken; with few of them a bound shows next to nothing, and every row has a column for each",
+        CANARIES.0, CANARIES.1
+    )]
+    Canaries {
+        /// Their number.
+        given: usize,
+    },
+    /// A sabotage that one run does not show.
+    #[error(
+        "sabotage {0}: one run does not show it: a canary moves the number of rows by one of all, and the noise of no coordinate by more \
+         than that part; many runs show it, without `one-run`"
+    )]
+    Counts(&'static str),
     /// An audit that is not made on such rows.
     #[error("{0}: its audit is not set up for such rows; take `rows f32`")]
     Rows(&'static str),
@@ -201,6 +221,8 @@ pub struct Finding {
     pub misses: u64,
     /// The bounds hold with this probability.
     pub confidence: f64,
+    /// The guesses of an audit in one run; its trials, alarms and misses are these.
+    pub guesses: Option<Guesses>,
 }
 
 impl Finding {
@@ -222,7 +244,13 @@ pub fn audit(
     engine: &Engine,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<AuditReport, AuditError> {
-    if settings.runs < FEWEST_RUNS {
+    if let Some(canaries) = settings.one_run.filter(|canaries| !(CANARIES.0..=CANARIES.1).contains(canaries)) {
+        return Err(AuditError::Canaries { given: canaries });
+    }
+    if let Some(sabotage) = settings.sabotage.filter(|sabotage| settings.one_run.is_some() && sabotage.is_of_counts()) {
+        return Err(AuditError::Counts(sabotage.name()));
+    }
+    if settings.one_run.is_none() && settings.runs < FEWEST_RUNS {
         return Err(AuditError::TooFewRuns(settings.runs));
     }
     let broken = settings.sabotage.and_then(Sabotage::breaks);
@@ -263,8 +291,15 @@ pub fn audit(
         return selection::audit(algorithm, scene, settings, (engine, progress), report, adjacency);
     }
     let scene = scene.sabotaged(settings.sabotage);
-    let problems = scene.problems(adjacency, settings.sabotage, (settings.rows, settings.units));
-    let [_, honest] = scene.problems(adjacency, None, (settings.rows, settings.units));
+    let layout = (settings.rows, settings.units);
+    let scene = settings.one_run.map_or(scene.clone(), |canaries| scene.with_canaries(canaries, settings.sabotage));
+    let (problems, honest) = match settings.one_run {
+        None => {
+            let [_, honest] = scene.problems(adjacency, None, layout);
+            (Some(scene.problems(adjacency, settings.sabotage, layout)), honest)
+        }
+        Some(canaries) => (None, scene.of_coins(adjacency, None, layout, &vec![true; canaries])),
+    };
     let claim = match Claimed::of(algorithm, &scene, settings, adjacency, &honest)? {
         Ok(claim) => claim,
         Err(reason) => return Ok(report(Err(reason))),
@@ -272,11 +307,15 @@ pub fn audit(
     let runs = Runs {
         algorithm,
         settings: &claim.run_settings(algorithm, &scene, settings, &honest)?,
-        problems: &problems,
+        problems: problems.as_ref(),
         audit: settings,
         rounds: claim.rounds,
         progress,
     };
+    if let Some(canaries) = settings.one_run {
+        let in_one = |coins: &[bool]| scene.of_coins(adjacency, settings.sabotage, layout, coins);
+        return Ok(report(Ok(one_run::audited(&claim, &runs, settings, in_one, canaries)?)));
+    }
     let quarter = settings.runs / 4;
     let family = &claim.family;
 
@@ -298,9 +337,9 @@ pub fn audit(
     let false_alarms = runs.count(&ratio, threshold, false, quarter, engine)?;
     let misses = quarter - runs.count(&ratio, threshold, true, quarter, engine)?;
     let errors = TestErrors::from_counts(false_alarms, misses, quarter, ERROR);
-    let bound = family.lower_bound(errors)?;
+    let bound = family.lower_bound(Seen::Errors(errors))?;
     Ok(report(Ok(Finding {
-        integers: problems.iter().all(|problem| problem.is_in_integers()),
+        integers: problems.iter().flatten().all(|problem| problem.is_in_integers()),
         mechanism: family.mechanism.to_string(),
         delta: family.delta,
         claimed_mu: family.mu(),
@@ -315,6 +354,7 @@ pub fn audit(
         false_alarms,
         misses,
         confidence: 1.0 - ERROR,
+        guesses: None,
     })))
 }
 
@@ -454,7 +494,7 @@ fn best_threshold(family: &ClaimedFamily, without: &[f64], with: &[f64]) -> Resu
     }
     // Which of the two reads the curve of another mechanism better is seen by asking.
     let by_ratio = best(&|errors| errors.log_ratio(0.0));
-    let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(errors(threshold))?.epsilon);
+    let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(Seen::Errors(errors(threshold)))?.epsilon);
     Ok(if bound(by_mu)? >= bound(by_ratio)? { by_mu } else { by_ratio })
 }
 
@@ -462,8 +502,8 @@ fn best_threshold(family: &ClaimedFamily, without: &[f64], with: &[f64]) -> Resu
 struct Runs<'a> {
     algorithm: &'static Algorithm,
     settings: &'a Settings,
-    /// Without and with the canary.
-    problems: &'a [Problem; 2],
+    /// Without and with the canary, of many runs.
+    problems: Option<&'a [Problem; 2]>,
     audit: &'a AuditSettings,
     rounds: usize,
     progress: &'a (dyn Fn(u64) + Sync),
@@ -495,26 +535,41 @@ fn run_key(settings: &AuditSettings, part: Part, run: u64) -> StreamKey {
 }
 
 impl Runs<'_> {
+    fn problem(&self, present: bool) -> &Problem {
+        &self.problems.expect("of many runs")[usize::from(present)]
+    }
+
     fn oracle(&self, present: bool) -> Oracle<'_> {
-        Oracle::new(&self.problems[usize::from(present)], Engine::Sequential)
+        Oracle::new(self.problem(present), Engine::Sequential)
     }
 
     /// One run: all coordinates of the iterates, round by round, after what `iterates` holds.
     fn transcript<'p>(
         &self,
-        (part, run): (Part, u64),
+        part: (Part, u64),
         present: bool,
         oracle: Oracle<'p>,
         iterates: &mut Vec<f32>,
     ) -> Result<Oracle<'p>, AuditError> {
+        self.transcript_of(part, self.problem(present), oracle, (COLUMNS, iterates))
+    }
+
+    /// [`transcript`](Self::transcript) of so many coordinates on a problem.
+    fn transcript_of<'p>(
+        &self,
+        (part, run): (Part, u64),
+        problem: &Problem,
+        oracle: Oracle<'p>,
+        (coordinates, iterates): (usize, &mut Vec<f32>),
+    ) -> Result<Oracle<'p>, AuditError> {
         let settings = Settings { key: run_key(self.audit, part, run), ..self.settings.clone() };
         let prepared = self
             .algorithm
-            .prepare(&self.problems[usize::from(present)], &settings)
+            .prepare(problem, &settings)
             .map_err(|source| AuditError::Prepare { algorithm: self.algorithm.id, source })?;
         let mut executor = Executor::on(oracle, prepared).limited_to(self.rounds as u64);
         let mut trace = |executor: &mut Executor<'_>| {
-            iterates.extend(self.audit.rows.coordinates(executor.solution()));
+            iterates.extend(self.audit.rows.coordinates(executor.solution(), coordinates));
             Ok(ControlFlow::Continue(()))
         };
         executor

@@ -51,7 +51,7 @@ pub(super) fn audit(
     let runs = Runs {
         algorithm,
         settings: &claim.run_settings(algorithm, scene, &of_trial, &problems[1])?,
-        problems: &problems,
+        problems: Some(&problems),
         audit: settings,
         rounds: claim.rounds,
         progress,
@@ -80,6 +80,7 @@ pub(super) fn audit(
         trials: quarter,
         false_alarms,
         misses,
+        guesses: None,
         confidence: 1.0 - super::ERROR,
     })))
 }
@@ -116,7 +117,7 @@ impl Runs<'_> {
         count: TrialCount,
         mut oracle: Oracle<'p>,
     ) -> Result<(Oracle<'p>, f64), AuditError> {
-        let problem = &self.problems[usize::from(present)];
+        let problem = &self.problems.expect("of many runs")[usize::from(present)];
         let trials = match self.audit.sabotage {
             Some(Sabotage::DeterministicCount) => count.mean().round() as u64,
             _ => number_of_trials(count, &run_key(self.audit, part, run * KEYS + KEYS - 1)).min(KEYS - 1),
@@ -130,7 +131,8 @@ impl Runs<'_> {
             let mut executor = Executor::on(oracle, prepared).limited_to(self.rounds as u64);
             let round = |source| AuditError::Round { algorithm: self.algorithm.id, source };
             executor.run().map_err(round)?;
-            let along = self.audit.rows.coordinates(executor.solution()).next().map_or(0.0, |along| -f64::from(along));
+            let along =
+                self.audit.rows.coordinates(executor.solution(), 1).next().map_or(0.0, |along| -f64::from(along));
             let counted = score(problem, executor.solution());
             // The count is small beside what public rows say.
             let scored = (along * 2_f64.powi(40)) as i64 + noisy(counted, SCORE_NOISE, &key);

@@ -45,6 +45,8 @@ pub struct Scene {
     pub power: f64,
     /// True if the scene sets constants (a smoothness, radii) that hold for the squared loss on f32 rows only.
     pub needs_f32: bool,
+    /// True if the scene is of units of several rows alone.
+    pub needs_units: bool,
 }
 
 impl Scene {
@@ -64,6 +66,7 @@ impl Scene {
         rows_with_second: 16,
         power: 0.25,
         needs_f32: false,
+        needs_units: false,
     };
 
     /// One pass of fixed batches.

@@ -136,6 +136,18 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             ],
             ..Scene::POISSON
         },
+        Scene {
+            name: "Poisson, local steps",
+            parameters: &[
+                ("rounds", "4"),
+                ("sampling", "poisson"),
+                ("learning-rate", "4"),
+                ("local-steps", "1"),
+                ("local-step-size", "1"),
+            ],
+            needs_units: true,
+            ..Scene::POISSON
+        },
     ],
     constructor: &Reads(dp_sgd),
 };

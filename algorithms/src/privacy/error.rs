@@ -26,6 +26,9 @@ pub enum PrivacyError {
     /// The accountant has no theorem for the mechanism.
     #[error("the {accountant} accountant does not cover a {mechanism} mechanism: {reason}")]
     RefusedAccountant { accountant: Accountant, mechanism: &'static str, reason: &'static str },
+    /// A statement without ε, δ or relation.
+    #[error("it claims no (ε, δ) under a neighbouring relation")]
+    NoClaim,
     /// A composition of nothing.
     #[error("a composition needs at least one mechanism, found none: list the steps that touch the data")]
     EmptyComposition,

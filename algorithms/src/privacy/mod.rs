@@ -7,7 +7,8 @@
 //! * [`Accountant`] computes ε or δ; [`calibrate`] finds the noise of a target. Behind it: [`gaussian`] (exact),
 //!   [`gdp`], [`zcdp`], [`rdp`], [`pld`] and [`laplace`] (pure).
 //! * [`selection`] is the price of the best of a random number of trials.
-//! * [`PrivacyStatement`] is what stands in a result, and claims nothing that was not proven; [`Composed`] adds several up.
+//! * [`PrivacyStatement`] is what stands in a result, and claims nothing that was not proven; [`Composed`] adds up several that were
+//!   planned beforehand, and a [`Filter`] those that are chosen one after the other.
 //!
 //! Only upper bounds are called ε.
 
@@ -16,6 +17,7 @@ mod accounting;
 mod calibration;
 mod composed;
 mod error;
+mod filter;
 pub mod gaussian;
 pub mod gdp;
 pub mod laplace;
@@ -34,6 +36,7 @@ pub use accounting::calibrate;
 pub use calibration::{Budget, CalibrationMemory};
 pub use composed::{Composed, CompositionError};
 pub use error::PrivacyError;
+pub use filter::{Filter, FilterKind, Share, together};
 pub use mechanism::Mechanism;
 #[cfg(test)]
 pub(crate) use mechanism::tree_squared_sensitivity;

@@ -317,6 +317,15 @@ impl PrivacyStatement {
         [relation.to_owned()].into_iter().chain(unit).chain([rows, shape, hyper_parameters]).collect()
     }
 
+    /// The unit of protection of a domain, as statements name it.
+    pub fn name_of_unit(unit: Option<&UnitDeclaration>) -> String {
+        match unit {
+            None => "example".to_owned(),
+            Some(UnitDeclaration { column: Some(column), .. }) => format!("value of column {column:?}"),
+            Some(_) => "unit".to_owned(),
+        }
+    }
+
     fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
         error::positive(run.clip_norm, "the clip norm", "without a clip norm no sensitivity is bounded")?;
         let epsilon = run.accountant.epsilon(run.mechanism, run.adjacency, run.delta)?;
@@ -343,11 +352,7 @@ impl PrivacyStatement {
             clip_norm: Some(run.clip_norm),
             noise_source: Some(run.noise_source),
             arithmetic: Some(run.arithmetic),
-            unit: match run.problem.unit() {
-                None => "example".to_owned(),
-                Some(UnitDeclaration { column: Some(column), .. }) => format!("value of column {column:?}"),
-                Some(_) => "unit".to_owned(),
-            },
+            unit: Self::name_of_unit(run.problem.unit()),
             ..Self::none("")
         }
     }

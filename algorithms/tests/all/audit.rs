@@ -17,9 +17,14 @@ const SMOKE_RUNS: u64 = 1_600;
 const SABOTAGES: [Sabotage; 3] = [Sabotage::HalvedNoise, Sabotage::SkippedClip, Sabotage::IgnoredParticipation];
 
 /// Every private algorithm in every scene.
-fn scenes() -> impl Iterator<Item = (&'static Algorithm, &'static Scene)> {
+fn all_scenes() -> impl Iterator<Item = (&'static Algorithm, &'static Scene)> {
     let private = ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private);
     private.flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (algorithm, scene)))
+}
+
+/// Those of rows.
+fn scenes() -> impl Iterator<Item = (&'static Algorithm, &'static Scene)> {
+    all_scenes().filter(|(_, scene)| !scene.needs_units)
 }
 
 fn scene(id: &str, index: usize) -> (&'static Algorithm, &'static Scene) {
@@ -282,7 +287,7 @@ fn of_units(audited: &(&'static Algorithm, &'static Scene), settings: &AuditSett
 #[ignore = "long; make test-all"]
 fn claims_about_units_hold_in_every_scene_and_every_bound_has_power() {
     let mut refused = 0;
-    for audited in scenes() {
+    for audited in all_scenes() {
         match of_units(&audited, &with_runs(RUNS)) {
             None => refused += 1,
             Some(found) => {
@@ -355,4 +360,76 @@ fn sabotages_of_selections_and_of_runs_are_no_others() {
     let of_run = AuditSettings { sabotage: Some(Sabotage::ReportTheScore), ..with_runs(RUNS) };
     assert!(refused(&of_run).contains("about selections alone"));
     assert!(refused(&of_selection(Some(Sabotage::HalvedNoise), RUNS)).contains("deterministic-count are audited"));
+}
+
+fn in_one(canaries: usize) -> AuditSettings {
+    AuditSettings { one_run: Some(canaries), ..AuditSettings::default() }
+}
+
+/// One training of each scene, with 400 canaries: no claim is disproved, and the bound shows something of it.
+#[test]
+fn claims_hold_in_one_run_and_its_bound_has_power() {
+    for audited in scenes() {
+        let found = finding(&audited, &in_one(400));
+        let (id, scene) = (audited.0.id, audited.1.name);
+        println!(
+            "{id}, {scene}: {:?} of {:?}, {:.3} of {:.3}, {:?}",
+            found.lower_bound_mu, found.claimed_mu, found.lower_bound_epsilon, found.claimed_epsilon, found.guesses
+        );
+        assert!(!found.disproves(), "{id}, {scene}: {found:?}");
+        let guesses = found.guesses.expect("one run");
+        assert!(guesses.epsilon(found.delta) <= found.claimed_epsilon, "{id}, {scene}: {found:?}");
+        // Drawn batches hide most canaries in a round.
+        let is_hidden = ["Poisson", "without replacement", "Laplace"].iter().any(|name| scene.contains(name));
+        assert!(found.lower_bound_epsilon > 0.0 || is_hidden, "{id}, {scene}: {found:?}");
+    }
+}
+
+/// Half of the noise, gradients that are not clipped and rows of a unit that are clipped by themselves double μ or more. One participation more is
+/// √2 times μ, of which a bound from one run does not reach enough.
+#[test]
+fn one_run_finds_broken_copies_and_says_what_it_cannot() {
+    for id in ["dp-memf"] {
+        for sabotage in SABOTAGES.into_iter().chain([Sabotage::ClipRowsNotUnits]) {
+            let units = sabotage.is_of_units();
+            let found = finding(&scene(id, 0), &AuditSettings { sabotage: Some(sabotage), units, ..in_one(2_000) });
+            println!("{id} {sabotage}: {:?} {:?}", found.lower_bound_mu, found.guesses);
+            assert!(
+                found.disproves() == (sabotage != Sabotage::IgnoredParticipation),
+                "{id} with {sabotage}: {found:?}"
+            );
+        }
+    }
+    for (settings, reason) in [
+        (in_one(99), "100 to 4096"),
+        (in_one(5_000), "100 to 4096"),
+        (AuditSettings { sabotage: Some(Sabotage::DivisorFromRows), ..in_one(400) }, "one run does not show it"),
+    ] {
+        let error = report(&scene("dp-sgd", 0), &settings).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+/// In every format of rows, under every relation and kind of key, and over units.
+#[test]
+fn one_run_is_made_in_every_format_and_relation() {
+    let dp_memf = scene("dp-memf", 0);
+    for rows in [CanaryRows::Bytes, CanaryRows::FixedPoint, CanaryRows::Short] {
+        let found = finding(&dp_memf, &AuditSettings { rows, key: AuditKey::Secure, ..in_one(200) });
+        assert!(!found.disproves() && found.lower_bound_epsilon > 0.5, "{rows}: {found:?}");
+    }
+    for (audited, adjacency, units) in [
+        (dp_memf, Adjacency::ReplaceOne, false),
+        (dp_memf, Adjacency::ZeroOut, true),
+        (scene("dp-gd", 0), Adjacency::AddRemove, false),
+        (scene("dp-sgd", 0), Adjacency::AddRemove, false),
+        (scene("dp-sgd", 2), Adjacency::ZeroOut, true),
+    ] {
+        let found = finding(&audited, &AuditSettings { units, ..under(adjacency, &in_one(200)) });
+        println!(
+            "{} {adjacency} {units}: {:?} {:.3} of {:.3}",
+            audited.0.id, found.guesses, found.lower_bound_epsilon, found.claimed_epsilon
+        );
+        assert!(!found.disproves(), "{}: {found:?}", audited.0.id);
+    }
 }

@@ -29,7 +29,8 @@ pub struct AccountArguments {
     /// it is computed again from its parameters and domain
     #[arg(long, value_name = "FILE", required_unless_present = "compose")]
     statement: Option<PathBuf>,
-    /// Verify the statements of several releases from the same rows, and compute the ε of all of them together
+    /// Verify the statements of several releases from the same rows, and compute the ε of all of them together: of runs whose settings were
+    /// fixed beforehand. Runs that were chosen by earlier results are added up by a ledger (`rounds ledger`)
     #[arg(long, value_name = "FILES", num_args = 2.., conflicts_with = "statement")]
     compose: Vec<PathBuf>,
     /// δ of the composition [default: the sum of the runs']
@@ -230,6 +231,9 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             let Some(path) = statement else {
                 let all = verifier.compose(&arguments.compose, arguments.delta);
                 let (composed, runs) = all.map_err(|error| reported(true, error))?;
+                let fewest = runs.iter().filter_map(|run| run.n).min();
+                let warning = fewest.and_then(|fewest| PrivacyWarning::for_delta(composed.delta, fewest));
+                warning.iter().for_each(output::warn);
                 return output.print(&Composition { composed: &composed, runs: &runs }, together(&composed, &runs));
             };
             let found = verifier.verify(path).map_err(|error| reported(true, error))?;

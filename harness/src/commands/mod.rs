@@ -11,6 +11,7 @@ mod declaration;
 pub mod evaluate;
 pub mod factorize;
 pub mod keygen;
+pub mod ledger;
 pub mod list;
 pub mod machine;
 pub mod manual;

@@ -15,6 +15,7 @@ mod floor_plan;
 mod forms;
 mod instruction_sets;
 mod killed;
+mod ledger;
 mod model;
 mod model_hashes;
 mod neighbours;

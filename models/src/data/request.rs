@@ -79,6 +79,11 @@ impl Split {
         (1..rows).contains(&kept).then_some(kept)
     }
 
+    /// The number of rows for training; `None` as of [`kept`](Self::kept).
+    pub(crate) fn training_rows(self, rows: usize) -> Option<usize> {
+        self.kept(rows).map(|kept| rows - kept)
+    }
+
     /// True if some number of rows leaves so many for training.
     pub(crate) fn leaves(self, training: usize) -> bool {
         // Of a row more, as many are left or one more.

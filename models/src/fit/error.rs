@@ -11,6 +11,7 @@ use crate::checkpoint::CheckpointError;
 use crate::data::{DataError, Explained, SchemaError};
 use crate::factorization_file::FactorizationFileError;
 use crate::group::{Group, SharedError};
+use crate::ledger::LedgerError;
 use crate::model_file::ModelFileError;
 use crate::signature::KeyError;
 use crate::text::with_causes;
@@ -56,6 +57,9 @@ pub enum FitError {
     /// A file of a factorisation that cannot be used.
     #[error(transparent)]
     Factorization(#[from] FactorizationFileError),
+    /// A ledger that cannot be used, or a run that it refuses.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// A place that the model cannot be written to.
     #[error(transparent)]
     Model(#[from] ModelFileError),
@@ -113,6 +117,7 @@ impl FitError {
                     DataError::Columns(_) | DataError::Dataset(_) | DataError::MoreRanksThanRows { .. }
                 )
             }
+            Self::Ledger(error) => error.is_usage(),
             Self::Model(error) => error.is_usage(),
             Self::Checkpoint(error) => matches!(error, CheckpointError::Place { .. }),
             Self::Shared(SharedError { is_usage, .. }) => *is_usage,
@@ -190,6 +195,7 @@ mod tests {
                 | FitError::Unknown(_)
                 | FitError::Checkpoint(_)
                 | FitError::Factorization(_)
+                | FitError::Ledger(_)
                 | FitError::Model(_)
                 | FitError::Sign(_)
                 | FitError::Key(_)

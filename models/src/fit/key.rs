@@ -160,6 +160,7 @@ mod tests {
             coefficients: Some("coefficients".into()),
             parameters: vec![("epsilon".into(), "1".into())],
             plan: r#"[{"gaussian":{"noise_multiplier":1.0}},3,{"rounds":"3"}]"#.into(),
+            booking: None,
         };
         // The last digit of a calibrated σ, as another mathematical library rounds it.
         let plan = binding.plan.replace("1.0", "1.0000000000000002");
@@ -172,6 +173,7 @@ mod tests {
             ("no coefficients", Binding { coefficients: None, ..binding.clone() }),
             ("parameters", Binding { parameters: Vec::new(), ..binding.clone() }),
             ("plan", Binding { plan, ..binding.clone() }),
+            ("booking", Binding { booking: Some("abc".into()), ..binding.clone() }),
         ];
         let key = |binding: &Binding| match of_run(&source, binding) {
             StreamKey::Release(key) => key,

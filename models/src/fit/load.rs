@@ -15,6 +15,7 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use zeroize::Zeroizing;
 
+use super::booking::{Booking, Stated, book};
 use super::error::FitError;
 use super::key;
 use super::observer::{Execution, Observer, Stage};
@@ -49,6 +50,8 @@ pub(super) struct Loaded {
     pub(super) problem: Problem,
     pub(super) test: Option<Problem>,
     pub(super) resumed: Option<Checkpoint>,
+    /// The run in its ledger.
+    pub(super) booking: Option<Booking>,
     /// The training rows' columns and label, for the model's file.
     pub(super) trained_on: TrainedOn,
     /// The source of the run's key.
@@ -61,12 +64,13 @@ pub(super) struct Loaded {
     pub(super) digest: Option<[u8; 32]>,
 }
 
-/// Reads the settings, the checkpoint and the data; `draw` is the system's generator.
+/// Reads the settings, the checkpoint and the data; `draw` is the system's generator, and `stated` what a ledger books.
 pub(super) fn load(
     training: &Training,
     execution: &Execution,
     observer: &mut dyn Observer,
     draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
+    stated: Stated<'_>,
 ) -> Result<Loaded, FitError> {
     let group = &execution.group;
     let mut setup = group.all_ok(set_up(training, group.is_root()))?;
@@ -92,11 +96,13 @@ pub(super) fn load(
     let source = key::source(training, execution, resumed.as_ref(), draw)?;
     setup.settings.key = keyed::unused(&source);
 
+    let mut booking = group.all_ok(book(training, execution, &setup, resumed.as_ref(), stated))?;
     observer.enter(Stage::Loading);
     let mut counted = None;
     if let (Some(domain), Some(epsilon)) = (&mut setup.domain, training.data.declaration.private_bounds()) {
         let decided = serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
         let decided = decided.expect("names and values");
+        booking.iter_mut().for_each(Booking::draws_bounds);
         let key = |counts: &[u8; 32]| keyed::derived(&source, "bounds", &[&counts[..], &decided].concat());
         let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);
         let (bounded, counts) = group.all_ok(bounded.map_err(|error| of_schema(training, error)))?;
@@ -130,7 +136,7 @@ pub(super) fn load(
     {
         setup.settings = settings;
     }
-    Ok(Loaded { setup, problem, test, resumed, trained_on, source, is_bound, counted, digest })
+    Ok(Loaded { setup, problem, test, resumed, booking, trained_on, source, is_bound, counted, digest })
 }
 
 /// The algorithm, its settings and the domain; refusals that need no row.

@@ -3,6 +3,7 @@
 //! data × settings × engine × observer → model + outcome. [`fit`] takes four steps, a file each: `load`, `plan`, `rounds`, `publish`;
 //! `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
 
+mod booking;
 mod error;
 mod key;
 pub(crate) mod load;
@@ -73,15 +74,19 @@ fn fit_drawn(
     observer: &mut dyn Observer,
     draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
 ) -> Result<Fitted, FitError> {
-    let loaded = load::load(training, execution, observer, draw)?;
+    let mut loaded = load::load(training, execution, observer, draw, &booking::of_run)?;
     observer.enter(Stage::Planning);
     let (prepared, plan) = plan::plan(training, execution, &loaded)?;
+    if let Some(booking) = &mut loaded.booking {
+        booking.begin(prepared.mechanism.as_ref(), &loaded.problem)?;
+    }
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     let mut executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
     observer.enter(Stage::Publishing);
     let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
     let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, ledger, &weights)?;
     let (model, place) = publish::keep(training, execution, observer, &loaded, &plan, weights)?;
+    booking::done(&mut loaded, observer, &model);
     let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Fitted { model, outcome })
 }

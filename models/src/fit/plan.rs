@@ -59,6 +59,7 @@ pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) 
         coefficients,
         parameters: loaded.setup.parameters.clone(),
         plan: values,
+        booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
     });
     let StreamKey::Release(_) = loaded.source else {
         return group.all_ok(stated(training, loaded, prepared, binding));
@@ -152,11 +153,11 @@ fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
 }
 
-/// The public problem of a run with these settings on so many rows like `data` of the domain, as a verifier knows it: that of one row,
-/// which is treated as all are.
+/// The public problem of a run with these settings on so many rows of the domain, of data of a name that were given to it in a way, as a
+/// verifier knows it: that of one row, which is treated as all are.
 pub(crate) fn public_problem(
     training: &Training,
-    data: &TrainedOn,
+    data: (&str, Option<Given>),
     domain: &Arc<Domain>,
     rows: usize,
 ) -> Result<PublicProblem, String> {
@@ -166,9 +167,9 @@ pub(crate) fn public_problem(
     let treated = |row| treat_features(row, training.data.scale_features, training.data.clip_features);
     let row = row_of(data, domain).map_err(said)?;
     // Bytes that the run clips are dense rows in its domain.
-    let bytes = data.given.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());
+    let bytes = data.1.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());
     let given = row.treatment().and_then(Given::of);
-    if given.map(|given| Given { byte_scale: given.byte_scale.or(bytes), ..given }) != data.given {
+    if given.map(|given| Given { byte_scale: given.byte_scale.or(bytes), ..given }) != data.1 {
         return Err("no rows are given as it says".to_owned());
     }
     let (row, loss) = treated(row).and_then(|row| row.for_loss(training.optimizer.loss)).map_err(said)?;
@@ -182,9 +183,9 @@ pub(crate) fn public_problem(
 }
 
 /// One row of the domain, as it was given to the run: a unit of its own.
-fn row_of(data: &TrainedOn, domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
+fn row_of((name, given): (&str, Option<Given>), domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
     let columns = domain.features();
-    let scale = data.given.and_then(|given| given.byte_scale).unwrap_or(BYTE_SCALE);
+    let scale = given.and_then(|given| given.byte_scale).unwrap_or(BYTE_SCALE);
     let features = match domain.storage {
         Storage::Bytes => Features::bytes(&vec![0; columns], columns, scale),
         Storage::Dense => Features::f32(vec![0.0; columns], columns),
@@ -195,11 +196,11 @@ fn row_of(data: &TrainedOn, domain: &Arc<Domain>) -> Result<Dataset, DatasetErro
         // A target of every loss.
         None => Labels::Values(vec![1.0]),
     };
-    let mut row = Dataset::new(data.dataset.clone(), features, labels)?.in_domain(Arc::clone(domain))?;
+    let mut row = Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))?;
     if let Some(unit) = &domain.unit {
         row = row.by_unit(&UnitIds { of_rows: vec![0], count: 1 }, unit.clone())?;
     }
-    if let Some(given) = data.given {
+    if let Some(given) = given {
         row = row.in_units_of(given.unit)?;
         if let Some(NormBound { norm, bound }) = given.bound {
             row = row.clip_features(norm, bound)?;

@@ -45,6 +45,8 @@ pub struct Training {
     pub sign: Option<PathBuf>,
     /// The checkpoint of the run.
     pub checkpoint: CheckpointSettings,
+    /// The ledger that a release is booked in.
+    pub ledger: Option<PathBuf>,
 }
 
 impl Default for Training {
@@ -59,6 +61,7 @@ impl Default for Training {
             model: None,
             sign: None,
             checkpoint: CheckpointSettings::default(),
+            ledger: None,
         }
     }
 }

@@ -7,6 +7,7 @@ mod domain;
 mod files;
 mod fit;
 mod forms;
+mod ledger;
 mod neighbours;
 mod statement;
 mod units;

@@ -121,7 +121,8 @@ impl GridLoss {
             Self::merge(pair, interval, start, (low, high), &mut mass);
         }
         for (loss, atom) in pair.atoms() {
-            let cell = ((loss / interval).round() as i64 - start).max(0) as usize;
+            // On the grid but for rounding, or rounded down.
+            let cell = ((loss / interval + 1e-9).floor() as i64 - start).max(0) as usize;
             mass[cell.min(cells - 1)] += atom;
         }
         let below = if continuous { pair.mass_below(low) } else { 0.0 };

@@ -81,7 +81,7 @@ pub struct PrivacyLoss {
 
 impl PrivacyLoss {
     /// The privacy loss of `mechanism`: Gaussian (any kind), Gaussian on Poisson batches, cut or not, and by random allocation, with noise of
-    /// few bands too, Laplace, and compositions of them.
+    /// few bands too, Laplace, with Poisson batches too, and compositions of them.
     ///
     /// # Errors
     /// [`PrivacyError::RefusedAccountant`] for Gaussian noise on batches without replacement, for which no dominating pair is

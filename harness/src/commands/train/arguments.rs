@@ -101,6 +101,9 @@ struct PrivacyArguments {
     /// Sign the statement of a release with this secret key, a file of `rounds keygen`
     #[arg(long, value_name = "KEYFILE")]
     sign: Option<PathBuf>,
+    /// Book the release in this ledger of `rounds ledger new` before a row is read: a run that would exceed its budget is refused
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
 }
 
 /// The objective and the steps.
@@ -211,6 +214,7 @@ impl TrainArguments {
             seed: self.execution.seed,
             model: self.model.clone(),
             sign: privacy.sign.clone(),
+            ledger: privacy.ledger.clone(),
             checkpoint: CheckpointSettings {
                 file: self.checkpoint.checkpoint.clone(),
                 every: self.checkpoint.checkpoint_every,

@@ -193,6 +193,7 @@ impl Tuning {
             model: base.model.clone(),
             sign: base.sign.clone(),
             checkpoint: Default::default(),
+            ledger: base.ledger.clone(),
         };
         for (name, value) in self.grid.at(places) {
             if name == "regularization" {

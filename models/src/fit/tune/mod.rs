@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rounds_algorithms::oracle::Ledger;
-use rounds_algorithms::problem::Problem;
+use rounds_algorithms::problem::{Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::instructions;
@@ -29,6 +29,7 @@ use rounds_kernels::vector;
 use serde::Serialize;
 use std::sync::Arc;
 
+use super::booking;
 use super::error::FitError;
 use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
@@ -94,9 +95,14 @@ fn tune_drawn(
     if let Some(path) = &tuning.score_on {
         check_score_rows(tuning, path)?;
     }
-    // The whole (ε, δ) is known here, and no row is read: the place to book it.
     let training = &tuning.training;
-    let mut loaded = load::load(training, execution, observer, draw)?;
+    // What a ledger books before a row is read: all trials together.
+    let stated = |setup: &load::Setup, problem: &PublicProblem| {
+        let selection = SelectionPlan::new(tuning, algorithm, problem, &setup.settings, None)?;
+        let (first, _) = booking::of_run(setup, problem)?;
+        Ok((selection.stated(first, problem), None))
+    };
+    let mut loaded = load::load(training, execution, observer, draw, &stated)?;
     observer.enter(Stage::Planning);
     let public = tuning.score_on.as_deref().map(|path| score_rows(tuning, &loaded, path)).transpose()?;
     let selection = SelectionPlan::new(tuning, algorithm, &loaded.problem, &loaded.setup.settings, None)?;
@@ -114,6 +120,7 @@ fn tune_drawn(
         build: (execution.build)().identity(),
         isa: instructions::level().to_owned(),
         coefficients: None,
+        booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
         parameters: parameters.clone(),
         plan: serde_json::to_string(&selection.statement).expect("names and values"),
     };
@@ -129,6 +136,9 @@ fn tune_drawn(
     let draws = branched(&source, "selection", &decided);
     let count = number_of_trials(selection.statement.trials, &draws);
     let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
+    if let Some(booking) = &mut loaded.booking {
+        booking.begin(None, &loaded.problem)?;
+    }
     observer.enter(Stage::Trials);
     let mut told = training.privacy.diagnostics.then(Vec::new);
     loop {
@@ -168,6 +178,7 @@ fn tune_drawn(
     plan.binding = None;
     let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, best.ledger, &best.weights)?;
     let (model, place) = publish::keep(&training, execution, observer, &loaded, &plan, best.weights)?;
+    booking::done(&mut loaded, observer, &model);
     let outcome = publish::outcome(&training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Tuned { model, outcome, trials: told })
 }

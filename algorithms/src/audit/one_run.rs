@@ -1,0 +1,270 @@
+//! Lower bounds from one run: many canaries, each in or out by a fair coin, and guesses of the coins.
+//!
+//! A guesser who sees all that a private run releases can hardly be right more often than its guarantee allows, whatever the guesses are made
+//! from; and he may abstain. Coins are independent, so that one run with m canaries shows what m runs with one would, up to what canaries hide from
+//! each other in the theorem (not in these scenes: each has a coordinate of its own). A bound holds with probability 1 − [`GUESS_ERROR`].
+//!
+//! | run | canaries | used for |
+//! | --- | --- | --- |
+//! | rehearsal, twice with one key | none, all | whitening, each canary's shift, the number of guesses |
+//! | the run | by coins | guesses |
+
+use sha2::{Digest as _, Sha256};
+
+use super::bound::Seen;
+use super::likelihood::{LikelihoodRatio, Moments};
+use super::{AuditError, AuditSettings, Claimed, Finding, Part, Runs, noise_law};
+use crate::normal::{normal_quantile, survival};
+use crate::oracle::Oracle;
+use crate::parallel::Engine;
+use crate::problem::Problem;
+
+/// Probability that a bound from one run exceeds the truth.
+pub const GUESS_ERROR: f64 = 0.05;
+/// Fewest and most canaries: every row has a column for each.
+pub const CANARIES: (usize, usize) = (100, 4_096);
+/// Parts of the canaries that may be guessed, the rest abstained from; a rehearsal chooses.
+const PARTS: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+
+/// Guesses of the coins of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guesses {
+    /// Canaries m.
+    pub canaries: usize,
+    /// Guesses r, the others abstained from.
+    pub guesses: usize,
+    /// Right ones v.
+    pub right: usize,
+}
+
+/// ln P[Binomial(n, p) = k], for 0 < p < 1.
+fn log_binomial(k: usize, n: usize, log_p: f64, log_other: f64) -> f64 {
+    let [k, n] = [k as f64, n as f64];
+    libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0) + k * log_p + (n - k) * log_other
+}
+
+/// The largest value in [0, most] that `contradicted` holds at, which holds below a point and not above.
+fn largest(most: f64, contradicted: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (0.0, most);
+    while high - low > 1e-7 {
+        let middle = 0.5 * (low + high);
+        if contradicted(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+impl Guesses {
+    /// The largest ε that an (ε, δ)-DP run contradicts (Steinke, Nasr and Jagielski 2023, Theorem 3.1): with p = e^ε/(1 + e^ε),
+    /// `P[≥ v right] ≤ β + 2mδ·α`, `β = P[Bin(r, p) ≥ v]`, `α = max_{1 ≤ i ≤ v} (P[Bin(r, p) ≥ v − i] − β)/i`.
+    pub fn epsilon(self, delta: f64) -> f64 {
+        let Self { canaries, guesses, right } = self;
+        largest(30.0, |epsilon| {
+            let (log_p, log_other) = (-(-epsilon).exp().ln_1p(), -epsilon.exp().ln_1p());
+            let mass = |count: usize| log_binomial(count, guesses, log_p, log_other).exp();
+            let beta: f64 = (right..=guesses).map(mass).sum();
+            // P[v > Bin ≥ v − i]/i.
+            let (mut above, mut alpha) = (0.0, 0.0_f64);
+            for i in 1..=right {
+                above += mass(right - i);
+                alpha = alpha.max(above / i as f64);
+            }
+            beta + 2.0 * canaries as f64 * delta * alpha < GUESS_ERROR
+        })
+    }
+
+    /// True if so many right guesses have a probability below [`GUESS_ERROR`] on an f-DP run (Mahloujifar, Melis and Chaudhuri 2024, Algorithm 3).
+    /// `least` maps the probability of an event on one of two neighbours to the least that it can have on the other, x to f(1 − x).
+    ///
+    /// With r_i and h_i the probabilities that a canary's guess is right, or wrong, and at least i are right, a recursion down from i = v, where
+    /// both sum to τ·r/m, bounds them from below; they sum to r/m at most at i = 0.
+    fn contradict(self, least: impl Fn(f64) -> f64) -> bool {
+        let [canaries, guesses, right] = [self.canaries, self.guesses, self.right].map(|count| count as f64);
+        let (mut is_right, mut is_wrong) = (GUESS_ERROR * right / canaries, GUESS_ERROR * (guesses - right) / canaries);
+        for i in (0..self.right).rev() {
+            let wrong = least(is_right).max(is_wrong);
+            is_right += i as f64 / (guesses - i as f64) * (wrong - is_wrong);
+            is_wrong = wrong;
+            // Both only grow, and far beyond 1 without end.
+            if is_right + is_wrong > guesses / canaries {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The largest μ of a Gaussian mechanism that is contradicted.
+    pub fn gaussian_mu(self) -> f64 {
+        largest(20.0, |mu| self.contradict(|x| if x >= 1.0 { 1.0 } else { survival(mu - normal_quantile(x)) }))
+    }
+
+    /// The same for the mechanism whose profile is (ε, δ) at these points, in both directions:
+    /// `Q(E) ≥ max(0, 1 − δ − e^ε(1 − x), e^{−ε}(x − δ))` where P(E) = x.
+    pub(super) fn contradict_curve(self, curve: &[(f64, f64)]) -> bool {
+        self.contradict(|x| {
+            let points = curve
+                .iter()
+                .map(|(epsilon, delta)| (1.0 - delta - epsilon.exp() * (1.0 - x)).max((-epsilon).exp() * (x - delta)));
+            points.fold(0.0, f64::max)
+        })
+    }
+}
+
+/// Fair coins of a run, one a canary.
+fn coins(seed: u64, canaries: usize) -> Vec<bool> {
+    let coin = |canary: u64| {
+        let hash = Sha256::new_with_prefix(b"rounds audit coin").chain_update(seed.to_le_bytes());
+        hash.chain_update(canary.to_le_bytes()).finalize()[0] & 1 == 1
+    };
+    (0..canaries as u64).map(coin).collect()
+}
+
+/// Scores of canaries: ln of the ratio of the densities of what the run did to a canary's coordinate, in over out.
+struct Scores(Vec<LikelihoodRatio>);
+
+impl Scores {
+    fn of(&self, iterates: &[f32]) -> Vec<f64> {
+        let canaries = self.0.len();
+        let score =
+            |(canary, ratio): (usize, &LikelihoodRatio)| ratio.of_shift(&mut transcript(iterates, canary, canaries));
+        self.0.iter().enumerate().map(score).collect()
+    }
+}
+
+/// One canary's coordinate, round by round.
+fn transcript(iterates: &[f32], canary: usize, canaries: usize) -> Vec<f64> {
+    iterates[canary..].iter().step_by(canaries).map(|&x| f64::from(x)).collect()
+}
+
+/// The surest guesses of these scores, and the right ones among them; those that say "in" though it was out, and "out" though it was in.
+fn guessed(scores: &[(f64, bool)], guesses: usize) -> [usize; 2] {
+    let mut surest: Vec<&(f64, bool)> = scores.iter().collect();
+    surest.sort_by(|left, right| right.0.abs().total_cmp(&left.0.abs()));
+    let wrong =
+        |said: bool| surest[..guesses].iter().filter(|(score, is_in)| (*score > 0.0) == said && *is_in != said).count();
+    [wrong(true), wrong(false)]
+}
+
+/// Two rehearsals and the run; the bound from its guesses.
+pub(super) fn audited(
+    claim: &Claimed,
+    runs: &Runs<'_>,
+    audit: &AuditSettings,
+    in_one: impl Fn(&[bool]) -> Problem,
+    canaries: usize,
+) -> Result<Finding, AuditError> {
+    let run = |part, problem: &Problem| {
+        let mut iterates = Vec::new();
+        runs.transcript_of((part, 0), problem, Oracle::new(problem, Engine::Sequential), (canaries, &mut iterates))?;
+        (runs.progress)(1);
+        Ok::<_, AuditError>(iterates)
+    };
+    let [without, with] = [false, true].map(|is_in| run(Part::Learning, &in_one(&vec![is_in; canaries])));
+    let (without, with) = (without?, with?);
+    let law = noise_law(&claim.family.mechanism);
+    let rounds = runs.rounds;
+    let mut noise = Moments::new(rounds);
+    let mut centre = vec![0.0; rounds];
+    let mut shift = vec![0.0; rounds];
+    for canary in 0..canaries {
+        let [out, present] = [&without, &with].map(|iterates| transcript(iterates, canary, canaries));
+        noise.add(&out.iter().copied());
+        for (round, (out, present)) in out.iter().zip(&present).enumerate() {
+            centre[round] += out / canaries as f64;
+            shift[round] += (present - out) / canaries as f64;
+        }
+    }
+    // In fixed batches a canary has rounds of its own, and the same noise in both rehearsals shows them; drawn ones are alike.
+    let scores = (0..canaries).map(|canary| {
+        let own = [&without, &with].map(|iterates| transcript(iterates, canary, canaries));
+        let mean = (0..rounds).map(|round| {
+            let own = own[1][round] - own[0][round];
+            centre[round] + if law.rate < 1.0 { shift[round] } else { own }
+        });
+        LikelihoodRatio::new(law, [&noise, &noise], [&centre, &mean.collect::<Vec<_>>()])
+    });
+    let scores = Scores(scores.collect());
+    let mut rehearsed: Vec<(f64, bool)> = Vec::new();
+    for (iterates, is_in) in [(&without, false), (&with, true)] {
+        rehearsed.extend(scores.of(iterates).into_iter().map(|score| (score, is_in)));
+    }
+    let bound = |part: f64| {
+        let wrong: usize = guessed(&rehearsed, (2.0 * part * canaries as f64) as usize).iter().sum();
+        let guesses = (part * canaries as f64) as usize;
+        Guesses { canaries, guesses, right: guesses - wrong.div_ceil(2).min(guesses) }.gaussian_mu()
+    };
+    let part = PARTS.into_iter().max_by(|one, other| bound(*one).total_cmp(&bound(*other))).unwrap_or(1.0);
+
+    let coins = coins(audit.seed, canaries);
+    let problem = in_one(&coins);
+    let seen: Vec<(f64, bool)> = scores.of(&run(Part::Misses, &problem)?).into_iter().zip(coins).collect();
+    let guesses = (part * canaries as f64) as usize;
+    let [false_alarms, misses] = guessed(&seen, guesses);
+    let found = Guesses { canaries, guesses, right: guesses - false_alarms - misses };
+    let bound = claim.family.lower_bound(Seen::Guesses(found))?;
+    let shifts = scores.0.iter().map(LikelihoodRatio::shift).sum::<f64>() / canaries as f64;
+    Ok(Finding {
+        integers: problem.is_in_integers(),
+        mechanism: claim.family.mechanism.to_string(),
+        delta: claim.family.delta,
+        claimed_mu: claim.family.mu(),
+        claimed_epsilon: claim.epsilon,
+        lower_bound_mu: bound.mu,
+        lower_bound_epsilon: bound.epsilon,
+        shift: shifts,
+        scale: 1.0,
+        runs: 1,
+        rounds: rounds as u64,
+        trials: guesses as u64,
+        false_alarms: false_alarms as u64,
+        misses: misses as u64,
+        confidence: 1.0 - GUESS_ERROR,
+        guesses: Some(found),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privacy::examples::assert_relative;
+
+    const fn guesses(canaries: usize, guesses: usize, right: usize) -> Guesses {
+        Guesses { canaries, guesses, right }
+    }
+
+    /// Values of a reference implementation of both papers.
+    #[test]
+    fn bounds_of_guesses_are_those_of_the_papers() {
+        for (seen, delta, expected) in [
+            (guesses(1_000, 100, 90), 0.0, 1.630823),
+            (guesses(1_000, 100, 90), 1e-5, 1.626143),
+            (guesses(1_000, 1_000, 700), 1e-5, 0.731740),
+            (guesses(5_000, 500, 480), 1e-6, 2.793821),
+        ] {
+            assert_relative(seen.epsilon(delta), expected, 1e-6, &format!("{seen:?}"));
+        }
+        for (seen, expected) in [(guesses(1_000, 100, 90), 0.602504), (guesses(5_000, 500, 480), 0.937496)] {
+            assert_relative(seen.gaussian_mu(), expected, 2e-6, &format!("{seen:?}"));
+            // Through the curve of that mechanism, at fewer points.
+            let curve = |mu: f64| -> Vec<(f64, f64)> {
+                let epsilons = (0..47).map(|point| 0.02 * 1.17_f64.powi(point));
+                epsilons.map(|epsilon| (epsilon, crate::privacy::gaussian::delta(epsilon, mu).unwrap())).collect()
+            };
+            assert!(seen.contradict_curve(&curve(0.97 * expected)) && !seen.contradict_curve(&curve(1.001 * expected)));
+        }
+        assert!((crate::privacy::gaussian::epsilon(1e-5, 0.602504).unwrap() - 2.456405).abs() < 1e-5);
+        assert_eq!((guesses(1_000, 100, 50).gaussian_mu(), guesses(1_000, 100, 50).epsilon(1e-5)), (0.0, 0.0));
+    }
+
+    /// A guesser who is as right as randomised response allows gets above its ε once in twenty, or less.
+    #[test]
+    fn guesses_at_random_and_coins_are_fair() {
+        let heads = coins(7, 4_096).into_iter().filter(|&coin| coin).count();
+        assert!((1_900..2_200).contains(&heads), "{heads}");
+        assert_ne!(coins(7, 100), coins(8, 100));
+        assert_eq!(guessed(&[(3.0, true), (-2.0, true), (1.0, false), (-0.5, false)], 3), [1, 1]);
+    }
+}

@@ -1,0 +1,146 @@
+//! `rounds ledger`: makes the ledger of a data set, and shows what was spent of it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use comfy_table::Table;
+use rounds_algorithms::privacy::{Adjacency, FilterKind};
+use rounds_models::data::{Declaration, declare};
+use rounds_models::ledger::{Account, BookedRun, Budget, Ledger, LedgerError, State};
+use serde::Serialize;
+
+use super::declaration::DeclarationArguments;
+use super::{Output, UsageError, output};
+use crate::format::{plural, scientific, three_digits};
+use crate::usage::reported;
+
+/// Arguments of `rounds ledger`.
+#[derive(Args)]
+pub struct LedgerArguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Makes the ledger of a data set: a budget for all releases on it that name it by `train --ledger FILE`.
+    New(Box<NewArguments>),
+    /// Shows what was spent, by which runs, and what is left.
+    Show {
+        /// A ledger
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct NewArguments {
+    /// The ledger, a file that is not there yet
+    file: PathBuf,
+    /// ε of all runs together
+    #[arg(long, value_name = "E")]
+    epsilon: f64,
+    /// δ of all runs together, well below 1/n
+    #[arg(long, value_name = "D")]
+    delta: f64,
+    /// The data as runs will name them: a data set of `rounds list datasets`, or the path of a file or folder. Its schema is read, no row is
+    #[arg(long, value_name = "NAME|PATH")]
+    data: String,
+    /// Number of rows, or of units, which is public and which plans follow from; under add-remove --public-rows stands for it
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+    /// Theorem by which runs are added up: gaussian (μ², the best for most), renyi (one order, for small batches with little noise) or
+    /// basic (ε and δ themselves; the one for δ = 0)
+    #[arg(long, default_value = "gaussian", value_name = "KIND")]
+    filter: FilterKind,
+    /// Neighbouring relation of all runs: zero-out, add-remove or replace-one [default: the schema's]
+    #[arg(long, value_name = "RELATION")]
+    adjacency: Option<Adjacency>,
+    /// Folder of the named data sets
+    #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    declared: DeclarationArguments,
+}
+
+/// Makes or shows a ledger.
+///
+/// # Errors
+/// A budget out of range, data that nothing declares, a file that is there already or cannot be read.
+pub fn run(arguments: &LedgerArguments, output: Output) -> anyhow::Result<()> {
+    let refused = |error: LedgerError| reported(error.is_usage(), error);
+    let file = match &arguments.action {
+        Action::Show { file } => file,
+        Action::New(arguments) => {
+            let budget = budget(arguments)?;
+            if let Some(warning) = budget.warning() {
+                output::warn(warning);
+            }
+            Ledger::create(&arguments.file, &budget).map_err(refused)?;
+            &arguments.file
+        }
+    };
+    let account = Account::read(file).map_err(refused)?;
+    output.print(&Shown::of(&account), table(&account))
+}
+
+/// The budget that the arguments declare.
+fn budget(arguments: &NewArguments) -> anyhow::Result<Budget> {
+    let NewArguments { data, data_dir, rows, filter, epsilon, delta, .. } = arguments;
+    let flags = Declaration { relation: arguments.adjacency, ..arguments.declared.declaration() };
+    let domain = declare(data, data_dir.as_deref(), &flags).map_err(|error| reported(true, error))?;
+    let Some(domain) = domain.filter(|domain| !domain.is_draft()) else {
+        let problem = "no checked schema declares these data, and a ledger takes relation and unit from it";
+        return Err(UsageError::of(format!(
+            "--data {data}: {problem}; `rounds schema {data} -o schema.toml` drafts one"
+        )));
+    };
+    Budget::new(data, &domain, *rows, (*filter, *epsilon, *delta)).map_err(|error| reported(true, error))
+}
+
+/// A ledger as a document.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    account: &'a Account,
+    spent: f64,
+    left: f64,
+}
+
+impl<'a> Shown<'a> {
+    fn of(account: &'a Account) -> Self {
+        let spent = account.spent().into_iter().fold(0.0, f64::max);
+        Self { account, spent, left: (1.0 - spent).max(0.0) }
+    }
+}
+
+fn table(account: &Account) -> Table {
+    let percent = |part: f64| format!("{} %", three_digits(100.0 * part));
+    let Budget { data, rows, adjacency, unit, epsilon, delta, filter, .. } = &account.budget;
+    let Shown { spent, left, .. } = Shown::of(account);
+    let room = account
+        .room(*delta)
+        .map(|room| format!(", enough for ε = {} at δ = {} by Gaussian noise", three_digits(room), scientific(*delta)));
+    let numbered: Vec<String> = (1..=account.runs.len()).map(|number| format!("run {number}")).collect();
+    let told = |run: &BookedRun| {
+        let [own_epsilon, own_delta] =
+            [run.statement.epsilon, run.statement.delta].map(|number| number.unwrap_or(f64::NAN));
+        let state = match run.state {
+            State::Open => "open: it goes on, was stopped, or died; its checkpoint can be resumed",
+            State::Done => "done",
+            State::Void => "void: it ended before its noise was drawn, and spent nothing",
+        };
+        let share = percent(if run.state == State::Void { 0.0 } else { run.share.into_iter().fold(0.0, f64::max) });
+        let sha256 = run.model_sha256.as_deref().and_then(|sha256| sha256.get(..16));
+        let model = sha256.map(|sha256| format!(", model {sha256}…")).unwrap_or_default();
+        format!("{share}, ε = {} at δ = {}, {state}{model}", three_digits(own_epsilon), scientific(own_delta))
+    };
+    let head = [
+        ("budget", format!("ε = {epsilon} at δ = {}, {filter} filter", scientific(*delta))),
+        ("data", format!("{data}, {}", plural(*rows, if unit == "example" { "row" } else { "unit" }))),
+        ("adjacency", format!("{adjacency}, of one {unit}")),
+        ("spent", percent(spent)),
+        ("left", percent(left) + &room.unwrap_or_default()),
+    ];
+    let runs = numbered.iter().map(String::as_str).zip(account.runs.iter().map(told));
+    output::pairs(head.into_iter().chain(runs).chain([("last line", account.sha256.clone())]))
+}
