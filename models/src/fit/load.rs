@@ -311,7 +311,8 @@ mod tests {
             (training.algorithm, training.optimizer.batch_size) = ("dp-mf".to_owned(), Some(20));
             training.data.data_dir = Some(folder.path().to_owned());
             change(&mut training);
-            let loaded = load(&training, &Execution::default(), &mut (), key::of_system).unwrap();
+            let loaded =
+                load(&training, &Execution::default(), &mut (), key::of_system, &crate::fit::booking::of_run).unwrap();
             let early = loaded.setup.settings.strategies.digest();
             loaded.setup.algorithm.prepare(&loaded.problem, &loaded.setup.settings).unwrap();
             (early, loaded.setup.settings.strategies.digest().unwrap())

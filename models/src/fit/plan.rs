@@ -261,7 +261,8 @@ mod tests {
         };
         let refusal = |rank: ThreadRanks, differs: bool| {
             let execution = Execution::on(Engine::over_ranks(Arc::new(rank), 1).unwrap());
-            let mut loaded = load(&training, &execution, &mut (), key::of_system).unwrap();
+            let mut loaded =
+                load(&training, &execution, &mut (), key::of_system, &crate::fit::booking::of_run).unwrap();
             let source = FactorizationSource::new(toeplitz);
             let source = if differs { source } else { FactorizationSource::default() };
             loaded.setup.settings.strategies = StrategyMemory::filled_from(source);
