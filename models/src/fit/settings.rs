@@ -45,6 +45,8 @@ pub struct Training {
     pub sign: Option<PathBuf>,
     /// The checkpoint of the run.
     pub checkpoint: CheckpointSettings,
+    /// A simulation without test rows runs a second time, on four fifths of its rows, and tells its quality on the others.
+    pub holds_out: bool,
 }
 
 impl Default for Training {
@@ -59,6 +61,7 @@ impl Default for Training {
             model: None,
             sign: None,
             checkpoint: CheckpointSettings::default(),
+            holds_out: true,
         }
     }
 }
