@@ -16,7 +16,7 @@ from . import _builds
 _builds.load()
 
 from . import _rounds  # noqa: E402
-from ._rounds import Domain, Model, Rows  # noqa: E402
+from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
 from ._rows import is_frame, names_of, rows_of  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
@@ -33,7 +33,7 @@ class Privacy(dict):  # type: ignore[type-arg]
     """
 
     def __str__(self) -> str:
-        shown = []
+        shown: list[str] = []
         for key, value in self.items():
             if value is None or key == "mechanisms":
                 continue
