@@ -2,6 +2,7 @@
 # toolchain; system packages come from the platform's package manager, or are named where they may not be installed.
 
 CARGO ?= cargo
+PYTHON ?= python3
 # Debian's packages that the build needs (hwloc) and that the report's browser tests use where they are there.
 PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
@@ -9,7 +10,7 @@ MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 # And those that build and run the kernels' tests for 64-bit Arm.
 ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
-.PHONY: run test test-all verify-exact bad-input bench peers report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
+.PHONY: run test test-all verify-exact bad-input bench peers peers-python report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
   python wheel docs deps deps-mpi deps-aarch64
 
 run: deps
@@ -70,7 +71,6 @@ dist: deps
 
 # The library in Python: built for this processor, its tests, the scripts of its pages and its lint, in a virtual environment of its own
 # (Python 3.11 or later). ARGS, for example: -k noise.
-PYTHON ?= python3
 VENV := target/python
 $(VENV)/installed: python/requirements.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -120,6 +120,16 @@ peers: deps
 	$(CARGO) build --release --quiet --package rounds
 	$(CARGO) bench --quiet --package rounds-bench --bench random --no-run
 	python3 bench/peers/run.py $(ARGS)
+
+# Private classifiers in one Python process: rounds, diffprivlib, and scikit-learn without privacy, on the files in ROUNDS_DATA.
+PEERS_VENV := target/peers/python
+$(PEERS_VENV)/installed: bench/peers/in_process_requirements.txt
+	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/peers/in_process_requirements.txt
+	touch $@
+
+peers-python: deps python/rounds/_rounds.abi3.so $(PEERS_VENV)/installed
+	$(PEERS_VENV)/bin/python bench/peers/in_process.py $(ARGS)
 
 report: deps
 	$(CARGO) run --release --quiet --package rounds -- report $(ARGS)

@@ -11,8 +11,8 @@ from . import _builds
 
 def main() -> None:
     """Becomes the command, with the arguments of this process."""
-    own = _builds.BUILDS / f"rounds-{_builds.level()}" if _builds.BUILDS.is_dir() else None
-    program = str(own) if own and own.is_file() else shutil.which("rounds")
+    own = _builds.BUILDS / "rounds"
+    program = str(own) if own.is_file() else shutil.which("rounds")
     if program is None or os.path.realpath(program) == os.path.realpath(sys.argv[0]):
         sys.exit("rounds: this installation has no command; a wheel has one, and `cargo install --path harness` builds it")
     os.execv(program, ["rounds", *sys.argv[1:]])

@@ -17,7 +17,7 @@ _builds.load()
 
 from . import _rounds  # noqa: E402
 from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
-from ._rows import is_frame, names_of, rows_of  # noqa: E402
+from ._rows import is_frame, names_of, not_finite, rows_of  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
 
@@ -201,6 +201,8 @@ def train(
         if y is None:
             raise ValueError("`y`, the labels of the rows, is missing")
         rows = rows_of(data, y, domain, unit, name=name, explain=seed is not None)
+        if seed is not None and domain is not None:
+            _told(not_finite(data))
         if test is not None:
             test_rows = rows_of(test[0], test[1], domain, name=name, explain=seed is not None)
     texts = [(key, _text(key, value)) for key, value in given.items() if value is not None]
@@ -208,7 +210,11 @@ def train(
         progress = Bar()
     model, document, warned = _rounds.train(place, texts, rows, test_rows, threads, progress, holds_out)
     _told(warned)
-    return Run(model, json.loads(document))
+    run = Run(model, json.loads(document))
+    null_rows = (run.outcome.get("diagnostics") or {}).get("null_rows") if rows is not None else None
+    if null_rows:
+        _told([f"{null_rows} rows add nothing: a value or a label is missing, or none that the domain declares"])
+    return run
 
 
 def _for_model(model: Model | str | os.PathLike[str]) -> Model:

@@ -152,6 +152,18 @@ def _matrix(X: Any, domain: Domain | None) -> Any:
     return np.ascontiguousarray(X)
 
 
+def not_finite(X: Any) -> list[str]:
+    """What to say of values of an array that are no finite numbers, to somebody who may know."""
+    import numpy as np
+
+    values = getattr(X, "data", X) if not isinstance(X, np.ndarray) else X
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        return []
+    missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+    told = [f"{missing} values are NaN and count as 0, or the bound next to it"] if missing else []
+    return told + ([f"{infinite} values are infinite and cut to the bounds"] if infinite else [])
+
+
 def rows_of(
     data: Any, y: Any = None, domain: Domain | None = None, unit: Any = None, *, name: str = "arrays", explain: bool = False
 ) -> Rows:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _rows
@@ -88,6 +88,9 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             "use fit, with `checkpoint` and `resume` in `options` for a run that stops and goes on"
         )
 
+    def _is_secret(self) -> bool:
+        return bool(self.secure) and self.random_state is None
+
     def _is_release(self) -> bool:
         if self.random_state is not None and self.secure:
             warnings.warn(
@@ -95,7 +98,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=4,
             )
-        return bool(self.secure) and self.random_state is None
+        return self._is_secret()
 
     def _seed(self) -> int:
         state = self.random_state
@@ -117,11 +120,31 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 self.feature_names_in_ = np.array([name for name, _ in self.domain.columns], dtype=object)  # type: ignore
                 self.n_features_in_ = len(self.feature_names_in_)
             return X
-        is_declared = self.domain is not None or self.bounds is not None
+        # What is declared has a place for every value: no row of a release can fail.
+        is_declared = self.domain is not None or self.bounds is not None or self._is_secret()
         dtype = None if getattr(X, "dtype", None) in (np.uint8, np.float32) else np.float64
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=not is_declared or "allow-nan"
-        )
+        try:
+            return validate_data(
+                self, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=not is_declared
+            )
+        except ValueError as error:
+            if self._is_secret() and "convert" in str(error):
+                problem = "X holds words: give a data frame, and a domain that declares its columns"
+                raise ValueError(problem) from None
+            raise
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        """Labels as scikit-learn checks them; of a release a label that is none makes a null row."""
+        if y is None:
+            raise ValueError("This estimator requires y to be passed, but the target y is None")
+        if _rows.is_frame(X):
+            return np.asarray(_rows.column_of(X, y) if isinstance(y, str) else y)
+        y = column_or_1d(y, warn=True)
+        if not self._is_secret() and y.dtype.kind in "fc" and not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity; leave these rows out")
+        if len(y) != X.shape[0]:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
+        return y
 
     def _fit(self, X: Any, y: Any, unit: Any, loss: str, label: dict[str, Any], is_read: bool) -> Any:
         secure = self._is_release()
@@ -265,7 +288,7 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
                 except ValueError:
                     pass
             return names.astype(object) if y.dtype.kind == "O" else names, False
-        return np.unique(y), True
+        return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
 
     def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
         """Trains the model on rows `X` with the classes `y`; `unit` has the id of each row's unit, a person say.
@@ -275,10 +298,9 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         self
         """
         X = self._validated(X, reset=True)
-        y = _labels(y, X)
-        check_classification_targets(y)
-        if y.dtype.kind == "f" and type_of_target(y) == "continuous":
-            raise ValueError("Unknown label type: continuous. The labels are numbers; classes are needed")
+        y = self._labels(y, X)
+        if not self._is_secret():
+            check_classification_targets(y)
         self.classes_, is_read = self._classes_of(y)
         if len(self.classes_) < 2:
             raise ValueError(f"the classifier needs at least two classes, and there is one class alone: {self.classes_.tolist()}")
@@ -301,23 +323,6 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         outputs = self._outputs(X)
         places = (outputs[:, 0] >= 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
         return self.classes_[places]
-
-
-def _labels(y: Any, X: Any) -> Any:
-    from sklearn.utils import column_or_1d
-
-    if y is None:
-        raise ValueError("This estimator requires y to be passed, but the target y is None")
-    if hasattr(X, "num_rows") or _rows.is_frame(X):
-        if isinstance(y, str):
-            y = _rows.column_of(X, y)
-        return np.asarray(y)
-    y = column_or_1d(y, warn=True)
-    if y.dtype.kind in "fc" and not np.isfinite(y).all():
-        raise ValueError("Input y contains NaN or infinity; leave these rows out")
-    if len(y) != X.shape[0]:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
-    return y
 
 
 class LogisticRegression(_Classifier):
@@ -416,13 +421,16 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
         self
         """
         X = self._validated(X, reset=True)
-        y = np.asarray(_labels(y, X), dtype=np.float64)
+        y = self._labels(y, X)
+        if not self._is_secret():
+            y = y.astype(np.float64)
         bounds, is_read = self.target_bounds, False
         if self.domain is not None:
             bounds = self.domain.label_bounds
         if bounds is None:
-            lo, hi = float(y.min()), float(y.max())
-            bounds, is_read = ((lo, hi) if lo < hi else (lo - 0.5, lo + 0.5)), True
+            is_read = True
+            lo, hi = (0.0, 1.0) if self._is_secret() else (float(y.min()), float(y.max()))
+            bounds = (lo, hi) if lo < hi else (lo - 0.5, lo + 0.5)
         lo, hi = map(float, bounds)
         return self._fit(X, y, unit, self._loss_of(hi - lo), {"label_bounds": (lo, hi)}, is_read)
 

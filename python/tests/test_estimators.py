@@ -78,6 +78,32 @@ def test_a_release_needs_what_is_known_without_the_rows():
     assert LogisticRegression(classes=[0, 1]).fit((127 * (X + 1)).astype(np.uint8), y).privacy_["claim"] == "release"
 
 
+@pytest.mark.parametrize("kind", [LogisticRegression, Ridge])
+def test_no_row_of_a_release_can_fail_or_is_shown(kind):
+    X, y, number = rows()
+    label = {"classes": [0, 1]} if kind is LogisticRegression else {"target_bounds": (-10, 10)}
+    y = (y if kind is LogisticRegression else number).astype(object)
+    X[0, 0], X[1, 0], X[2, 0] = np.nan, np.inf, 31337.0
+    y[3], y[4], y[5], y[6] = "planted-31337", None, float("nan"), 0.5
+    assert kind(bounds=(-1, 1), **label).fit(X, y).privacy_["claim"] == "release"
+    words = X.astype(object)
+    words[7, 1] = "planted-31337"
+    for data, given in [(words, dict(bounds=(-1, 1), **label)), (words.tolist(), dict(bounds=(-1, 1), **label)), (X, label), (words, {})]:
+        with pytest.raises((ValueError, TypeError)) as refusal:
+            kind(**given).fit(data, y)
+        assert "31337" not in str(refusal.value), refusal.value
+
+
+def test_simulations_tell_once_of_values_that_are_none():
+    X, y, _ = rows()
+    X[0, 0], X[1, 0] = np.nan, np.inf
+    odd = np.where(np.arange(len(y)) == 5, 7, y)
+    with pytest.warns(UserWarning) as told:
+        LogisticRegression(bounds=(-1, 1), classes=[0, 1], secure=False).fit(X, odd)
+    told = [str(one.message) for one in told]
+    assert len(told) == 3 and "1 values are NaN" in told[0] and "1 values are infinite" in told[1] and "1 rows add nothing" in told[2]
+
+
 def test_a_random_state_is_a_simulation():
     X, y, _ = rows()
     with pytest.warns(UserWarning, match="a simulation"):

@@ -136,6 +136,10 @@ def test_rows_of_bytes_are_read_where_they_are():
     rounds.train(X, y, **settings)
     assert most() - start < 20_000
     assert np.array_equal(X, before)
+    references = sys.getrefcount(X)
+    rounds.train(X[:1_000], y[:1_000], **settings)
+    rounds.train(X, y, **settings)
+    assert sys.getrefcount(X) == references
     # Undeclared floats are read where they are, too; a null label makes a copy and leaves the caller's.
     F = X[:100].astype(np.float32)
     assert rows_of(F, y[:100]).address == F.ctypes.data
