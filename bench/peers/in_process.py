@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Private classifiers side by side in one process: accuracy, ε by each library's own account, and seconds of `fit`.
 
-`rounds`, diffprivlib's objective perturbation, and scikit-learn without privacy, on a9a, a sixth of covtype and MNIST, five seeds each,
+`rounds`, diffprivlib's objective perturbation, DP-SGD of jax-privacy with the plan of `rounds`, and scikit-learn without privacy, on a9a, a sixth of covtype and MNIST, five seeds each,
 interleaved. Rows are in memory as each library takes them. diffprivlib needs scikit-learn 1.6 (in_process_requirements.txt):
 
     make peers-python ARGS="[--epsilon 1] [--seeds 5] [--only mnist] [--peers rounds,diffprivlib] [--out FOLDER]"
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench" / "peers")]
 # Rows of a split of covtype, which has no test rows of its own.
 TEST_SHARE = 0.2
 
@@ -86,6 +86,12 @@ def of_diffprivlib(seed, epsilon, bounds, norm, classes):
     return LogisticRegression(epsilon=epsilon, data_norm=norm, random_state=seed, max_iter=1_000)
 
 
+def of_jax_privacy(seed, epsilon, bounds, norm, classes, plan):
+    from jax_privacy_fit import JaxPrivacy
+
+    return JaxPrivacy(epsilon, 1e-5, plan, classes, seed)
+
+
 def without_privacy(seed, epsilon, bounds, norm, classes):
     from sklearn.linear_model import LogisticRegression
 
@@ -94,9 +100,10 @@ def without_privacy(seed, epsilon, bounds, norm, classes):
 
 PEERS = {
     "rounds": of_rounds,
-    "rounds, release": of_rounds_release,
+    "rounds release": of_rounds_release,
     "diffprivlib": of_diffprivlib,
-    "scikit-learn, not private": without_privacy,
+    "jax-privacy tuned": of_jax_privacy,
+    "scikit-learn without privacy": without_privacy,
 }
 
 
@@ -134,14 +141,20 @@ def main():
                     continue
                 # The others get f64 in [0, 1], made outside of the clock.
                 rows, test = (X, X_test) if peer.startswith("rounds") else (X / np.float64(bounds[1]), X_test / np.float64(bounds[1]))
-                model = PEERS[peer](seed, given.epsilon, bounds, norm, classes)
-                start = time.perf_counter()
+                settings = (seed, given.epsilon, bounds, norm, classes)
+                if peer.startswith("jax"):
+                    plan = of_rounds(*settings).fit(X, y).outcome_["plan"]
+                    model = PEERS[peer](*settings, plan).prepare(rows, y)
+                else:
+                    model = PEERS[peer](*settings)
+                start, processor = time.perf_counter(), time.process_time()
                 model.fit(rows, y)
-                seconds = time.perf_counter() - start
+                seconds, processor = time.perf_counter() - start, time.process_time() - processor
                 accuracy = 100.0 * model.score(test, y_test)
                 privacy = getattr(model, "privacy_", {})
                 epsilon = privacy.get("epsilon") or (given.epsilon if peer == "diffprivlib" else None)
-                line = dict(data=name, peer=peer, seed=seed, seconds=seconds, accuracy=accuracy, epsilon=epsilon, delta=privacy.get("delta"))
+                claim = dict(epsilon=epsilon, delta=privacy.get("delta"))
+                line = dict(data=name, peer=peer, seed=seed, seconds=seconds, cpu_seconds=processor, accuracy=accuracy, **claim)
                 found.append(line)
                 print(json.dumps(line), file=sys.stderr, flush=True)
                 if seconds > given.limit:
@@ -157,20 +170,25 @@ def main():
 
 def table(found):
     """Means with 95 % intervals of accuracy, medians of seconds, and their ratios to the release's."""
-    lines = ["| data | library | accuracy in % | ε | δ | seconds | times `rounds` |", "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| data | library | accuracy in % | ε | δ | seconds | times `rounds` | CPU seconds | times |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in dict.fromkeys(one["data"] for one in found):
-        times = {peer: [one["seconds"] for one in found if (one["data"], one["peer"]) == (name, peer)] for peer in PEERS}
-        ours = statistics.median(times["rounds"] or [float("nan")])
+
+        def median(peer, key):
+            return statistics.median([one[key] for one in found if (one["data"], one["peer"]) == (name, peer)] or [float("nan")])
+
+        def times(peer, key):
+            return f"{median(peer, key):.3f} | {median(peer, key) / median('rounds', key):.1f}"
+
         for peer in PEERS:
             of = [one for one in found if (one["data"], one["peer"]) == (name, peer)]
             if not of:
                 continue
             mean, half = interval([one["accuracy"] for one in of])
-            seconds = statistics.median(times[peer])
             epsilon = "none" if of[0]["epsilon"] is None else f"{of[0]['epsilon']:.3f}"
             delta = "none" if of[0]["epsilon"] is None else of[0]["delta"] or 0
             right = f"{mean:.2f} ± {half:.2f}" if len(of) > 1 else f"{mean:.2f}"
-            lines.append(f"| {name} | {peer} | {right} | {epsilon} | {delta} | {seconds:.3f} | {seconds / ours:.1f} |")
+            lines.append(f"| {name} | {peer} | {right} | {epsilon} | {delta} | {times(peer, 'seconds')} | {times(peer, 'cpu_seconds')} |")
     return "\n".join(lines)
 
 

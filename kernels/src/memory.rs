@@ -153,9 +153,7 @@ impl<T: Pod> DerefMut for Buffer<T> {
             *self = Self::from(&**self);
         }
         match &mut self.memory {
-            Memory::Own(memory) => {
-                bytemuck::cast_slice_mut(&mut memory[self.start..][..self.len * size_of::<T>()])
-            }
+            Memory::Own(memory) => bytemuck::cast_slice_mut(&mut memory[self.start..][..self.len * size_of::<T>()]),
             Memory::Shared(_) => unreachable!("a copy is its own"),
         }
     }

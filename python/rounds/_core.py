@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -536,6 +535,8 @@ class Schema:
         """
         if isinstance(data, (str, os.PathLike)):
             return _rounds.draft(Path(data), label, list(drop), task, unit)
+        import tempfile
+
         if not is_frame(data):
             raise TypeError("a draft is made from a data frame or a file; declare arrays by Domain.matrix")
         if label is None and "label" not in names_of(data):

@@ -50,7 +50,10 @@ impl Model {
 
     /// Writes the model with its statement. A file that holds a release is not replaced.
     fn write(&self, path: PathBuf) -> PyResult<()> {
-        self.model.clone().write(&path).map_err(|error| if error.is_usage() { refused(&error) } else { of_file(&error) })
+        self.model
+            .clone()
+            .write(&path)
+            .map_err(|error| if error.is_usage() { refused(&error) } else { of_file(&error) })
     }
 
     /// The bytes of the model's file.
@@ -129,13 +132,15 @@ impl Model {
     #[pyo3(signature = (rows, are_test_rows = false))]
     fn evaluate(&self, py: Python<'_>, rows: &Rows, are_test_rows: bool) -> PyResult<String> {
         let dataset = self.treated(rows)?;
-        let found = detached(py, || self.model.evaluate(ModelRows { dataset, are_test_rows }))?.map_err(|error| refused(&error))?;
+        let found = detached(py, || self.model.evaluate(ModelRows { dataset, are_test_rows }))?
+            .map_err(|error| refused(&error))?;
         serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
 
 fn matrix<T: numpy::Element>(py: Python<'_>, values: Vec<T>, columns: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
     let rows = values.len() / columns.max(1);
-    let matrix = Array2::from_shape_vec((rows, columns), values).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let matrix =
+        Array2::from_shape_vec((rows, columns), values).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(matrix.into_pyarray(py))
 }

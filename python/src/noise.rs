@@ -33,7 +33,8 @@ enum Buffer<'py> {
 }
 
 fn workload(text: &str, lambda_tau: Option<usize>) -> PyResult<WorkloadSpecification> {
-    let known: WorkloadSpecification = text.parse().map_err(|error| PyValueError::new_err(format!("`workload` {text}: {error}")))?;
+    let known: WorkloadSpecification =
+        text.parse().map_err(|error| PyValueError::new_err(format!("`workload` {text}: {error}")))?;
     Ok(known.with_lambda_tau(lambda_tau))
 }
 
@@ -89,7 +90,8 @@ impl Noise {
             let epsilon = accountant.epsilon(&stated, adjacency, delta).map_err(said)?;
             // μ = f·sensitivity/noise multiplier, f the change of a term.
             let sensitivity = gdp::mu(&family(1.0), Adjacency::ZeroOut).map_err(said)?;
-            let statement = statement(&stated, (accountant, adjacency), (epsilon, delta), (clip_norm, sensitivity), &plan, &key);
+            let statement =
+                statement(&stated, (accountant, adjacency), (epsilon, delta), (clip_norm, sensitivity), &plan, &key);
             let stream = planned.unaccounted(key, noise_multiplier * clip_norm);
             Ok((stream, statement, sensitivity, noise_multiplier))
         })?;
@@ -105,7 +107,10 @@ impl Noise {
             Buffer::Double(values) => values.len(),
         };
         if len != self.dimension {
-            return Err(PyValueError::new_err(format!("the buffer has {len} values, and the noise {}", self.dimension)));
+            return Err(PyValueError::new_err(format!(
+                "the buffer has {len} values, and the noise {}",
+                self.dimension
+            )));
         }
         let mut noise = vec![0.0; len];
         let round = detached(py, || {

@@ -6,7 +6,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rounds_algorithms::audit::{self as audits, AuditSettings};
 use rounds_algorithms::catalog;
-use rounds_algorithms::factorization::{FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification};
+use rounds_algorithms::factorization::{
+    FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
+};
 use rounds_algorithms::privacy::{Accountant, Adjacency, Mechanism, Sampling, calibrate, gdp};
 use rounds_kernels::instructions;
 use rounds_models::data::draft as drafts;
@@ -38,7 +40,10 @@ fn family(name: &str, sampling: Option<Sampling>, steps: usize, trees: usize) ->
         ("subsampled-gaussian", Some(sampling)) => {
             let is_poisson = matches!(sampling, Sampling::Poisson { .. });
             let adjacency = if is_poisson { Adjacency::AddRemove } else { Adjacency::ReplaceOne };
-            (Box::new(move |noise_multiplier| Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps }), adjacency)
+            (
+                Box::new(move |noise_multiplier| Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps }),
+                adjacency,
+            )
         }
         ("tree", None) => (
             Box::new(move |noise_multiplier| Mechanism::Tree {
@@ -92,7 +97,9 @@ pub(crate) fn account(
     let found = detached(py, move || {
         let noise_multiplier = match (noise_multiplier, epsilon) {
             (Some(noise_multiplier), None) => noise_multiplier,
-            (None, Some(epsilon)) => calibrate(accountant, adjacency, epsilon, delta, &family).map_err(|error| refused(&error))?,
+            (None, Some(epsilon)) => {
+                calibrate(accountant, adjacency, epsilon, delta, &family).map_err(|error| refused(&error))?
+            }
             _ => return Err(PyValueError::new_err("give either `noise_multiplier` or `epsilon`")),
         };
         let stated = family(noise_multiplier);
@@ -123,7 +130,12 @@ fn verifier(signer: Option<PathBuf>, factorization: Option<PathBuf>) -> PyResult
 /// The statement of a release computed again, with each difference, as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, signer = None, factorization = None))]
-pub(crate) fn verify(py: Python<'_>, path: PathBuf, signer: Option<PathBuf>, factorization: Option<PathBuf>) -> PyResult<String> {
+pub(crate) fn verify(
+    py: Python<'_>,
+    path: PathBuf,
+    signer: Option<PathBuf>,
+    factorization: Option<PathBuf>,
+) -> PyResult<String> {
     let verifier = verifier(signer, factorization)?;
     let found = detached(py, move || verifier.verify(&path))?.map_err(|error| refused(&error))?;
     Ok(document(&found))
@@ -176,7 +188,9 @@ pub(crate) fn factorize(
     let participation = Participation::epochs(epochs);
     participation.check(rounds).map_err(|error| refused(&error))?;
     let request = FactorizationRequest { objective, gap, ..FactorizationRequest::new(workload, participation, method) };
-    let made = detached(py, move || factorization_cache::factorize(request, factorization_cache::default_folder().as_deref()))?;
+    let made = detached(py, move || {
+        factorization_cache::factorize(request, factorization_cache::default_folder().as_deref())
+    })?;
     let (factorization, from_cache) = made.map_err(|error| refused(&error))?;
     if let Some(path) = out {
         factorization_file::write(&path, &factorization).map_err(|error| of_file(&error))?;
@@ -213,10 +227,19 @@ pub(crate) fn audit(
     threads: Option<usize>,
 ) -> PyResult<String> {
     let algorithm = catalog::find(algorithm).map_err(|error| refused(&error))?;
-    let sabotage = sabotage.map(str::parse).transpose().map_err(|error| PyValueError::new_err(format!("`sabotage`: {error}")))?;
+    let sabotage =
+        sabotage.map(str::parse).transpose().map_err(|error| PyValueError::new_err(format!("`sabotage`: {error}")))?;
     let key = if secure { audits::AuditKey::Secure } else { audits::AuditKey::Simulation };
-    let settings =
-        AuditSettings { runs, seed, epsilon, delta, adjacency: parsed(adjacency)?, key, sabotage, ..AuditSettings::default() };
+    let settings = AuditSettings {
+        runs,
+        seed,
+        epsilon,
+        delta,
+        adjacency: parsed(adjacency)?,
+        key,
+        sabotage,
+        ..AuditSettings::default()
+    };
     let engine = crate::training::engine(threads)?;
     let reports = detached(py, move || {
         let scenes = algorithm.scenes.iter().filter(|scene| scene.takes(settings.rows, algorithm));

@@ -8,12 +8,12 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::oracle::Oracle;
+use rounds_algorithms::privacy::{Adjacency, Sampling};
 use rounds_algorithms::problem::encoding::NULL_LABEL;
 use rounds_algorithms::problem::{
-    self, BYTE_SCALE, Bounds, Buffer, ByteRows, ColumnKind, Columns, Dataset, DomainSource, Encoder, Features, Label, Labels,
-    Problem, Relation, SparseMatrix, Storage, UnitDeclaration, UnitIds,
+    self, BYTE_SCALE, Bounds, Buffer, ByteRows, ColumnKind, Columns, Dataset, DomainSource, Encoder, Features, Label,
+    Labels, Problem, Relation, SparseMatrix, Storage, UnitDeclaration, UnitIds,
 };
-use rounds_algorithms::privacy::{Adjacency, Sampling};
 use rounds_algorithms::sampling::Sampler;
 use rounds_kernels::linear::{Clip, Reduction};
 use rounds_kernels::loss::Loss;
@@ -46,7 +46,8 @@ impl Domain {
     #[pyo3(signature = (name, data_dir = None))]
     fn of(name: &str, data_dir: Option<PathBuf>) -> PyResult<Self> {
         let declared = declare(name, data_dir.as_deref(), &Declaration::default()).map_err(|error| refused(&error))?;
-        let none = || PyValueError::new_err(format!("{name}: nothing declares its domain; put a schema.toml beside it"));
+        let none =
+            || PyValueError::new_err(format!("{name}: nothing declares its domain; put a schema.toml beside it"));
         declared.map(Self).ok_or_else(none)
     }
 
@@ -250,7 +251,8 @@ impl AsRef<[u8]> for ArrayBytes {
 }
 
 fn shared<T: numpy::Element>(array: &PyReadonlyArray2<'_, T>) -> PyResult<Arc<ArrayBytes>> {
-    let slice = array.as_slice().map_err(|_| PyValueError::new_err("rows in C order are needed (numpy.ascontiguousarray)"))?;
+    let slice =
+        array.as_slice().map_err(|_| PyValueError::new_err("rows in C order are needed (numpy.ascontiguousarray)"))?;
     let (start, len) = (slice.as_ptr().cast(), size_of_val(slice));
     Ok(Arc::new(ArrayBytes { _array: array.as_any().clone().unbind(), start, len }))
 }
@@ -260,18 +262,21 @@ fn features(matrix: &GivenMatrix<'_>) -> PyResult<Features> {
     match matrix {
         GivenMatrix::Floats(values) => {
             let columns = values.shape()[1];
-            let values = Buffer::shared(shared(values)?).ok_or_else(|| PyValueError::new_err("values of f32 are not aligned"))?;
+            let values = Buffer::shared(shared(values)?)
+                .ok_or_else(|| PyValueError::new_err("values of f32 are not aligned"))?;
             Ok(Features::F32 { values, columns })
         }
         GivenMatrix::Bytes(values) => {
             let columns = values.shape()[1];
             let rows = ByteRows::shared(shared(values)?, columns);
-            rows.map(|rows| Features::U8 { rows, scale: BYTE_SCALE }).ok_or_else(|| PyValueError::new_err("rows have no columns"))
+            rows.map(|rows| Features::U8 { rows, scale: BYTE_SCALE })
+                .ok_or_else(|| PyValueError::new_err("rows have no columns"))
         }
         GivenMatrix::Sparse(offsets, indices, values, columns) => {
             let (offsets, indices) = (offsets.as_slice()?, indices.as_slice()?);
             let unfit = |_| PyValueError::new_err("indices of sparse rows lie between 0 and 2^32 − 1");
-            let offsets = offsets.iter().map(|&offset| usize::try_from(offset)).collect::<Result<_, _>>().map_err(unfit)?;
+            let offsets =
+                offsets.iter().map(|&offset| usize::try_from(offset)).collect::<Result<_, _>>().map_err(unfit)?;
             let indices = indices.iter().map(|&index| u32::try_from(index)).collect::<Result<_, _>>().map_err(unfit)?;
             let values = values.as_slice()?.to_vec();
             Ok(Features::Sparse(SparseMatrix { offsets, indices, values, columns: *columns }))
@@ -286,10 +291,14 @@ fn codes(labels: Option<&GivenColumn<'_>>, rows: usize, encoder: &Encoder<'_>) -
         Some(GivenColumn::Words(words, indices)) => {
             let codes: Vec<u32> = words.iter().map(|word| encoder.label(word.as_bytes())).collect();
             let missing = encoder.label(b"");
-            let code = |&index: &i64| usize::try_from(index).ok().and_then(|index| codes.get(index)).copied().unwrap_or(missing);
+            let code = |&index: &i64| {
+                usize::try_from(index).ok().and_then(|index| codes.get(index)).copied().unwrap_or(missing)
+            };
             Ok(indices.as_slice()?.iter().map(code).collect())
         }
-        Some(GivenColumn::Numbers(values)) => Ok(values.as_slice()?.iter().map(|&value| encoder.label_number(value)).collect()),
+        Some(GivenColumn::Numbers(values)) => {
+            Ok(values.as_slice()?.iter().map(|&value| encoder.label_number(value)).collect())
+        }
     }
 }
 
@@ -301,7 +310,9 @@ fn undeclared(labels: Option<&GivenColumn<'_>>, rows: usize) -> PyResult<Labels>
             let values = indices.as_slice()?.iter().map(|&index| u32::try_from(index).unwrap_or(u32::MAX)).collect();
             Labels::Classes { values, classes: words.len(), names: Some(words.clone()) }
         }
-        Some(GivenColumn::Numbers(values)) => Labels::Values(values.as_slice()?.iter().map(|&value| value as f32).collect()),
+        Some(GivenColumn::Numbers(values)) => {
+            Labels::Values(values.as_slice()?.iter().map(|&value| value as f32).collect())
+        }
     })
 }
 
@@ -373,11 +384,16 @@ impl Rows {
                     return Err(PyTypeError::new_err("the domain has named columns: give a data frame with these"));
                 };
                 if count != raw.columns() {
-                    return Err(PyValueError::new_err(format!("X has {} features, but its domain declares {count}", raw.columns())));
+                    return Err(PyValueError::new_err(format!(
+                        "X has {} features, but its domain declares {count}",
+                        raw.columns()
+                    )));
                 }
                 let is_sparse = |storage| storage == Storage::Sparse;
                 if is_sparse(raw.storage()) && !is_sparse(domain.storage) {
-                    return Err(PyTypeError::new_err("sparse rows, and the domain keeps dense ones: declare storage = \"sparse\""));
+                    return Err(PyTypeError::new_err(
+                        "sparse rows, and the domain keeps dense ones: declare storage = \"sparse\"",
+                    ));
                 }
                 let encoder = Encoder::new(domain);
                 let codes = codes(labels.as_ref(), rows, &encoder)?;
@@ -438,7 +454,8 @@ impl Rows {
                     let known: Vec<_> = words.iter().map(|word| encode(word.as_bytes())).collect();
                     let missing = encode(b"");
                     for (row, &index) in indices.as_slice()?.iter().enumerate().take(rows) {
-                        let (keeps, features) = usize::try_from(index).ok().and_then(|index| known.get(index)).unwrap_or(&missing);
+                        let (keeps, features) =
+                            usize::try_from(index).ok().and_then(|index| known.get(index)).unwrap_or(&missing);
                         set(row, *keeps, features);
                     }
                 }
@@ -485,13 +502,19 @@ pub(crate) fn clipped_sum<'py>(
         let problem = Problem::new(Arc::new(rows), loss, true, 0.0).map_err(|error| refused(&error))?;
         if weights.len() != problem.parameters() {
             let needed = problem.parameters();
-            return Err(PyValueError::new_err(format!("`weights` has {} values, and the model {needed}", weights.len())));
+            return Err(PyValueError::new_err(format!(
+                "`weights` has {} values, and the model {needed}",
+                weights.len()
+            )));
         }
         let count = problem.rows();
-        let mut sampler = Sampler::new(Sampling::FullBatch, count, count, StreamKey::Simulation(0)).map_err(|error| refused(&error))?;
+        let mut sampler = Sampler::new(Sampling::FullBatch, count, count, StreamKey::Simulation(0))
+            .map_err(|error| refused(&error))?;
         let mut sum = vec![0.0; weights.len()];
         let mut oracle = Oracle::new(&problem, crate::training::engine(Some(threads))?);
-        oracle.gradient_sum(&sampler.draw(0, count), &weights, Clip::l2(clip_norm), &mut sum).map_err(|error| refused(&error))?;
+        oracle
+            .gradient_sum(&sampler.draw(0, count), &weights, Clip::l2(clip_norm), &mut sum)
+            .map_err(|error| refused(&error))?;
         Ok::<_, PyErr>(sum)
     })??;
     Ok(PyArray1::from_vec(py, found))

@@ -125,9 +125,7 @@ impl<'a> Encoder<'a> {
     /// # Panics
     /// If there is no such column of numbers, or `out` is empty.
     pub fn number(&self, column: usize, value: f64, out: &mut [f32]) -> bool {
-        let ColumnKind::Number { bounds, missing } = &self.columns[column].kind else {
-            panic!("a category has words")
-        };
+        let ColumnKind::Number { bounds, missing } = &self.columns[column].kind else { panic!("a category has words") };
         if value.is_nan() && missing.is_none() {
             return false;
         }
