@@ -109,7 +109,7 @@ PEERS = {
 
 def interval(values):
     """Mean and half the width of a 95 % interval of five values."""
-    t = {5: 2.776, 3: 4.303, 4: 3.182}.get(len(values), 1.96)
+    t = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}.get(len(values), 1.96)
     spread = statistics.stdev(values) if len(values) > 1 else float("nan")
     return statistics.mean(values), t * spread / len(values) ** 0.5
 

@@ -202,6 +202,8 @@ def train(
         rows = rows_of(data, y, domain, unit, name=name, explain=seed is not None)
         if seed is not None and domain is not None:
             _told(not_finite(data))
+        if isinstance(test, (str, os.PathLike)):
+            raise TypeError("`test` of rows in memory is a pair of rows and labels")
         if test is not None:
             test_rows = rows_of(test[0], test[1], domain, name=name, explain=seed is not None)
     texts = [(key, _text(key, value)) for key, value in given.items() if value is not None]

@@ -17,21 +17,29 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rounds_models::text;
 
+/// Refuses a process that was forked from one that has worked: its threads are not there.
+fn check_process() -> PyResult<()> {
+    static WORKER: OnceLock<u32> = OnceLock::new();
+    if *WORKER.get_or_init(std::process::id) == std::process::id() {
+        return Ok(());
+    }
+    let problem = "this process was forked from one in which rounds has worked, and has none of its threads; start processes by \
+                   multiprocessing.get_context(\"spawn\"), or fork before the first call";
+    Err(PyRuntimeError::new_err(problem))
+}
+
 /// Runs `work` without the interpreter's lock. A fault of this library is an exception that shows where it is and no value.
 ///
 /// # Errors
-/// A process that was forked from one that has worked: its threads are not there.
+/// A forked process; a fault.
 fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    static WORKER: OnceLock<u32> = OnceLock::new();
-    if *WORKER.get_or_init(std::process::id) != std::process::id() {
-        let problem = "this process was forked from one in which rounds has worked, and has none of its threads; start processes by \
-                       multiprocessing.get_context(\"spawn\"), or fork before the first call";
-        return Err(PyRuntimeError::new_err(problem));
-    }
-    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|_| {
-        let place = PLACE_OF_FAULT.lock().map_or_else(|_| String::new(), |place| place.clone());
-        PyRuntimeError::new_err(format!("a fault of rounds{place}; please report it with the call that led to it"))
-    })
+    check_process()?;
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|_| fault())
+}
+
+fn fault() -> PyErr {
+    let place = PLACE_OF_FAULT.lock().map_or_else(|_| String::new(), |place| place.clone());
+    PyRuntimeError::new_err(format!("a fault of rounds{place}; please report it with the call that led to it"))
 }
 
 /// The place of the last fault, for its message.

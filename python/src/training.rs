@@ -1,7 +1,12 @@
 //! `train`: settings by name, progress by a callback, interrupts.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,7 +17,7 @@ use rounds_models::fit::{Execution, FitError, Fitted, Observer, Stage, Training,
 
 use crate::model::Model;
 use crate::rows::Rows;
-use crate::{as_python, detached, of_file, refused};
+use crate::{as_python, of_file, refused};
 
 /// Time between two looks at signals, and two calls of a callback.
 const PACE: Duration = Duration::from_millis(50);
@@ -99,62 +104,96 @@ fn set(training: &mut Training, name: &str, text: &str) -> PyResult<()> {
     Ok(())
 }
 
-/// The observer of a run: progress to a callback, signals to the run.
+/// The observer of a run, on its thread: what the calling thread tells a callback, and whether that one stops the run.
+#[derive(Default)]
 struct Face {
-    callback: Option<Py<PyAny>>,
-    rounds: u64,
-    last: Instant,
-    /// The exception that stops the run.
-    raised: Option<PyErr>,
-    warnings: Vec<String>,
+    /// Stages that are entered and not told yet.
+    stages: Mutex<Vec<&'static str>>,
+    rounds: AtomicU64,
+    done: AtomicU64,
+    stops: AtomicBool,
+    warnings: Mutex<Vec<String>>,
 }
 
-impl Face {
-    /// Looks for signals, and calls the callback.
-    fn attend(&mut self, stage: &str, round: u64) {
-        if self.raised.is_some() {
-            return;
-        }
-        let told = Python::attach(|py| {
-            py.check_signals()?;
-            match &self.callback {
-                Some(callback) => callback.call1(py, (stage, round, self.rounds)).map(drop),
-                None => Ok(()),
-            }
-        });
-        self.raised = told.err();
-        self.last = Instant::now();
-    }
-}
-
-impl Observer for Face {
+impl Observer for &Face {
     fn enter(&mut self, stage: Stage) {
         let name = match stage {
             Stage::Loading => "loading",
             Stage::Planning => "planning",
             Stage::Placing => "placing",
             Stage::Rounds(rounds) => {
-                self.rounds = rounds;
-                return self.attend("rounds", 0);
+                self.rounds.store(rounds, Ordering::Relaxed);
+                "rounds"
             }
-            Stage::Publishing => return self.attend("publishing", self.rounds),
+            Stage::Publishing => "publishing",
         };
-        self.attend(name, 0);
+        self.stages.lock().expect("no fault while it is held").push(name);
     }
 
     fn after_round(&mut self, round: u64) {
-        if self.last.elapsed() >= PACE {
-            self.attend("rounds", round);
-        }
+        self.done.store(round, Ordering::Relaxed);
     }
 
     fn stops(&mut self) -> bool {
-        self.raised.is_some()
+        self.stops.load(Ordering::Relaxed)
     }
 
     fn warn(&mut self, warning: &str) {
-        self.warnings.push(as_python(warning));
+        self.warnings.lock().expect("no fault while it is held").push(as_python(warning));
     }
+}
+
+impl Face {
+    /// Looks for signals, which the interpreter's main thread alone sees, and tells the callback of stages and rounds since the last call.
+    fn attend(&self, py: Python<'_>, callback: Option<&Py<PyAny>>, told: &mut u64) -> PyResult<()> {
+        py.check_signals()?;
+        let stages = std::mem::take(&mut *self.stages.lock().expect("no fault while it is held"));
+        let (done, rounds) = (self.done.load(Ordering::Relaxed), self.rounds.load(Ordering::Relaxed));
+        let Some(callback) = callback else { return Ok(()) };
+        for stage in stages {
+            let round = if stage == "publishing" { rounds } else { 0 };
+            callback.call1(py, (stage, round, rounds))?;
+            *told = if stage == "publishing" { rounds } else { *told };
+        }
+        if done > *told {
+            *told = done;
+            callback.call1(py, ("rounds", done, rounds))?;
+        }
+        Ok(())
+    }
+}
+
+/// The run on a thread of its own, while this one attends to signals and the callback; what either raised.
+fn attended(
+    py: Python<'_>,
+    training: &Training,
+    execution: &Execution,
+    face: &Face,
+    callback: Option<&Py<PyAny>>,
+) -> PyResult<(Result<Fitted, FitError>, Option<PyErr>)> {
+    crate::check_process()?;
+    let (sender, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let run = move || {
+            // Dropped at the end, whatever it is.
+            let _sender = sender;
+            catch_unwind(AssertUnwindSafe(|| fit(training, execution, &mut { face })))
+        };
+        let worker = thread::Builder::new().stack_size(8 << 20).spawn_scoped(scope, run)?;
+        let (mut raised, mut told) = (None, 0);
+        loop {
+            let goes_on = py.detach(|| ended.recv_timeout(PACE)) == Err(RecvTimeoutError::Timeout);
+            if raised.is_none() {
+                raised = face.attend(py, callback, &mut told).err();
+                face.stops.store(raised.is_some(), Ordering::Relaxed);
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        let fitted = py.detach(|| worker.join()).expect("faults are caught").map_err(|_| crate::fault())?;
+        Ok((fitted, raised))
+    })
 }
 
 /// The exception for an error of a run.
@@ -195,19 +234,20 @@ pub(crate) fn train(
         set(&mut training, name, text)?;
     }
     let execution = Execution::on(engine(threads)?);
-    let mut face = Face { callback, rounds: 0, last: Instant::now(), raised: None, warnings: Vec::new() };
+    let face = Face::default();
     // A signal that came before belongs to the caller.
     py.check_signals()?;
-    let fitted = detached(py, || fit(&training, &execution, &mut face))?;
-    let interrupted = |raised: PyErr| raised.is_instance_of::<PyKeyboardInterrupt>(py);
-    match (fitted, face.raised) {
-        (Ok(Fitted { model, mut outcome }), _) => {
+    let (fitted, raised) = attended(py, &training, &execution, &face, callback.as_ref())?;
+    match (fitted, raised) {
+        (Ok(_), Some(raised)) => Err(raised),
+        (Ok(Fitted { model, mut outcome }), None) => {
             outcome.warnings.iter_mut().for_each(|warning| *warning = as_python(warning));
             let document = serde_json::to_string(&outcome).map_err(|error| PyOSError::new_err(error.to_string()))?;
-            Ok((Model::new(model)?, document, face.warnings))
+            let warnings = face.warnings.into_inner().expect("no fault while it is held");
+            Ok((Model::new(model)?, document, warnings))
         }
         (Err(error @ FitError::Stopped { .. }), Some(raised)) => {
-            if interrupted(raised.clone_ref(py)) {
+            if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
                 return Err(PyKeyboardInterrupt::new_err(as_python(&error.to_string())));
             }
             Err(raised)

@@ -17,7 +17,7 @@ from conftest import SCHEMA, frame, numbers
 import rounds
 
 DOMAIN = rounds.Domain.matrix(10, (-1.0, 1.0), classes=["0", "1"])
-LONG = dict(epsilon=1.0, delta=1e-6, epochs=4_000, batch_size=100, seed=1)
+LONG = dict(epsilon=1.0, delta=1e-6, epochs=2_000, batch_size=100, seed=1)
 
 
 def train(rows=2_000, seed=1, **settings):
@@ -27,15 +27,32 @@ def train(rows=2_000, seed=1, **settings):
 
 def test_an_interrupt_ends_a_run_that_goes_on_from_its_checkpoint(tmp_path):
     kept = tmp_path / "run.ckpt"
-    timer = threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    # A process that a script has started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt():
+        while not kept.exists():
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt, match="stopped after round .*resume"):
         train(**LONG, checkpoint=kept)
+    signal.signal(signal.SIGINT, before)
     assert kept.is_file()
     resumed = train(**LONG, checkpoint=kept, resume=kept)
     assert not kept.exists()
     whole = train(**LONG, holds_out=False)
     assert resumed.outcome["model_sha256"] == whole.outcome["model_sha256"]
+
+
+def test_an_interrupt_in_a_callback_is_one_too():
+    def interrupt(stage, *_):
+        if stage == "planning":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after round"):
+        train(**LONG, progress=interrupt)
 
 
 def test_progress_is_told_and_stops_a_run(capsys):
