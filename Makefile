@@ -85,7 +85,7 @@ FORCE:
 python: deps python/rounds/_rounds.abi3.so $(VENV)/installed
 	cd python && ../$(VENV)/bin/python -m pytest --quiet $(ARGS)
 	cd python && ../$(VENV)/bin/python -m mypy --strict rounds
-	$(CARGO) clippy --release --quiet --package rounds --package rounds-python -- --deny warnings
+	$(CARGO) clippy --quiet --package rounds --package rounds-python -- --deny warnings
 
 # A wheel for every x86-64 processor with AVX2: the module and the command, each for x86-64-v3 and for x86-64-v4, and its tests.
 wheel: deps $(VENV)/installed

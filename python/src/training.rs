@@ -173,6 +173,7 @@ fn attended(
 ) -> PyResult<(Result<Fitted, FitError>, Option<PyErr>)> {
     crate::check_process()?;
     let (sender, ended) = mpsc::channel::<()>();
+    let ended = Mutex::new(ended);
     thread::scope(|scope| {
         let run = move || {
             // Dropped at the end, whatever it is.
@@ -182,7 +183,8 @@ fn attended(
         let worker = thread::Builder::new().stack_size(8 << 20).spawn_scoped(scope, run)?;
         let (mut raised, mut told) = (None, 0);
         loop {
-            let goes_on = py.detach(|| ended.recv_timeout(PACE)) == Err(RecvTimeoutError::Timeout);
+            let wait = || ended.lock().expect("no fault while it is held").recv_timeout(PACE);
+            let goes_on = py.detach(wait) == Err(RecvTimeoutError::Timeout);
             if raised.is_none() {
                 raised = face.attend(py, callback, &mut told).err();
                 face.stops.store(raised.is_some(), Ordering::Relaxed);
