@@ -3,6 +3,8 @@
 //! No privacy policy is here: runs and their refusals are `rounds-models`' own, and what is documented stands in the package
 //! `rounds`, which calls these functions. Every call that works long releases the interpreter's lock.
 
+#![allow(clippy::needless_pass_by_value, reason = "arguments come from Python as values")]
+
 mod model;
 mod noise;
 mod questions;
@@ -82,6 +84,7 @@ mod _rounds {
     use super::training::train;
 
     #[pymodule_init]
+    #[expect(clippy::unnecessary_wraps, reason = "the signature of an initialiser")]
     fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         // A message of a fault may hold a value of a row, and goes nowhere.
         std::panic::set_hook(Box::new(|fault| {

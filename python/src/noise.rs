@@ -22,7 +22,7 @@ pub(crate) struct Noise {
     dimension: usize,
     statement: String,
     sensitivity: f64,
-    noise_multiplier: f64,
+    multiplier: f64,
 }
 
 /// A gradient or a sum of one's own.
@@ -66,13 +66,12 @@ impl Noise {
         }
         let workload = self::workload(workload, lambda_tau)?;
         let plan = NoisePlan { rounds, rounds_per_epoch, workload, dimension };
-        let key = match seed {
-            Some(seed) => StreamKey::Simulation(seed),
-            None => {
-                let mut key = [0; 32];
-                getrandom::fill(&mut key).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-                StreamKey::Release(key)
-            }
+        let key = if let Some(seed) = seed {
+            StreamKey::Simulation(seed)
+        } else {
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+            StreamKey::Release(key)
         };
         let engine = crate::training::engine(Some(threads))?;
         let made = detached(py, move || {
@@ -97,7 +96,7 @@ impl Noise {
         })?;
         let (stream, statement, sensitivity, noise_multiplier) = made?;
         let stream = Mutex::new((stream, 0, engine));
-        Ok(Self { stream, rounds: rounds as u64, dimension, statement, sensitivity, noise_multiplier })
+        Ok(Self { stream, rounds: rounds as u64, dimension, statement, sensitivity, multiplier: noise_multiplier })
     }
 
     /// Adds the noise of the next round to `buffer`, a sum of clipped terms; its round.
@@ -157,7 +156,7 @@ impl Noise {
 
     #[getter]
     fn noise_multiplier(&self) -> f64 {
-        self.noise_multiplier
+        self.multiplier
     }
 
     #[getter]
