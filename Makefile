@@ -2,6 +2,7 @@
 # toolchain; system packages come from the platform's package manager, or are named where they may not be installed.
 
 CARGO ?= cargo
+PYTHON ?= python3
 # Debian's packages that the build needs (hwloc) and that the report's browser tests use where they are there.
 PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
@@ -9,15 +10,15 @@ MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 # And those that build and run the kernels' tests for 64-bit Arm.
 ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
-.PHONY: run test test-all verify-exact bad-input bench peers report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
-  deps deps-mpi deps-aarch64
+.PHONY: run test test-all verify-exact bad-input bench peers peers-python report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
+  python wheel docs deps deps-mpi deps-aarch64
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
 # In the release profile, whose crates `make run` has built.
 test: deps
-	$(CARGO) test --release --workspace
+	$(CARGO) test --release --workspace --exclude rounds-python
 
 # The tests that take long in the release profile (audits of all algorithms, tails of samplers, 300 killed runs), and all others in the
 # checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files; without those of pages and of simulated machines, which
@@ -25,8 +26,8 @@ test: deps
 FEATURES :=
 test-all: export ROUNDS_PAIRS ?= 10000
 test-all: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
-	$(CARGO) test --release --workspace -- --ignored --skip exact_noise_in_full
-	$(CARGO) test --workspace --features "$(FEATURES)" -- --skip report:: --skip simulated_tests
+	$(CARGO) test --release --workspace --exclude rounds-python -- --ignored --skip exact_noise_in_full
+	$(CARGO) test --workspace --exclude rounds-python --features "$(FEATURES)" -- --skip report:: --skip simulated_tests
 
 # The exact samplers and the rounding of sums against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some ten
 # minutes.
@@ -41,13 +42,13 @@ bad-input: deps
 
 # The engine over MPI: installs what it needs, runs its tests on ranks, and lints what only its feature builds.
 mpi: deps-mpi
-	$(CARGO) test --workspace --features rounds/mpi --test mpi
-	$(CARGO) clippy --workspace --all-targets --features rounds/mpi -- --deny warnings
+	$(CARGO) test --workspace --exclude rounds-python --features rounds/mpi --test mpi
+	$(CARGO) clippy --workspace --exclude rounds-python --all-targets --features rounds/mpi -- --deny warnings
 
 # Tables in Parquet files, whose reader is an optional feature.
 parquet: deps
-	$(CARGO) test --workspace --features rounds/parquet --test all -- tables neighbours
-	$(CARGO) clippy --workspace --all-targets --features rounds/parquet -- --deny warnings
+	$(CARGO) test --workspace --exclude rounds-python --features rounds/parquet --test all -- tables neighbours
+	$(CARGO) clippy --workspace --exclude rounds-python --all-targets --features rounds/parquet -- --deny warnings
 
 # A package for every x86-64 processor with AVX2: a build for x86-64-v3, one for x86-64-v4, and the front that starts the better
 # one. Its tests compare models over instruction sets and builds.
@@ -67,6 +68,33 @@ dist: deps
 	ROUNDS_DIST=$(abspath $(DIST)/$(PACKAGE)) $(CARGO) test --quiet --package rounds-front
 	tar --create --gzip --owner 0 --group 0 --sort name --file $(DIST)/$(PACKAGE).tar.gz --directory $(DIST) $(PACKAGE)
 	ls -l $(DIST)/$(PACKAGE).tar.gz
+
+# The library in Python: built for this processor, its tests, the scripts of its pages and its lint, in a virtual environment of its own
+# (Python 3.11 or later). ARGS, for example: -k noise.
+VENV := target/python
+$(VENV)/installed: python/requirements.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement python/requirements.txt
+	touch $@
+
+python/rounds/_rounds.abi3.so: FORCE
+	$(CARGO) build --release --quiet --package rounds --package rounds-python
+	cp target/release/lib_rounds.so $@
+FORCE:
+
+python: deps python/rounds/_rounds.abi3.so $(VENV)/installed
+	cd python && ../$(VENV)/bin/python -m pytest --quiet $(ARGS)
+	cd python && ../$(VENV)/bin/python -m mypy --strict rounds
+	$(CARGO) clippy --quiet --package rounds --package rounds-python -- --deny warnings
+
+# A wheel for every x86-64 processor with AVX2: the module and the command, each for x86-64-v3 and for x86-64-v4, and its tests.
+wheel: deps $(VENV)/installed
+	$(VENV)/bin/python python/wheel.py --out target/wheels
+
+# The pages of the library in Python, with what their scripts print, and its reference: target/docs/html.
+docs: python/rounds/_rounds.abi3.so $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement python/docs/requirements.txt
+	$(VENV)/bin/python -m sphinx --quiet -W --keep-going python/docs target/docs/html
 
 # The suite of instruction sets on each set that this processor has, three times in turn.
 instruction-sets: dist
@@ -93,6 +121,16 @@ peers: deps
 	$(CARGO) bench --quiet --package rounds-bench --bench random --no-run
 	python3 bench/peers/run.py $(ARGS)
 
+# Private classifiers in one Python process: rounds, diffprivlib, and scikit-learn without privacy, on the files in ROUNDS_DATA.
+PEERS_VENV := target/peers/python
+$(PEERS_VENV)/installed: bench/peers/in_process_requirements.txt
+	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/peers/in_process_requirements.txt
+	touch $@
+
+peers-python: deps python/rounds/_rounds.abi3.so $(PEERS_VENV)/installed
+	$(PEERS_VENV)/bin/python bench/peers/in_process.py $(ARGS)
+
 report: deps
 	$(CARGO) run --release --quiet --package rounds -- report $(ARGS)
 
@@ -112,9 +150,9 @@ lint: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
 	  python3 bench/readme.py --check && python3 -m unittest discover --quiet --start-directory bench; \
 	else echo "python3 is missing: the tables of the READMEs are not checked"; fi
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- --deny warnings
-	$(if $(FEATURES),$(CARGO) clippy --workspace --all-targets --features "$(FEATURES)" -- --deny warnings)
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) clippy --workspace --exclude rounds-python --all-targets -- --deny warnings
+	$(if $(FEATURES),$(CARGO) clippy --workspace --exclude rounds-python --all-targets --features "$(FEATURES)" -- --deny warnings)
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --exclude rounds-python --no-deps --quiet
 
 # Installs the Debian packages $(1) with apt if it may, and says so; else prints the lines $(2).
 define install

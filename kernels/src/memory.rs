@@ -7,7 +7,8 @@
 /// Plain values of which every bit pattern is valid: the contents of a [`Buffer`].
 pub use bytemuck::Pod;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
 /// Bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
@@ -15,13 +16,23 @@ pub const CACHE_LINE: usize = 64;
 /// Memory below which huge pages do not pay: it would be rounded up to a few of them.
 const LEAST_HUGE_BYTES: usize = 4 << 20;
 
-/// A growable array of plain values whose first one lies at the begin of a cache line.
+/// Bytes that another owner keeps, and that nobody changes as long as they are shared.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// The bytes of a [`Buffer`].
+enum Memory {
+    Own(Vec<u8>),
+    Shared(SharedBytes),
+}
+
+/// A growable array of plain values whose first one lies at the begin of a cache line; or values [of another owner](Self::shared),
+/// which lie where that one has them, and are copied when they are first changed.
 ///
 /// Values of a size that divides a line, which no value then crosses; another size does not compile. What needs more bytes than can be
 /// addressed panics, here and in [`ByteRows`].
 pub struct Buffer<T> {
     /// The values' bytes from `start` on; what lies behind them is unspecified.
-    memory: Vec<u8>,
+    memory: Memory,
     start: usize,
     len: usize,
     values: PhantomData<T>,
@@ -56,12 +67,22 @@ impl<T: Pod> Buffer<T> {
             advise_huge_pages(&mut memory);
         }
         let start = if memory.is_empty() { 0 } else { memory.as_ptr().align_offset(CACHE_LINE) };
-        Self { memory, start, len: 0, values: PhantomData }
+        Self { memory: Memory::Own(memory), start, len: 0, values: PhantomData }
+    }
+
+    /// The values in these bytes, where they are. `None` if the bytes are no whole values, or not aligned for them. A clone shares them, too.
+    pub fn shared(bytes: SharedBytes) -> Option<Self> {
+        const { Self::FITS_LINES };
+        let len = bytemuck::try_cast_slice::<u8, T>((*bytes).as_ref()).ok()?.len();
+        Some(Self { memory: Memory::Shared(bytes), start: 0, len, values: PhantomData })
     }
 
     /// Values that fit without moving to other memory.
     pub fn capacity(&self) -> usize {
-        (self.memory.len() - self.start) / size_of::<T>()
+        match &self.memory {
+            Memory::Own(memory) => (memory.len() - self.start) / size_of::<T>(),
+            Memory::Shared(_) => self.len,
+        }
     }
 
     /// The number of values once there are `more`.
@@ -114,7 +135,11 @@ impl<T: Pod> Deref for Buffer<T> {
         if self.len == 0 {
             return &[];
         }
-        bytemuck::cast_slice(&self.memory[self.start..][..self.len * size_of::<T>()])
+        let memory = match &self.memory {
+            Memory::Own(memory) => memory,
+            Memory::Shared(bytes) => (**bytes).as_ref(),
+        };
+        bytemuck::cast_slice(&memory[self.start..][..self.len * size_of::<T>()])
     }
 }
 
@@ -124,7 +149,13 @@ impl<T: Pod> DerefMut for Buffer<T> {
         if self.len == 0 {
             return &mut [];
         }
-        bytemuck::cast_slice_mut(&mut self.memory[self.start..][..self.len * size_of::<T>()])
+        if matches!(self.memory, Memory::Shared(_)) {
+            *self = Self::from(&**self);
+        }
+        match &mut self.memory {
+            Memory::Own(memory) => bytemuck::cast_slice_mut(&mut memory[self.start..][..self.len * size_of::<T>()]),
+            Memory::Shared(_) => unreachable!("a copy is its own"),
+        }
     }
 }
 
@@ -136,7 +167,10 @@ impl<T: Pod> Default for Buffer<T> {
 
 impl<T: Pod> Clone for Buffer<T> {
     fn clone(&self) -> Self {
-        Self::from(&**self)
+        match &self.memory {
+            Memory::Own(_) => Self::from(&**self),
+            Memory::Shared(bytes) => Self { memory: Memory::Shared(bytes.clone()), ..*self },
+        }
     }
 }
 
@@ -186,10 +220,36 @@ impl ByteRows {
         rows
     }
 
+    /// The rows of these bytes, where they are, without gaps. `None` if they do not fill rows.
+    pub fn shared(bytes: SharedBytes, columns: usize) -> Option<Self> {
+        let values = Buffer::shared(bytes)?;
+        let fills = columns > 0 && values.len().is_multiple_of(columns);
+        fills.then_some(Self { values, columns, stride: columns, incomplete: 0 })
+    }
+
+    /// Gives `take` the bytes of these rows as rows of this length lie in memory of their own, gaps included: in one part or in many.
+    pub fn laid_out(&self, rows: Range<usize>, mut take: impl FnMut(&[u8])) {
+        let gap = stride_of(self.columns) - self.columns;
+        let bytes = &self.values[rows.start * self.stride..rows.end * self.stride];
+        if self.stride == self.columns + gap {
+            return take(bytes);
+        }
+        for row in bytes.chunks_exact(self.stride) {
+            take(&row[..self.columns]);
+            take(&[0; CACHE_LINE][..gap]);
+        }
+    }
+
     /// `rows` rows of zeros, as [`Buffer::zeroed`].
     pub fn zeroed(rows: usize, columns: usize) -> Self {
         let stride = stride_of(columns);
         Self { values: Buffer::zeroed(bytes_of(rows, stride)), columns, stride, incomplete: 0 }
+    }
+
+    /// As many whole rows of zeros, as far apart as these.
+    #[must_use]
+    pub fn blank(&self) -> Self {
+        Self { values: Buffer::zeroed(self.len() * self.stride), incomplete: 0, ..*self }
     }
 
     /// Number of whole rows.
@@ -277,8 +337,12 @@ impl ByteRows {
     pub fn append(&mut self, rows: &Self) {
         assert_eq!(self.columns, rows.columns, "bytes of the rows here (left) and of those that come (right)");
         assert_eq!(self.incomplete, 0, "bytes of an incomplete row, behind which no other one can begin");
-        self.values.extend_from_slice(&rows.values);
-        self.incomplete = rows.incomplete;
+        if self.stride == rows.stride {
+            self.values.extend_from_slice(&rows.values);
+            self.incomplete = rows.incomplete;
+        } else {
+            rows.iter().for_each(|row| self.extend_from_slice(row));
+        }
     }
 
     /// Forgets the rows from `rows` on.
@@ -299,7 +363,7 @@ impl ByteRows {
         let (rows, before) = (self.len(), self.stride);
         self.columns -= 1;
         // Shorter rows do not lie further apart, so that a row's new place is free when its turn comes.
-        self.stride = stride_of(self.columns);
+        self.stride = stride_of(self.columns).min(before);
         for row in 0..rows {
             let (old, new) = (row * before, row * self.stride);
             self.values.copy_within(old..old + self.columns, new);
@@ -391,6 +455,34 @@ mod tests {
                 assert_eq!(grown, rows, "{columns} columns in pieces of {piece}");
             }
         }
+    }
+
+    #[test]
+    fn shared_values_stay_where_they_are_until_one_is_changed() {
+        let bytes: SharedBytes = Arc::new((0..7 * 784).map(|place| (place * 31 % 251) as u8).collect::<Vec<_>>());
+        let theirs = || (*bytes).as_ref().as_ptr();
+        let mut rows = ByteRows::shared(bytes.clone(), 784).unwrap();
+        let own = ByteRows::new((*bytes).as_ref(), 784);
+        assert!(rows.iter().eq(own.iter()) && rows.clone().iter().eq(own.iter()));
+        assert_eq!([rows.memory().0.as_ptr(), rows.clone().memory().0.as_ptr()], [theirs(); 2]);
+        let laid_out = |rows: &ByteRows| {
+            let mut all = Vec::new();
+            rows.laid_out(2..5, |bytes| all.extend_from_slice(bytes));
+            all
+        };
+        assert_eq!((laid_out(&rows), laid_out(&own).len()), (laid_out(&own), 3 * 832));
+        let mut more = own.clone();
+        more.append(&rows);
+        assert!(more.iter().eq(own.iter().chain(rows.iter())));
+        rows.append(&own);
+        assert!(rows.iter().eq(more.iter()) && rows.memory().0.as_ptr() != theirs());
+        let mut first = ByteRows::shared(bytes.clone(), 784).unwrap();
+        assert_eq!(first.take_last_column(), own.iter().map(|row| row[783]).collect::<Vec<_>>());
+        assert!(first.iter().eq(own.iter().map(|row| &row[..783])));
+        assert_eq!((*bytes).as_ref()[..784], own.memory().0[..784], "the owner's bytes do not change");
+        assert!(ByteRows::shared(bytes.clone(), 783).is_none());
+        let odd: SharedBytes = Arc::new([0_u8; 7]);
+        assert!(Buffer::<f32>::shared(odd).is_none());
     }
 
     #[test]

@@ -486,8 +486,20 @@ impl Model {
         Self::parse(path, &bytes)
     }
 
+    /// The bytes of a model file.
+    ///
+    /// # Errors
+    /// A header of more than 100 MB.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ModelFileError> {
+        let encoded = self.header.to_file(&self.weights);
+        encoded.map_err(|source| ModelFileError::Encoding { path: "bytes".into(), source })
+    }
+
     /// The model that the bytes of the file `path` hold.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
         let header = &header_text(path, bytes)?;
@@ -544,13 +556,33 @@ impl Model {
     /// # Errors
     /// As [`load_for_model`]; features that the model's treatment does not allow.
     pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, Explained> {
-        let data = &self.header.data;
-        let input = Request { columns: Some(data.dimension), labels, ..Request::of(self.domain.as_ref()) };
-        let rows = load_for_model(name_or_path, data_dir, input, self.classes())?;
-        let clip = data.clip_features.map(|NormBound { norm, bound }| (norm, bound));
-        let dataset = treat_features(rows.dataset, data.scale_features, clip)
-            .map_err(|error| DataError::from(error).for_reader())?;
+        let rows = self.load_untreated(name_or_path, data_dir, labels)?;
+        let dataset = self.treated(rows.dataset).map_err(|error| DataError::from(error).for_reader())?;
         Ok(ModelRows { dataset, ..rows })
+    }
+
+    /// [`load`](Self::load) without the treatment of features.
+    ///
+    /// # Errors
+    /// As [`load_for_model`].
+    pub fn load_untreated(
+        &self,
+        name_or_path: &str,
+        data_dir: Option<&Path>,
+        labels: LabelUse,
+    ) -> Result<ModelRows, Explained> {
+        let columns = Some(self.header.data.dimension);
+        let input = Request { columns, labels, ..Request::of(self.domain.as_ref()) };
+        load_for_model(name_or_path, data_dir, input, self.classes())
+    }
+
+    /// Rows of the model's domain with their features treated as the training run treated them.
+    ///
+    /// # Errors
+    /// Features that the treatment does not allow.
+    pub fn treated(&self, rows: Dataset) -> Result<Dataset, DatasetError> {
+        let data = &self.header.data;
+        treat_features(rows, data.scale_features, data.clip_features.map(|NormBound { norm, bound }| (norm, bound)))
     }
 
     /// [`outputs`](problem::outputs) of this model.

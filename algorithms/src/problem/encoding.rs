@@ -106,14 +106,7 @@ impl<'a> Encoder<'a> {
     /// If there is no such column, or `out` is not as long as its [`width`](Self::width).
     pub fn field(&self, column: usize, field: &[u8], out: &mut [f32]) -> bool {
         match &self.columns[column].kind {
-            ColumnKind::Number { bounds, missing } => {
-                let value = number(field);
-                if value.is_nan() && missing.is_none() {
-                    return false;
-                }
-                out[0] = bounds.to_unit(bounds.clamp(value, missing.unwrap_or(0.0))) as f32;
-                true
-            }
+            ColumnKind::Number { .. } => self.number(column, number(field), out),
             ColumnKind::Category { other, .. } => {
                 let index = match (self.words[column].of_field(field), other) {
                     (Some(index), _) => index as usize,
@@ -125,6 +118,19 @@ impl<'a> Encoder<'a> {
                 true
             }
         }
+    }
+
+    /// As [`field`](Self::field), of the number that stands in the field of a column of numbers, NaN for a word.
+    ///
+    /// # Panics
+    /// If there is no such column of numbers, or `out` is empty.
+    pub fn number(&self, column: usize, value: f64, out: &mut [f32]) -> bool {
+        let ColumnKind::Number { bounds, missing } = &self.columns[column].kind else { panic!("a category has words") };
+        if value.is_nan() && missing.is_none() {
+            return false;
+        }
+        out[0] = bounds.to_unit(bounds.clamp(value, missing.unwrap_or(0.0))) as f32;
+        true
     }
 
     /// The code of a label as it stands in a text.

@@ -6,13 +6,18 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A crate, the crates of the workspace that it may use, and others that it may not.
-const PLAN: [(&str, &str, &str); 7] = [
+const PLAN: [(&str, &str, &str); 8] = [
     ("rounds-kernels", "", "rayon serde getrandom hwlocality"),
     ("rounds-numerics", "", ""),
     ("rounds-algorithms", "rounds-kernels rounds-numerics", "hwlocality clap flate2 liblzma plotters jiff indicatif"),
     (
         "rounds-models",
         "rounds-kernels rounds-numerics rounds-algorithms",
+        "hwlocality clap anyhow indicatif comfy-table maud plotters",
+    ),
+    (
+        "rounds-python",
+        "rounds-kernels rounds-algorithms rounds-models",
         "hwlocality clap anyhow indicatif comfy-table maud plotters",
     ),
     ("rounds-bench", "rounds-kernels rounds-algorithms", ""),

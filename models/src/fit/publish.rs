@@ -213,7 +213,7 @@ fn quality(
 fn held_out(training: &Training, execution: &Execution, loaded: &Loaded) -> Option<Quality> {
     let Loaded { setup, problem, .. } = loaded;
     let is_long = loaded.is_bound || execution.group.count().is_some();
-    if training.privacy.secure || loaded.test.is_some() || is_long {
+    if training.privacy.secure || !training.holds_out || loaded.test.is_some() || is_long {
         return None;
     }
     let split = Split { fraction: 0.2, seed: training.seed };

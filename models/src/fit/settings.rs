@@ -47,6 +47,8 @@ pub struct Training {
     pub checkpoint: CheckpointSettings,
     /// The ledger that a release is booked in.
     pub ledger: Option<PathBuf>,
+    /// A simulation without test rows runs a second time, on four fifths of its rows, and tells its quality on the others.
+    pub holds_out: bool,
 }
 
 impl Default for Training {
@@ -62,6 +64,7 @@ impl Default for Training {
             sign: None,
             checkpoint: CheckpointSettings::default(),
             ledger: None,
+            holds_out: true,
         }
     }
 }

@@ -220,6 +220,7 @@ impl TrainArguments {
                 every: self.checkpoint.checkpoint_every,
                 resume: self.checkpoint.resume.clone(),
             },
+            holds_out: true,
         }
     }
 }

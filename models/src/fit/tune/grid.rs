@@ -194,6 +194,7 @@ impl Tuning {
             sign: base.sign.clone(),
             checkpoint: Default::default(),
             ledger: base.ledger.clone(),
+            holds_out: base.holds_out,
         };
         for (name, value) in self.grid.at(places) {
             if name == "regularization" {

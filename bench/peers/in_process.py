@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Private classifiers side by side in one process: accuracy, ε by each library's own account, and seconds of `fit`.
+
+`rounds`, diffprivlib's objective perturbation, DP-SGD of jax-privacy with the plan of `rounds`, and scikit-learn without privacy, on a9a, a sixth of covtype and MNIST, five seeds each,
+interleaved. Rows are in memory as each library takes them. diffprivlib needs scikit-learn 1.6 (in_process_requirements.txt):
+
+    make peers-python ARGS="[--epsilon 1] [--seeds 5] [--only mnist] [--peers rounds,diffprivlib] [--out FOLDER]"
+"""
+
+import argparse
+import bz2
+import gzip
+import json
+import os
+import statistics
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench" / "peers")]
+# Rows of a split of covtype, which has no test rows of its own.
+TEST_SHARE = 0.2
+
+
+def unpacked(path):
+    for suffix, opener in {".gz": gzip.open, ".bz2": bz2.open}.items():
+        packed = path.with_name(path.name + suffix)
+        if packed.is_file():
+            return opener(packed, "rb").read()
+    return path.read_bytes()
+
+
+def mnist(folder):
+    def part(images, labels):
+        X = np.frombuffer(unpacked(folder / "mnist" / images), np.uint8)[16:].reshape(-1, 784)
+        return X, np.frombuffer(unpacked(folder / "mnist" / labels), np.uint8)[8:]
+
+    train = part("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
+    # The norm of 784 whites, of features in [0, 1].
+    return train, part("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"), (0, 255), 28.0
+
+
+def a9a(folder):
+    def part(name):
+        X, y = np.zeros((0, 123)), []
+        lines = unpacked(folder / "libsvm" / name).decode().splitlines()
+        X = np.zeros((len(lines), 123), np.float32)
+        for row, line in enumerate(lines):
+            label, *entries = line.split()
+            y.append(int(float(label)))
+            for entry in entries:
+                X[row, int(entry.partition(":")[0]) - 1] = 1.0
+        return X, np.array(y)
+
+    # Fourteen attributes of a person, one feature each.
+    return part("a9a"), part("a9a.t"), (0, 1), 14**0.5
+
+
+def covtype(folder):
+    table = np.loadtxt(next((folder / "other").glob("covtype-16pct-scaled01.csv*")), delimiter=",", skiprows=1, dtype=np.float32)
+    X, y = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(int)
+    test = np.random.default_rng(0).random(len(X)) < TEST_SHARE
+    # Ten numbers in [0, 1] and two attributes of one feature each.
+    return (X[~test], y[~test]), (X[test], y[test]), (0, 1), 12**0.5
+
+
+def of_rounds(seed, epsilon, bounds, norm, classes):
+    import rounds
+
+    return rounds.LogisticRegression(epsilon, 1e-5, bounds=bounds, classes=classes, random_state=seed, secure=False)
+
+
+def of_rounds_release(seed, epsilon, bounds, norm, classes):
+    import rounds
+
+    return rounds.LogisticRegression(epsilon, 1e-5, bounds=bounds, classes=classes)
+
+
+def of_diffprivlib(seed, epsilon, bounds, norm, classes):
+    from diffprivlib.models import LogisticRegression
+
+    return LogisticRegression(epsilon=epsilon, data_norm=norm, random_state=seed, max_iter=1_000)
+
+
+def of_jax_privacy(seed, epsilon, bounds, norm, classes, plan):
+    from jax_privacy_fit import JaxPrivacy
+
+    return JaxPrivacy(epsilon, 1e-5, plan, classes, seed)
+
+
+def without_privacy(seed, epsilon, bounds, norm, classes):
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(random_state=seed, max_iter=200)
+
+
+PEERS = {
+    "rounds": of_rounds,
+    "rounds release": of_rounds_release,
+    "diffprivlib": of_diffprivlib,
+    "jax-privacy tuned": of_jax_privacy,
+    "scikit-learn without privacy": without_privacy,
+}
+
+
+def interval(values):
+    """Mean and half the width of a 95 % interval of five values."""
+    t = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}.get(len(values), 1.96)
+    spread = statistics.stdev(values) if len(values) > 1 else float("nan")
+    return statistics.mean(values), t * spread / len(values) ** 0.5
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds of a fit after which a peer is left out of further seeds")
+    parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("ROUNDS_DATA", ".")))
+    parser.add_argument("--only", help="some of a9a,covtype,mnist")
+    parser.add_argument("--peers", help=f"some of {', '.join(PEERS)}")
+    parser.add_argument("--out", type=Path, help="folder for in_process.json and in_process.md; lines that it holds of other data and peers stay")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    sets = {"a9a": a9a, "covtype": covtype, "mnist": mnist}
+    chosen = given.only.split(",") if given.only else list(sets)
+    peers = given.peers.split(",") if given.peers else list(PEERS)
+    found = []
+    if given.out and (given.out / "in_process.json").is_file():
+        found = json.loads((given.out / "in_process.json").read_text())
+        found = [one for one in found if one["data"] not in chosen or one["peer"] not in peers]
+    for name in chosen:
+        (X, y), (X_test, y_test), bounds, norm = sets[name](given.data_dir)
+        classes, slow = np.unique(y).tolist(), set()
+        for seed in range(given.seeds):
+            for peer in peers[seed % len(peers):] + peers[: seed % len(peers)]:
+                if peer in slow:
+                    continue
+                # The others get f64 in [0, 1], made outside of the clock.
+                rows, test = (X, X_test) if peer.startswith("rounds") else (X / np.float64(bounds[1]), X_test / np.float64(bounds[1]))
+                settings = (seed, given.epsilon, bounds, norm, classes)
+                if peer.startswith("jax"):
+                    plan = of_rounds(*settings).fit(X, y).outcome_["plan"]
+                    model = PEERS[peer](*settings, plan).prepare(rows, y)
+                else:
+                    model = PEERS[peer](*settings)
+                start, processor = time.perf_counter(), time.process_time()
+                model.fit(rows, y)
+                seconds, processor = time.perf_counter() - start, time.process_time() - processor
+                accuracy = 100.0 * model.score(test, y_test)
+                privacy = getattr(model, "privacy_", {})
+                epsilon = privacy.get("epsilon") or (given.epsilon if peer == "diffprivlib" else None)
+                claim = dict(epsilon=epsilon, delta=privacy.get("delta"))
+                line = dict(data=name, peer=peer, seed=seed, seconds=seconds, cpu_seconds=processor, accuracy=accuracy, **claim)
+                found.append(line)
+                print(json.dumps(line), file=sys.stderr, flush=True)
+                if seconds > given.limit:
+                    slow.add(peer)
+    text = table(found)
+    print(text)
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        lines = ",\n".join(json.dumps(one) for one in found)
+        (given.out / "in_process.json").write_text(f"[\n{lines}\n]\n")
+        (given.out / "in_process.md").write_text(text + "\n")
+
+
+def table(found):
+    """Means with 95 % intervals of accuracy, medians of seconds, and their ratios to the release's."""
+    lines = ["| data | library | accuracy in % | ε | δ | seconds | times `rounds` | CPU seconds | times |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for name in dict.fromkeys(one["data"] for one in found):
+
+        def median(peer, key):
+            return statistics.median([one[key] for one in found if (one["data"], one["peer"]) == (name, peer)] or [float("nan")])
+
+        def times(peer, key):
+            return f"{median(peer, key):.3f} | {median(peer, key) / median('rounds', key):.1f}"
+
+        for peer in PEERS:
+            of = [one for one in found if (one["data"], one["peer"]) == (name, peer)]
+            if not of:
+                continue
+            mean, half = interval([one["accuracy"] for one in of])
+            epsilon = "none" if of[0]["epsilon"] is None else f"{of[0]['epsilon']:.3f}"
+            delta = "none" if of[0]["epsilon"] is None else of[0]["delta"] or 0
+            right = f"{mean:.2f} ± {half:.2f}" if len(of) > 1 else f"{mean:.2f}"
+            lines.append(f"| {name} | {peer} | {right} | {epsilon} | {delta} | {times(peer, 'seconds')} | {times(peer, 'cpu_seconds')} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

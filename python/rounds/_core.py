@@ -1,0 +1,566 @@
+"""The functions of the package: each is one call of the library."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from . import _builds
+
+_builds.load()
+
+from . import _rounds  # noqa: E402
+from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
+from ._rows import is_frame, names_of, not_finite, rows_of  # noqa: E402
+
+Progress = Callable[[str, int, int], object]
+
+
+class Privacy(dict):  # type: ignore[type-arg]
+    """A privacy statement: a dictionary with the keys of the command's documents, which prints as text.
+
+    Examples
+    --------
+    >>> print(Privacy(claim="none", reason="nothing is declared"))
+    claim: none
+    reason: nothing is declared
+    """
+
+    def __str__(self) -> str:
+        shown: list[str] = []
+        for key, value in self.items():
+            if value is None or key == "mechanisms":
+                continue
+            lines = value if isinstance(value, list) else [value]
+            shown.extend(f"{key.replace('_', ' ')}: {line}" for line in lines)
+        return "\n".join(shown)
+
+    def json(self) -> str:
+        """The statement as JSON."""
+        return json.dumps(self, ensure_ascii=False)
+
+
+class Run:
+    """A run that is finished.
+
+    Attributes
+    ----------
+    model : Model
+        The model: `rounds.predict` and `rounds.evaluate` take it, `model.write(path)` keeps it with its statement.
+    outcome : dict
+        The document of the command's ``--json``.
+    privacy : Privacy
+        The statement.
+    """
+
+    def __init__(self, model: Model, outcome: dict[str, Any]) -> None:
+        self.model = model
+        self.outcome = outcome
+        self.privacy = Privacy(outcome["privacy"])
+
+    def __repr__(self) -> str:
+        epsilon = self.privacy.get("epsilon")
+        return f"<rounds.Run of {self.outcome['algorithm']}, claim {self.privacy['claim']}, ε = {epsilon}>"
+
+
+class Bar:
+    """Progress as a line on stderr; a stream that is closed ends the line and no run."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
+
+    def __call__(self, stage: str, done: int, rounds: int) -> None:
+        text = f"{stage} {done}/{rounds}" if stage == "rounds" else stage
+        try:
+            self.stream.write(f"\r{text:<40}" + ("\n" if stage == "publishing" else ""))
+            self.stream.flush()
+        except (ValueError, OSError, AttributeError):
+            pass
+
+
+def _text(name: str, value: Any) -> str:
+    """The text of a setting, as the command line has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)  # type: ignore[no-any-return]
+    if isinstance(value, (list, tuple)) and name in ("drop", "classes"):
+        return "\n".join(str(one) for one in value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(one) for one in value)
+    if name in ("epsilon", "delta", "noise_multiplier", "learning_rate", "clip_norm", "epochs"):
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise TypeError(f"`{name}` is a number, not {value!r}")
+        return repr(float(value))
+    return str(value)
+
+
+def _told(warned: Sequence[str]) -> None:
+    for warning in warned:
+        warnings.warn(warning, UserWarning, stacklevel=3)
+
+
+def train(
+    data: Any,
+    y: Any = None,
+    *,
+    domain: Domain | str | os.PathLike[str] | None = None,
+    unit: Any = None,
+    test: Any = None,
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+    algorithm: str = "dp-sgd",
+    seed: int | None = None,
+    threads: int | None = None,
+    verbose: bool = False,
+    progress: Progress | None = None,
+    name: str = "arrays",
+    **settings: Any,
+) -> Run:
+    """Trains a private linear model: the run of ``rounds train`` with the same settings.
+
+    Without a `seed` the run is a release: noise and sampling come from a key of the operating system, and what a release must not
+    do is refused. With one it is a simulation that anyone can repeat, with the noise.
+
+    Parameters
+    ----------
+    data : array, sparse matrix, data frame, str or path
+        Rows, or the name of a data set or the path of a file or folder. An array of bytes in C order is read where it lies, and must
+        not be changed during the call; rows of a declared domain that are no bytes are encoded, which copies them once.
+    y : array or str, optional
+        Labels, or the name of the label's column. By default the label that the domain declares.
+    domain : Domain, str or path, optional
+        What is known of the rows without looking at them; a path is that of a schema. A release needs one.
+    unit : array or str, optional
+        The id of each row's unit, a person say; of a file, the column's name. All rows of a unit are protected together.
+    test : tuple of rows and labels, or path, optional
+        Rows to test on, which are public.
+    epsilon, delta : float
+        The budget.
+    algorithm : str
+        One of ``rounds list algorithms``.
+    seed : int, optional
+        The seed of a simulation.
+    threads : int, optional
+        Threads, by default all cores. The model does not depend on them.
+    verbose : bool
+        Shows progress on stderr.
+    progress : callable, optional
+        Called with a stage, the rounds that are done and their number, at most twenty times a second. What it raises stops the run.
+    name : str
+        The name of rows in memory, in documents.
+    **settings
+        The command's other flags with underscores (`epochs`, `batch_size`, `learning_rate`, `clip_norm`, `loss`, `checkpoint`,
+        `resume`, `model`, …), and parameters of the algorithm.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        Settings or rows that are refused, with the remedy. No message of a release shows a value of a row.
+    KeyboardInterrupt
+        After the round in which it came. With `checkpoint` the message names the file, and ``resume=FILE`` goes on.
+
+    Examples
+    --------
+    >>> import rounds
+    >>> run = rounds.train("synthetic-logistic", epsilon=1.0, seed=1, epochs=2)
+    >>> run.privacy["claim"]
+    'simulation'
+    """
+    given = {"epsilon": epsilon, "delta": delta, "algorithm": algorithm, **settings}
+    if "secure" in given:
+        raise TypeError("`secure` follows from `seed`: leave `seed` out for a release")
+    given.update({"secure": True} if seed is None else {"seed": seed})
+    holds_out = bool(given.pop("holds_out", True))
+    rows = test_rows = None
+    if isinstance(data, (str, os.PathLike)):
+        place = os.fspath(data)
+        if y is not None:
+            given["label"] = y
+        if isinstance(domain, Domain):
+            raise TypeError("the domain of a file is a schema: give its path")
+        given.update({"schema": domain, "unit": unit, "test": test})
+    else:
+        place = name
+        if domain is not None and not isinstance(domain, Domain):
+            domain = Domain.read(os.fspath(domain))
+        if unit is not None and domain is not None and domain.unit is None:
+            domain = domain.by_unit()
+        if domain is not None and y is None:
+            y = domain.label_column
+        if y is None:
+            raise ValueError("`y`, the labels of the rows, is missing")
+        rows = rows_of(data, y, domain, unit, name=name, explain=seed is not None)
+        if seed is not None and domain is not None:
+            _told(not_finite(data))
+        if isinstance(test, (str, os.PathLike)):
+            raise TypeError("`test` of rows in memory is a pair of rows and labels")
+        if test is not None:
+            test_rows = rows_of(test[0], test[1], domain, name=name, explain=seed is not None)
+    texts = [(key, _text(key, value)) for key, value in given.items() if value is not None]
+    if verbose and progress is None:
+        progress = Bar()
+    model, document, warned = _rounds.train(place, texts, rows, test_rows, threads, progress, holds_out)
+    _told(warned)
+    run = Run(model, json.loads(document))
+    null_rows = (run.outcome.get("diagnostics") or {}).get("null_rows") if rows is not None else None
+    if null_rows:
+        _told([f"{null_rows} rows add nothing: a value or a label is missing, or none that the domain declares"])
+    return run
+
+
+def _for_model(model: Model | str | os.PathLike[str]) -> Model:
+    return model if isinstance(model, Model) else Model.read(os.fspath(model))
+
+
+def _rows_for(model: Model, data: Any, y: Any = None) -> tuple[Rows, bool]:
+    if isinstance(data, (str, os.PathLike)):
+        return model.load(os.fspath(data), None, y is not False)
+    return rows_of(data, None if y is False else y, model.domain, explain=True), False
+
+
+def predict(model: Model | str | os.PathLike[str], data: Any, *, probabilities: bool = False) -> Any:
+    """Predictions for rows.
+
+    Parameters
+    ----------
+    model : Model, str or path
+        A model or its file.
+    data : array, sparse matrix, data frame, str or path
+        Rows with the columns of the training rows.
+    probabilities : bool
+        Gives the probability of each class instead, `[n, K]`.
+
+    Returns
+    -------
+    array
+        Names of classes, numbers in the units of the label, or probabilities. Of a category or label that the domain does not know and
+        that makes its row a null row, the class is an empty name.
+    """
+    import numpy as np
+
+    model = _for_model(model)
+    rows, _ = _rows_for(model, data, False)
+    outputs = model.outputs(rows)
+    if model.classes is None:
+        return outputs[:, 0].astype(np.float32)
+    if probabilities:
+        if not model.has_probabilities:
+            raise ValueError("models of this loss have no probabilities: train with the loss logistic or softmax")
+        return _probabilities(outputs)
+    places = model.predicted(rows)
+    names = np.array([*model.classes, ""])
+    return names[places]
+
+
+def _probabilities(outputs: Any) -> Any:
+    import numpy as np
+
+    logits = np.hstack([-0.5 * outputs, 0.5 * outputs]) if outputs.shape[1] == 1 else outputs
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def evaluate(model: Model | str | os.PathLike[str], data: Any, y: Any = None) -> dict[str, Any]:
+    """The quality of a model on labelled rows, as ``rounds evaluate`` tells it. No privacy statement covers it.
+
+    Parameters
+    ----------
+    model : Model, str or path
+        A model or its file.
+    data : array, sparse matrix, data frame, str or path
+        Rows.
+    y : array or str, optional
+        Labels; by default the label's column.
+
+    Returns
+    -------
+    dict
+    """
+    model = _for_model(model)
+    if y is None and not isinstance(data, (str, os.PathLike)):
+        y = model.domain.label_column if model.domain is not None else None
+        if y is None:
+            raise ValueError("`y`, the labels of the rows, is missing")
+    rows, are_test_rows = _rows_for(model, data, y)
+    return dict(json.loads(model.evaluate(rows, are_test_rows)))
+
+
+def account(
+    mechanism: str,
+    *,
+    delta: float,
+    noise_multiplier: float | None = None,
+    epsilon: float | None = None,
+    steps: int = 1,
+    trees: int = 1,
+    sampling_rate: float | None = None,
+    m: int | None = None,
+    n: int | None = None,
+    accountant: str | None = None,
+    adjacency: str | None = None,
+) -> dict[str, Any]:
+    """ε of a mechanism, or the least noise for an ε.
+
+    Parameters
+    ----------
+    mechanism : str
+        ``gaussian``, ``subsampled-gaussian`` or ``tree``.
+    delta : float
+        δ.
+    noise_multiplier, epsilon : float
+        The noise's standard deviation over the clip norm, which gives ε; or ε, which gives the least noise.
+    steps, trees : int
+        Steps that read an example (in all, where batches are drawn); leaves of a tree and trees.
+    sampling_rate : float, optional
+        Of Poisson batches.
+    m, n : int, optional
+        Batches of exactly m of n examples.
+    accountant, adjacency : str, optional
+        As of ``rounds account``.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> import rounds
+    >>> found = rounds.account("subsampled-gaussian", noise_multiplier=1.0, delta=1e-5, sampling_rate=0.01, steps=1000)
+    >>> round(found["epsilon"], 2)
+    1.83
+    """
+    answer = _rounds.account(
+        mechanism,
+        delta=delta,
+        noise_multiplier=noise_multiplier,
+        epsilon=epsilon,
+        steps=steps,
+        trees=trees,
+        sampling_rate=sampling_rate,
+        m=m,
+        n=n,
+        accountant=accountant,
+        adjacency=adjacency,
+    )
+    return dict(json.loads(answer))
+
+
+def verify(
+    statement: str | os.PathLike[str],
+    *,
+    signer: str | os.PathLike[str] | None = None,
+    factorization: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Computes the statement of a release again, all of it, from a model's file or the document of a run.
+
+    Returns
+    -------
+    dict
+        ``holds``, ``differences``, the ``statement`` that follows and what shows it.
+    """
+    return dict(json.loads(_rounds.verify(Path(statement), _path(signer), _path(factorization))))
+
+
+def _path(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def compose(
+    statements: Sequence[str | os.PathLike[str]],
+    *,
+    delta: float | None = None,
+    signer: str | os.PathLike[str] | None = None,
+    factorization: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Verifies the statements of releases from the same rows, and computes what they guarantee together.
+
+    Returns
+    -------
+    dict
+        ``together`` with ε and δ, and ``runs``.
+    """
+    paths = [Path(path) for path in statements]
+    return dict(json.loads(_rounds.compose(paths, delta, _path(signer), _path(factorization))))
+
+
+def factorize(
+    rounds: int,
+    *,
+    workload: str = "prefix",
+    epochs: int = 1,
+    method: str = "optimal",
+    objective: str = "frobenius",
+    lambda_tau: int | None = None,
+    gap: float = 1e-6,
+    out: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """The errors of a factorisation A = B·C of a workload, as ``rounds factorize`` tells them; C goes to the file `out`.
+
+    Examples
+    --------
+    >>> import rounds
+    >>> rounds.factorize(64, method="banded=8")["rms_error"] < rounds.factorize(64, method="identity")["rms_error"]
+    True
+    """
+    answer = _rounds.factorize(
+        rounds,
+        workload=workload,
+        epochs=epochs,
+        method=method,
+        objective=objective,
+        lambda_tau=lambda_tau,
+        gap=gap,
+        out=_path(out),
+    )
+    return dict(json.loads(answer))
+
+
+def audit(
+    algorithm: str,
+    *,
+    runs: int = 20_000,
+    seed: int = 1,
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+    adjacency: str | None = None,
+    secure: bool = False,
+    sabotage: str | None = None,
+    threads: int | None = None,
+) -> list[dict[str, Any]]:
+    """Lower bounds on the privacy loss of an algorithm beside its claims, one for each of its scenes.
+
+    Returns
+    -------
+    list of dict
+        ``claimed_epsilon``, ``lower_bound_epsilon``, ``disproved`` and more; or the ``reason`` for no claim.
+    """
+    answer = _rounds.audit(
+        algorithm,
+        runs=runs,
+        seed=seed,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        secure=secure,
+        sabotage=sabotage,
+        threads=threads,
+    )
+    return list(json.loads(answer))
+
+
+def clipped_sum(
+    X: Any, y: Any, weights: Any, *, loss: str, clip_norm: float, domain: Domain | None = None, threads: int | None = None
+) -> Any:
+    """The sum over rows of the gradients of a linear model, each clipped to `clip_norm` in L2.
+
+    Parameters
+    ----------
+    X, y : arrays
+        Rows and labels.
+    weights : array `[K, d + 1]`
+        The model, its bias last; ``K`` is 1 but for the loss softmax.
+    loss : str
+        A loss of the command.
+    clip_norm : float
+        The clip norm.
+    domain : Domain, optional
+        The domain of the rows; without one features are taken as they are.
+
+    Returns
+    -------
+    array `[K, d + 1]` of float64
+
+    Examples
+    --------
+    >>> import numpy as np, rounds
+    >>> rounds.clipped_sum([[3.0, 4.0]], [1.0], np.zeros((1, 3)), loss="squared", clip_norm=0.5).round(3)
+    array([[-0.294, -0.392, -0.098]])
+    """
+    import numpy as np
+
+    weights = np.asarray(weights, dtype=np.float32)
+    rows = _sum_rows(X, y, loss, domain)
+    found = _rounds.clipped_sum(rows, weights.ravel().tolist(), loss, clip_norm, threads or 0)
+    return found.reshape(weights.shape)
+
+
+def _sum_rows(X: Any, y: Any, loss: str, domain: Domain | None) -> Rows:
+    from ._rows import _matrix, labels, numbers
+
+    import numpy as np
+
+    if domain is not None:
+        return rows_of(X, y, domain, explain=True)
+    matrix = _matrix(X, None)
+    count = len(matrix[0]) - 1 if isinstance(matrix, tuple) else len(matrix)
+    given = labels(y, None, count) if loss == "softmax" else numbers(np.asarray(y))
+    return Rows.of_matrix("arrays", matrix, given, None, None, True)
+
+
+def instruction_set() -> str:
+    """The instruction set of the kernels on this processor, in this build."""
+    return _rounds.instruction_set()
+
+
+class Schema:
+    """Schemas: declared domains as TOML, for a person to check."""
+
+    @staticmethod
+    def draft(
+        data: Any,
+        *,
+        label: str | None = None,
+        drop: Sequence[str] = (),
+        task: str | None = None,
+        unit: str | None = None,
+    ) -> str:
+        """The text of a schema that is drafted from the rows of a data frame or a file.
+
+        It reads the rows, so a release refuses it until a person has checked every line and has set ``drafted = false``.
+
+        Examples
+        --------
+        >>> import pandas as pd, rounds
+        >>> text = rounds.Schema.draft(pd.DataFrame({"age": [20, 70] * 9, "stays": ["no", "yes"] * 9}))
+        >>> rounds.Domain.parse(text).columns
+        [('age', 'number')]
+        """
+        if isinstance(data, (str, os.PathLike)):
+            return _rounds.draft(Path(data), label, list(drop), task, unit)
+        import tempfile
+
+        if not is_frame(data):
+            raise TypeError("a draft is made from a data frame or a file; declare arrays by Domain.matrix")
+        if label is None and "label" not in names_of(data):
+            label = names_of(data)[-1]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "frame.csv"
+            if hasattr(data, "to_csv"):
+                data.to_csv(path, index=False)
+            elif hasattr(data, "write_csv"):
+                data.write_csv(path)
+            else:
+                from pyarrow import csv
+
+                csv.write_csv(data, path)
+            return _rounds.draft(path, label, list(drop), task, unit).replace(f"{folder}/", "")
+
+
+def restore_model(data: bytes) -> Model:
+    """The model of a pickle."""
+    return Model.from_bytes(data)
+
+
+def restore_domain(text: str, source: str) -> Domain:
+    """The domain of a pickle."""
+    return Domain.restored(text, source)

@@ -1,0 +1,474 @@
+"""Estimators by scikit-learn's rules. Only this module imports scikit-learn."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _rows
+from ._core import Domain, Model, Privacy, _probabilities, train
+
+_FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
+
+
+def _frames(name: str) -> Any:
+    """The objects whose method `name` is running, the innermost first."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == name and "self" in frame.f_locals:
+            yield frame.f_locals["self"], frame.f_locals
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _reads_rows(step: Any) -> bool:
+    """A transformer learns something from the rows that it is fitted on."""
+    if step is None or isinstance(step, str):
+        return False
+    parts = getattr(step, "transformers", None) or getattr(step, "transformer_list", None) or getattr(step, "steps", None)
+    if parts is not None:
+        return any(_reads_rows(part[1]) for part in parts)
+    return bool(get_tags(step).requires_fit)
+
+
+@dataclass(eq=False, repr=False)
+class _Private(BaseEstimator):  # type: ignore[misc]
+    """What the estimators share: settings, fits, outputs."""
+
+    _loss: ClassVar[str]
+    # The setting that declares the label.
+    _label: ClassVar[str]
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    domain: Domain | None = None
+    bounds: tuple[float, float] | None = None
+    alpha: float = 0.0
+    algorithm: str = "dp-sgd"
+    epochs: float | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    clip_norm: float | None = None
+    options: dict[str, Any] | None = None
+    secure: bool = True
+    random_state: int | None = None
+    threads: int | None = None
+    verbose: bool = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_clone__(self) -> Any:
+        for search, _ in _frames("fit"):
+            if hasattr(search, "cv") and hasattr(search, "refit"):
+                _warn_of_search(search, self)
+        copy = BaseEstimator.__sklearn_clone__(self)
+        return copy
+
+    def __getstate__(self) -> Any:
+        if getattr(self, "_is_training", False):
+            raise TypeError("this estimator is training: pickle it when `fit` has ended")
+        return super().__getstate__()
+
+    @property
+    def partial_fit(self) -> Any:
+        """Refused: each call would spend the budget again on rows that may be the same."""
+        raise AttributeError(
+            "partial_fit: a budget is for all rounds together, and each call would spend one of its own; "
+            "use fit, with `checkpoint` and `resume` in `options` for a run that stops and goes on"
+        )
+
+    def _is_secret(self) -> bool:
+        return bool(self.secure) and self.random_state is None
+
+    def _is_release(self) -> bool:
+        if self.random_state is not None and self.secure:
+            warnings.warn(
+                f"random_state={self.random_state}: a simulation, whose noise anybody can draw again; leave it out for a release",
+                UserWarning,
+                stacklevel=4,
+            )
+        return self._is_secret()
+
+    def _seed(self) -> int:
+        state = self.random_state
+        if state is None:
+            return 1
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(2**31 - 1))
+        return int(state)
+
+    def _has_columns(self) -> bool:
+        return self.domain is not None and self.domain.columns is not None
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """Rows as scikit-learn checks them; those of a domain with named columns are left to it."""
+        if self._has_columns():
+            if not _rows.is_frame(X):
+                raise TypeError("the domain has named columns: give a data frame with these")
+            if reset:
+                self.feature_names_in_ = np.array([name for name, _ in self.domain.columns], dtype=object)  # type: ignore
+                self.n_features_in_ = len(self.feature_names_in_)
+            return X
+        # What is declared has a place for every value: no row of a release can fail.
+        is_declared = self.domain is not None or self.bounds is not None or self._is_secret()
+        dtype = None if getattr(X, "dtype", None) in (np.uint8, np.float32) else np.float64
+        try:
+            return validate_data(
+                self, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=not is_declared
+            )
+        except ValueError as error:
+            if self._is_secret() and "convert" in str(error):
+                problem = "X holds words: give a data frame, and a domain that declares its columns"
+                raise ValueError(problem) from None
+            raise
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        """Labels as scikit-learn checks them; of a release a label that is none makes a null row."""
+        if y is None:
+            raise ValueError("This estimator requires y to be passed, but the target y is None")
+        if _rows.is_frame(X):
+            return np.asarray(_rows.column_of(X, y) if isinstance(y, str) else y)
+        y = column_or_1d(y, warn=True)
+        if not self._is_secret() and y.dtype.kind in "fc" and not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity; leave these rows out")
+        if len(y) != X.shape[0]:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
+        return y
+
+    def _fit(self, X: Any, y: Any, unit: Any, loss: str, label: dict[str, Any], is_read: bool) -> Any:
+        secure = self._is_release()
+        fitted_before = self._fitted_before()
+        if secure and fitted_before:
+            raise ValueError(
+                f"{_FITTED_STEPS}. Declare bounds instead of scaling, or give secure=False for a simulation that claims nothing"
+            )
+        domain = self.domain
+        if domain is None:
+            domain = self._declared(X, label, secure, is_read or fitted_before)
+        elif fitted_before:
+            raise ValueError(f"{_FITTED_STEPS}. Give `domain` to rows as they are")
+        settings = dict(self.options or {})
+        for name in ("epochs", "batch_size", "learning_rate", "clip_norm"):
+            settings[name] = getattr(self, name)
+        self._is_training = True
+        try:
+            run = train(
+                X,
+                y,
+                domain=domain,
+                unit=unit,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                algorithm=self.algorithm,
+                seed=None if secure else self._seed(),
+                threads=self.threads,
+                verbose=self.verbose,
+                loss=loss,
+                regularization=float(self.alpha),
+                holds_out=False,
+                **settings,
+            )
+        finally:
+            del self._is_training
+        self.model_: Model = run.model
+        self.outcome_ = run.outcome
+        self.privacy_ = run.privacy
+        self.n_iter_ = int(run.outcome["rounds"])
+        if fitted_before:
+            self.privacy_.update(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
+        self._set_coefficients(domain)
+        return self
+
+    def _fitted_before(self) -> bool:
+        """This fit is the last one of a pipeline with a step that was fitted on the same rows."""
+        for pipeline, _ in _frames("fit"):
+            steps = getattr(pipeline, "steps", None)
+            if steps and steps[-1][1] is self and any(_reads_rows(step) for _, step in steps[:-1]):
+                return True
+        return False
+
+    def _declared(self, X: Any, label: dict[str, Any], secure: bool, is_read: bool) -> Domain | None:
+        """The domain of an array with `bounds`, or of bytes, which have theirs; none of a simulation without."""
+        is_sparse = not hasattr(X, "flags")
+        storage = "sparse" if is_sparse else "dense"
+        bounds = self.bounds
+        if bounds is None and X.dtype == np.uint8 and not is_sparse:
+            bounds, storage = (0.0, 255.0), "bytes"
+        elif bounds is not None and tuple(bounds) == (0, 255) and X.dtype == np.uint8 and not is_sparse:
+            storage = "bytes"
+        if secure and (bounds is None or is_read):
+            missing = "bounds" if bounds is None else self._label
+            raise ValueError(
+                f"a release needs what is known without the rows, and `{missing}` is missing: give `domain`, or `bounds` and "
+                f"`{self._label}`; secure=False runs a simulation that reads them off the rows and claims nothing"
+            )
+        drafted = "the rows of fit" if is_read or bounds is None else None
+        if bounds is None:
+            values = X.data if is_sparse else X
+            largest = float(np.max(np.abs(values), initial=0.0)) or 1.0
+            bounds = (-largest, largest)
+        return Domain.matrix(X.shape[1], tuple(map(float, bounds)), storage=storage, drafted=drafted, **label)  # type: ignore[arg-type]
+
+    def _set_coefficients(self, domain: Domain | None) -> None:
+        """Coefficients of raw values within the bounds; of named columns, of their features."""
+        weights = self.model_.weights().astype(np.float64)
+        coefficients, intercept = weights[:, :-1], weights[:, -1]
+        affine = domain.affine if domain is not None else None
+        if affine is not None:
+            offset, factor = affine
+            intercept = intercept + offset * coefficients.sum(axis=1)
+            coefficients = coefficients * factor
+        self.coef_, self.intercept_ = coefficients, intercept
+
+    def _outputs(self, X: Any) -> Any:
+        check_is_fitted(self, "model_")
+        X = self._validated(X, reset=False)
+        if not self._has_columns() and hasattr(X, "flags") and self.model_.domain is not None and self.model_.domain.storage == "sparse":
+            from scipy.sparse import csr_array
+
+            X = csr_array(X)
+        elif not hasattr(X, "flags") and not self._has_columns() and self.model_.domain is not None and self.model_.domain.storage != "sparse":
+            X = X.toarray()
+        return self.model_.outputs(_rows.rows_of(X, None, self.model_.domain, explain=True))
+
+
+def _warn_of_search(search: Any, estimator: _Private) -> None:
+    """Says once what the fits of a search spend together."""
+    if getattr(search, "_rounds_warned", False) or not estimator.secure or estimator.random_state is not None:
+        return
+    from sklearn.model_selection import ParameterGrid, check_cv
+
+    cv = search.cv
+    folds = cv if isinstance(cv, int) else check_cv(cv).get_n_splits() if cv is None or hasattr(cv, "split") else len(list(cv))
+    candidates = getattr(search, "n_iter", None) or len(ParameterGrid(getattr(search, "param_grid", {})))
+    fits = candidates * max(folds - 1, 1) + (1 if search.refit else 0)
+    epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
+    search._rounds_warned = True
+    warnings.warn(
+        f"{type(search).__name__} fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases: together they "
+        f"are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition. The scores that choose among them are "
+        "of private rows and covered by nothing; choose on public rows, or in simulations (secure=False)",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
+    _label = "classes"
+
+    classes: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Scores follow the noise of a small budget.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _classes_of(self, y: Any) -> tuple[Any, bool]:
+        """The classes, and whether they were read off the rows."""
+        if self.classes is not None:
+            return np.asarray(self.classes), False
+        if self.domain is not None:
+            names = np.array(self.domain.classes)
+            if y.dtype.kind in "iuf":
+                try:
+                    return names.astype(np.float64).astype(y.dtype), False
+                except ValueError:
+                    pass
+            return names.astype(object) if y.dtype.kind == "O" else names, False
+        return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
+
+    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
+        """Trains the model on rows `X` with the classes `y`; `unit` has the id of each row's unit, a person say.
+
+        Returns
+        -------
+        self
+        """
+        X = self._validated(X, reset=True)
+        y = self._labels(y, X)
+        if not self._is_secret():
+            check_classification_targets(y)
+        self.classes_, is_read = self._classes_of(y)
+        if len(self.classes_) < 2:
+            raise ValueError(f"the classifier needs at least two classes, and there is one class alone: {self.classes_.tolist()}")
+        loss = self._loss
+        if loss == "logistic" and len(self.classes_) > 2:
+            loss = "softmax"
+        if loss == "hinge" and len(self.classes_) > 2:
+            raise ValueError("Only binary classification is supported: the hinge loss has two classes; take LogisticRegression for more. "
+                             f"The type of the target is multiclass, with {len(self.classes_)} classes")
+        names = [_rows.word(value) for value in self.classes_.tolist()]
+        return self._fit(X, y, unit, loss, {"classes": names}, is_read)
+
+    def decision_function(self, X: Any) -> Any:
+        """Outputs of the rows: `[n]` of two classes, else `[n, K]`."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any) -> Any:
+        """Classes of the rows."""
+        outputs = self._outputs(X)
+        places = (outputs[:, 0] >= 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
+        return self.classes_[places]
+
+
+class LogisticRegression(_Classifier):
+    """Private logistic regression: of two classes the logistic loss, of more softmax.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    domain : Domain, optional
+        What is known of the rows without looking at them. A domain with named columns takes data frames.
+    bounds : tuple of two floats, optional
+        Public bounds of all values of an array, instead of a domain; values outside are cut to them, NaN is 0. Bytes have (0, 255).
+    classes : list, optional
+        The classes in order, known without the rows. A release needs them, or a domain.
+    alpha : float
+        λ of the regulariser (λ/2)‖w‖² beside the mean loss.
+    algorithm : str
+        One of ``rounds list algorithms``.
+    epochs, batch_size, learning_rate, clip_norm : optional
+        By default the algorithm's.
+    options : dict, optional
+        Other settings of `rounds.train`: ``{"sampling": "shuffled", "checkpoint": "run.ckpt"}``.
+    secure : bool
+        A release: noise from a key of the operating system, and no statistic of the rows told. False is a simulation.
+    random_state : int, optional
+        The seed of a simulation; with it a run is never a release.
+    threads : int, optional
+        Threads, by default all cores.
+    verbose : bool
+        Shows progress on stderr.
+
+    Attributes
+    ----------
+    privacy_ : Privacy
+        The statement, which prints as text; ``privacy_.json()`` is the document.
+    coef_, intercept_ : arrays
+        Of raw values within the bounds; of named columns, of the features of the domain.
+    classes_, n_features_in_, feature_names_in_, model_, outcome_
+        As usual; the model and the document of the run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rounds import LogisticRegression
+    >>> X = np.tile([[0.5, -1.0], [-0.5, 1.0]], (2000, 1))
+    >>> model = LogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=["no", "yes"]).fit(X, np.tile(["no", "yes"], 2000))
+    >>> model.predict(X[:2]).tolist(), model.privacy_["claim"]
+    (['no', 'yes'], 'release')
+    """
+
+    _loss = "logistic"
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes, `[n, K]`."""
+        return _probabilities(self._outputs(X))
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the probabilities."""
+        return np.log(self.predict_proba(X))
+
+
+class LinearSVC(_Classifier):
+    """Private linear support vector machine of two classes: the hinge loss.
+
+    Parameters and attributes are those of `LogisticRegression`.
+    """
+
+    _loss = "hinge"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
+    _label = "target_bounds"
+
+    target_bounds: tuple[float, float] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _loss_of(self, span: float) -> str:
+        return self._loss
+
+    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
+        """Trains the model on rows `X` with the numbers `y`; `unit` has the id of each row's unit, a person say.
+
+        Returns
+        -------
+        self
+        """
+        X = self._validated(X, reset=True)
+        y = self._labels(y, X)
+        if not self._is_secret():
+            y = y.astype(np.float64)
+        bounds, is_read = self.target_bounds, False
+        if self.domain is not None:
+            bounds = self.domain.label_bounds
+        if bounds is None:
+            is_read = True
+            lo, hi = (0.0, 1.0) if self._is_secret() else (float(y.min()), float(y.max()))
+            bounds = (lo, hi) if lo < hi else (lo - 0.5, lo + 0.5)
+        lo, hi = map(float, bounds)
+        return self._fit(X, y, unit, self._loss_of(hi - lo), {"label_bounds": (lo, hi)}, is_read)
+
+    def _set_coefficients(self, domain: Domain | None) -> None:
+        super()._set_coefficients(domain)
+        assert domain is not None and domain.label_bounds is not None
+        lo, hi = domain.label_bounds
+        # An output of −1 is the lower bound, 1 the upper one.
+        self.coef_ = (0.5 * (hi - lo) * self.coef_)[0]
+        self.intercept_ = float(lo + 0.5 * (self.intercept_[0] + 1.0) * (hi - lo))
+
+    def predict(self, X: Any) -> Any:
+        """Numbers of the rows, in the units of `y`."""
+        return self._outputs(X)[:, 0]
+
+
+class Ridge(_Regressor):
+    """Private linear regression with the squared loss and the regulariser (α/2)‖w‖².
+
+    Parameters and attributes are those of `LogisticRegression`, with `target_bounds`, public bounds of `y`, in place of `classes`.
+    """
+
+    _loss = "squared"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HuberRegressor(_Regressor):
+    """Private linear regression with the Huber loss, whose threshold `huber` is in the units of `y`.
+
+    Other parameters and attributes are those of `Ridge`.
+    """
+
+    _loss = "huber"
+
+    huber: float = 1.35
+
+    def _loss_of(self, span: float) -> str:
+        threshold = np.float32(2.0 * float(self.huber) / span)
+        if not (np.isfinite(threshold) and threshold > 0):
+            raise ValueError(f"`huber` is a positive number, not {self.huber!r}")
+        return f"huber={threshold}"

@@ -1,0 +1,205 @@
+"""Estimators by scikit-learn's rules."""
+
+import json
+import pickle
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from conftest import SCHEMA, frame, numbers
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import rounds
+from rounds import HuberRegressor, LinearSVC, LogisticRegression, Ridge
+
+CLASSIFIERS = [LogisticRegression, LinearSVC]
+REGRESSORS = [Ridge, HuberRegressor]
+
+
+# Exceptions are none. By their tags these estimators claim no good scores on the checks' few rows (`poor_score`: noise of ε = 1 on a
+# hundred rows), and LinearSVC has two classes (`multi_class`: the hinge loss has no more).
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([kind(secure=False) for kind in CLASSIFIERS + REGRESSORS])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def rows(count=4_000):
+    X, y = numbers(count, 5)
+    return X, y, X @ np.arange(5.0)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_a_classifier_releases_with_its_statement(kind):
+    X, y, _ = rows()
+    model = kind(epsilon=2.0, bounds=(-1, 1), classes=[0, 1], epochs=20).fit(X, y)
+    assert model.privacy_["claim"] == "release" and model.privacy_["epsilon"] <= 2.0
+    assert json.loads(model.privacy_.json()) == model.privacy_
+    assert "claim: release" in str(model.privacy_)
+    assert model.score(X, y) > 0.85
+    assert model.coef_.shape == (1, 5) and model.classes_.tolist() == [0, 1] and model.n_features_in_ == 5
+    assert np.allclose(model.decision_function(X), X @ model.coef_[0] + model.intercept_, atol=1e-2)
+    assert "diagnostics" not in model.outcome_
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_a_regressor_releases_with_its_statement(kind):
+    X, _, y = rows()
+    model = kind(epsilon=2.0, bounds=(-1, 1), target_bounds=(-10, 10), epochs=20).fit(X, y)
+    assert model.privacy_["claim"] == "release"
+    assert model.score(X, y) > 0.7
+    assert np.allclose(model.predict(X), X @ model.coef_ + model.intercept_, atol=1e-2)
+    with pytest.raises(ValueError, match="target_bounds"):
+        kind(bounds=(-1, 1)).fit(X, y)
+
+
+def test_coefficients_are_those_of_raw_values():
+    X, y, _ = rows()
+    raw = 50 + 20 * X
+    model = LogisticRegression(bounds=(20, 80), classes=[0, 1], secure=False, random_state=1).fit(raw, y)
+    assert np.allclose(model.decision_function(raw), raw @ model.coef_[0] + model.intercept_, atol=1e-2)
+
+
+def test_a_release_needs_what_is_known_without_the_rows():
+    X, y, _ = rows()
+    with pytest.raises(ValueError, match="`bounds` is missing"):
+        LogisticRegression(classes=[0, 1]).fit(X, y)
+    with pytest.raises(ValueError, match="`classes` is missing"):
+        LogisticRegression(bounds=(-1, 1)).fit(X, y)
+    model = LogisticRegression(secure=False).fit(X, y)
+    assert model.privacy_["claim"] == "none"
+    # Bytes have their bounds.
+    assert LogisticRegression(classes=[0, 1]).fit((127 * (X + 1)).astype(np.uint8), y).privacy_["claim"] == "release"
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, Ridge])
+def test_no_row_of_a_release_can_fail_or_is_shown(kind):
+    X, y, number = rows()
+    label = {"classes": [0, 1]} if kind is LogisticRegression else {"target_bounds": (-10, 10)}
+    y = (y if kind is LogisticRegression else number).astype(object)
+    X[0, 0], X[1, 0], X[2, 0] = np.nan, np.inf, 31337.0
+    y[3], y[4], y[5], y[6] = "planted-31337", None, float("nan"), 0.5
+    assert kind(bounds=(-1, 1), **label).fit(X, y).privacy_["claim"] == "release"
+    words = X.astype(object)
+    words[7, 1] = "planted-31337"
+    for data, given in [(words, dict(bounds=(-1, 1), **label)), (words.tolist(), dict(bounds=(-1, 1), **label)), (X, label), (words, {})]:
+        with pytest.raises((ValueError, TypeError)) as refusal:
+            kind(**given).fit(data, y)
+        assert "31337" not in str(refusal.value), refusal.value
+
+
+def test_simulations_tell_once_of_values_that_are_none():
+    X, y, _ = rows()
+    X[0, 0], X[1, 0] = np.nan, np.inf
+    odd = np.where(np.arange(len(y)) == 5, 7, y)
+    with pytest.warns(UserWarning) as told:
+        LogisticRegression(bounds=(-1, 1), classes=[0, 1], secure=False).fit(X, odd)
+    told = [str(one.message) for one in told]
+    assert len(told) == 3 and "1 values are NaN" in told[0] and "1 values are infinite" in told[1] and "1 rows add nothing" in told[2]
+
+
+def test_a_random_state_is_a_simulation():
+    X, y, _ = rows()
+    with pytest.warns(UserWarning, match="a simulation"):
+        model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], random_state=3).fit(X, y)
+    assert model.privacy_["claim"] == "simulation"
+    again = LogisticRegression(bounds=(-1, 1), classes=[0, 1], random_state=3, secure=False).fit(X, y)
+    assert again.outcome_["model_sha256"] == model.outcome_["model_sha256"]
+
+
+def test_partial_fit_is_refused_with_the_reason():
+    assert not hasattr(LogisticRegression(), "partial_fit")
+    with pytest.raises(AttributeError, match="spend"):
+        LogisticRegression().partial_fit(*rows()[:2])
+
+
+def test_a_fitted_step_before_an_estimator_voids_the_claim():
+    X, y, _ = rows()
+    release = LogisticRegression(bounds=(-3, 3), classes=[0, 1])
+    for fitted in (StandardScaler(), ColumnTransformer([("scaled", MinMaxScaler(), [0, 1])]), make_pipeline(StandardScaler())):
+        with pytest.raises(ValueError, match="fitted steps"):
+            make_pipeline(fitted, clone(release)).fit(X, y)
+        simulated = make_pipeline(fitted, clone(release).set_params(secure=False)).fit(X, y)
+        assert simulated[-1].privacy_["claim"] == "none" and "fitted steps" in simulated[-1].privacy_["reason"]
+        assert json.loads(simulated[-1].model_.header())["privacy"]["claim"] == "none"
+    for free in (FunctionTransformer(), Normalizer(), ColumnTransformer([("kept", "passthrough", [0, 1]), ("normal", Normalizer(), [2, 3])])):
+        assert make_pipeline(free, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
+
+
+def test_a_grid_search_warns_with_what_its_fits_spend():
+    X, y, _ = rows(600)
+    search = GridSearchCV(
+        LogisticRegression(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1]), {"learning_rate": [0.1, 1.0, 3.0]}, cv=4
+    )
+    with pytest.warns(UserWarning) as told:
+        search.fit(X, y)
+    told = [str(one.message) for one in told if "GridSearchCV" in str(one.message)]
+    # Three candidates on three of four folds, and the last fit.
+    assert len(told) == 1 and "10 releases" in told[0] and "(5, 1e-05)" in told[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GridSearchCV(LogisticRegression(secure=False), {"alpha": [0.0, 0.1]}, cv=3).fit(X, y)
+        cross_val_score(LogisticRegression(secure=False), X, y)
+
+
+def test_data_frames_units_and_names():
+    table = frame(4_000)
+    domain = rounds.Domain.parse(SCHEMA)
+    model = LogisticRegression(epsilon=2.0, domain=domain).fit(table, table["stays"])
+    assert model.feature_names_in_.tolist() == ["age", "plan", "income"]
+    assert model.coef_.shape == (1, 4) and model.score(table, table["stays"]) > 0.7
+    assert set(model.predict(table)) == {"no", "yes"}
+    by_person = LogisticRegression(epsilon=2.0, domain=domain).fit(table, "stays", unit=table["person"])
+    assert by_person.outcome_["n"] == 1_000 and by_person.privacy_["unit"] == "unit"
+
+
+def test_sparse_rows():
+    from scipy.sparse import csr_array
+
+    X, y, _ = rows()
+    X[np.abs(X) < 0.5] = 0
+    model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], epochs=10).fit(csr_array(X), y)
+    assert model.privacy_["claim"] == "release"
+    assert np.allclose(model.decision_function(csr_array(X)), model.decision_function(X))
+    dense = LogisticRegression(bounds=(-1, 1), classes=[0, 1], epochs=10).fit(X, y)
+    assert np.allclose(dense.decision_function(csr_array(X)), dense.decision_function(X))
+
+
+def test_pickles_hold_no_key_and_none_is_made_while_training():
+    X, y, _ = rows()
+    model = LogisticRegression(bounds=(-1, 1), classes=[0, 1]).fit(X, y)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    long = LogisticRegression(bounds=(-1, 1), classes=[0, 1], secure=False, epochs=3_000, batch_size=50)
+    thread = threading.Thread(target=long.fit, args=(X, y))
+    thread.start()
+    refused = 0
+    while thread.is_alive() and not refused:
+        try:
+            pickle.dumps(long)
+        except TypeError as error:
+            refused += "is training" in str(error)
+    thread.join()
+    assert refused and pickle.dumps(long)
+
+
+@pytest.mark.parametrize("change, told", [(dict(epsilon="1"), "number"), (dict(huber=0.0), "huber"), (dict(bounds=(1, -1)), "bounds")])
+def test_settings_that_cannot_be_are_refused(change, told):
+    X, _, y = rows(300)
+    with pytest.raises((ValueError, TypeError), match=told):
+        HuberRegressor(**{"bounds": (-1, 1), "target_bounds": (-10, 10), **change}).fit(X, y)
+
+
+def test_three_classes_need_softmax():
+    X, _, number = rows()
+    y = np.digitize(number, [-1, 1])
+    model = LogisticRegression(epsilon=4.0, bounds=(-1, 1), classes=[0, 1, 2]).fit(X, y)
+    assert model.predict_proba(X).shape == (len(X), 3) and np.allclose(model.predict_proba(X).sum(axis=1), 1)
+    assert model.score(X, y) > 0.6
+    with pytest.raises(ValueError, match="two classes"):
+        LinearSVC(bounds=(-1, 1), classes=[0, 1, 2]).fit(X, y)

@@ -1,0 +1,264 @@
+"""Runs: interrupts, progress, threads, forks, files, and what is refused."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import SCHEMA, frame, numbers
+
+import rounds
+
+DOMAIN = rounds.Domain.matrix(10, (-1.0, 1.0), classes=["0", "1"])
+LONG = dict(epsilon=1.0, delta=1e-6, epochs=2_000, batch_size=100, seed=1)
+
+
+def train(rows=2_000, seed=1, **settings):
+    X, y = numbers(rows, 10)
+    return rounds.train(X, y, domain=DOMAIN, **{"epsilon": 1.0, "delta": 1e-6, "seed": seed, **settings})
+
+
+def test_an_interrupt_ends_a_run_that_goes_on_from_its_checkpoint(tmp_path):
+    kept = tmp_path / "run.ckpt"
+    # A process that a script has started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt():
+        while not kept.exists():
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt, match="stopped after round .*resume"):
+        train(**LONG, checkpoint=kept)
+    signal.signal(signal.SIGINT, before)
+    assert kept.is_file()
+    resumed = train(**LONG, checkpoint=kept, resume=kept)
+    assert not kept.exists()
+    whole = train(**LONG, holds_out=False)
+    assert resumed.outcome["model_sha256"] == whole.outcome["model_sha256"]
+
+
+def test_an_interrupt_in_a_callback_is_one_too():
+    def interrupt(stage, *_):
+        if stage == "planning":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after round"):
+        train(**LONG, progress=interrupt)
+
+
+def test_progress_is_told_and_stops_a_run(capsys):
+    told = []
+    train(**LONG, progress=lambda *one: told.append(one), holds_out=False)
+    stages = [stage for stage, *_ in told]
+    assert stages[:2] == ["loading", "planning"] and stages[-1] == "publishing"
+    assert told[-1][1] == told[-1][2] > 0
+    assert sum(stage == "rounds" for stage in stages) >= 2
+
+    def stop(stage, done, _):
+        if stage == "rounds" and done > 10:
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        train(**LONG, progress=stop)
+    train(verbose=True)
+    assert "publishing" in capsys.readouterr().err
+
+
+def test_a_closed_stream_ends_no_run(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", open(os.devnull, "w"))
+    sys.stderr.close()
+    assert train(verbose=True).privacy["claim"] == "simulation"
+    monkeypatch.setattr(sys, "stderr", None)
+    assert train(verbose=True).privacy["claim"] == "simulation"
+
+
+def test_the_interpreter_goes_on_and_two_runs_at_once_are_those_alone():
+    alone = [train(seed=seed, epochs=200, holds_out=False).outcome["model_sha256"] for seed in (1, 2)]
+    found = [None, None]
+
+    def work(place):
+        found[place] = train(seed=place + 1, epochs=200, holds_out=False).outcome["model_sha256"]
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in (0, 1)]
+    [thread.start() for thread in threads]
+    ticks = 0
+    while any(thread.is_alive() for thread in threads):
+        ticks += 1
+        time.sleep(0.001)
+    assert found == alone
+    assert ticks > 3
+
+
+def test_models_do_not_depend_on_threads():
+    assert len({train(threads=threads).outcome["model_sha256"] for threads in (1, 2, 3)}) == 1
+
+
+def _in_child(pipe):
+    try:
+        pipe.send(train().privacy["claim"])
+    except RuntimeError as error:
+        pipe.send(str(error))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method, told", [("fork", "spawn"), ("spawn", "simulation")])
+def test_a_fork_after_work_is_refused_and_a_new_process_works(method, told):
+    train()
+    context = multiprocessing.get_context(method)
+    here, there = context.Pipe()
+    child = context.Process(target=_in_child, args=(there,))
+    child.start()
+    assert here.poll(60) and told in here.recv()
+    child.join(60)
+
+
+def test_a_fork_after_the_import_alone_works():
+    program = """
+        import multiprocessing, numpy as np, rounds
+        def work(_):
+            return rounds.train("synthetic-logistic", epsilon=1.0, seed=1, epochs=1).privacy["claim"]
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            print(pool.map(work, range(2)))
+    """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "['simulation', 'simulation']", done.stderr
+
+
+def test_rows_of_bytes_are_read_where_they_are():
+    from rounds._rows import rows_of
+
+    X = np.random.default_rng(0).integers(0, 256, (50_000, 784), dtype=np.uint8)
+    y = X[:, 0] // 128
+    domain = rounds.Domain.matrix(784, (0.0, 255.0), classes=["0", "1"], storage="bytes")
+    assert rows_of(X, y, domain).address == X.ctypes.data
+    before = X.copy()
+    # A copy would be 39 MB.
+    def most():
+        return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+
+    settings = dict(domain=domain, epsilon=1.0, seed=1, epochs=1, holds_out=False, threads=1)
+    rounds.train(X[:1_000], y[:1_000], **settings)
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+    start = most()
+    rounds.train(X, y, **settings)
+    assert most() - start < 20_000
+    assert np.array_equal(X, before)
+    references = sys.getrefcount(X)
+    rounds.train(X[:1_000], y[:1_000], **settings)
+    rounds.train(X, y, **settings)
+    assert sys.getrefcount(X) == references
+    # Undeclared floats are read where they are, too; a null label makes a copy and leaves the caller's.
+    F = X[:100].astype(np.float32)
+    assert rows_of(F, y[:100]).address == F.ctypes.data
+    odd = y.astype(int)
+    odd[3] = 7
+    rows = rows_of(X, odd, domain)
+    assert rows.address != X.ctypes.data and np.array_equal(X, before)
+
+
+@pytest.mark.parametrize(
+    "change, error, told",
+    [
+        (dict(epsilon="1"), TypeError, "`epsilon` is a number"),
+        (dict(epsilon=-1.0), ValueError, "epsilon"),
+        (dict(epsilon=float("nan")), ValueError, "epsilon"),
+        (dict(delta=2.0), ValueError, "delta"),
+        (dict(loss="hings"), ValueError, "loss"),
+        (dict(algorithm="dp-sdg"), ValueError, "dp-sgd"),
+        (dict(sampling="poison"), ValueError, "sampling"),
+        (dict(unheard_of=3), ValueError, "unheard-of"),
+        (dict(secure=True), TypeError, "seed"),
+        (dict(test_split=2.0), ValueError, "test_split"),
+        (dict(resume="/nowhere/at/all"), OSError, "/nowhere/at/all"),
+        (dict(epsilon=None), ValueError, "budget"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_the_remedy(change, error, told):
+    with pytest.raises(error, match=told):
+        train(**change)
+
+
+@pytest.mark.parametrize(
+    "X, y, error, told",
+    [
+        (np.zeros((5, 9), np.float32), [0, 1, 0, 1, 0], ValueError, "9 features"),
+        (np.zeros(10, np.float32), [0], ValueError, "dimensions"),
+        (np.zeros((5, 10), np.float32), [0, 1], ValueError, "inconsistent"),
+        (np.zeros((5, 10), np.complex64), [0, 1, 0, 1, 0], TypeError, "complex"),
+        (np.full((5, 10), "a", object), [0, 1, 0, 1, 0], TypeError, "data frame"),
+        (np.zeros((0, 10), np.float32), [], ValueError, "."),
+        (np.zeros((5, 10), np.float32), None, ValueError, "labels"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused_with_the_remedy(X, y, error, told):
+    with pytest.raises(error, match=told):
+        rounds.train(X, y, domain=DOMAIN, epsilon=1.0, seed=1)
+
+
+def test_data_frames_that_cannot_be_are_refused_with_the_remedy():
+    table, domain = frame(100), rounds.Domain.parse(SCHEMA)
+    with pytest.raises(TypeError, match="Schema.draft"):
+        rounds.train(table, table["stays"], epsilon=1.0, seed=1)
+    with pytest.raises(ValueError, match="no column 'income'"):
+        rounds.train(table.drop(columns="income"), domain=domain, epsilon=1.0, seed=1)
+    with pytest.raises(TypeError, match="named columns"):
+        rounds.train(np.zeros((5, 3)), [0] * 5, domain=domain, epsilon=1.0, seed=1)
+    with pytest.raises(ValueError, match="drafted = false"):
+        rounds.train(table, domain=rounds.Domain.parse(rounds.Schema.draft(table)), epsilon=1.0)
+
+
+def test_a_declared_unit_needs_ids():
+    X, y = numbers(400, 10)
+    with pytest.raises(ValueError, match="`unit`"):
+        rounds.train(X, y, domain=DOMAIN.by_unit(), epsilon=1.0, seed=1)
+    run = rounds.train(X, y, domain=DOMAIN, unit=np.arange(400) // 4, epsilon=1.0, seed=1, batch_size=20)
+    assert run.outcome["n"] == 100 and run.privacy["unit"] == "unit"
+    with pytest.raises(ValueError, match="one id for each"):
+        rounds.train(X, y, domain=DOMAIN, unit=[1, 2], epsilon=1.0, seed=1)
+
+
+def test_a_release_shows_no_value_of_a_row():
+    X, y = numbers(3_000, 10)
+    y = y.astype(object)
+    y[7] = "planted-31337"
+    run = rounds.train(X, y, domain=DOMAIN, epsilon=1.0, delta=1e-6)
+    assert "31337" not in str(run.outcome) and "diagnostics" not in run.outcome and "n" in run.outcome
+    X[4, 2] = 31337.5
+    with pytest.raises(ValueError) as refusal:
+        rounds.train(X, y, epsilon=1.0, delta=1e-6)
+    assert "31337" not in str(refusal.value)
+
+
+def test_models_are_kept_pickled_and_not_replaced(tmp_path):
+    run = train(rows=3_000, seed=None)
+    again = pickle.loads(pickle.dumps(run.model))
+    X, _ = numbers(50, 10, seed=9)
+    assert rounds.predict(again, X).tolist() == rounds.predict(run.model, X).tolist()
+    assert "key" not in run.model.header().split('"privacy"')[0]
+    run.model.write(tmp_path / "model")
+    assert rounds.verify(tmp_path / "model")["holds"]
+    with pytest.raises(ValueError, match="holds a release"):
+        run.model.write(tmp_path / "model")
+    with pytest.raises(ValueError):
+        pickle.loads(pickle.dumps(run.model).replace(b"weights", b"heights"))
+    with pytest.raises(OSError):
+        rounds.predict(tmp_path / "none", X)
+    domain = pickle.loads(pickle.dumps(DOMAIN))
+    assert domain == DOMAIN and domain.source == "arguments"
+
+
+def test_the_import_is_quick_and_needs_no_scikit_learn():
+    program = "import sys, time; s = time.perf_counter(); import rounds; t = time.perf_counter() - s; print(t); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    _, modules = done.stdout.splitlines()
+    assert not {"sklearn", "pandas", "scipy", "numpy"} & set(modules.split())
