@@ -609,7 +609,7 @@ gaussian --noise-multiplier 1 --delta NaN | delta must be
 gaussian --noise-multiplier 1 | --delta
 gaussian --delta 1e-5 | --noise-multiplier
 gaussian --noise-multiplier 1 --epsilon 1 --delta 1e-5 | --epsilon
-gaussian --noise-multiplier 1 --delta 1e-5 --accountant moments | gdp, zcdp, zcdp-simple, rdp, pld, pure
+gaussian --noise-multiplier 1 --delta 1e-5 --accountant moments | gdp, zcdp, zcdp-simple, rdp, pld, last-iterate, pure
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant pure | pure
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 1.5 --delta 1e-5 | the sampling rate must be
 subsampled-gaussian --noise-multiplier 1 --slots 10 --groups 2 --delta 1e-5 --adjacency add-remove | another group

@@ -84,7 +84,7 @@ mod tests {
                     let radius = cell.parameters.contains_key("radius");
                     assert!(!projects || radius, "{}: iterates are not projected", cell.key());
                 }
-                let of_engine = ["epsilon", "delta", "noise-multiplier", "rows-per-thread", "rounds"];
+                let of_engine = ["epsilon", "delta", "noise-multiplier", "rows-per-thread", "rounds", "grid", "trials"];
                 let own = cell.of_algorithm();
                 let mut own = own.keys().filter(|name| !of_engine.contains(&name.as_str()));
                 let Ok(algorithm) = catalog::find(&cell.algorithm) else {
