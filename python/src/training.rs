@@ -125,6 +125,7 @@ impl Observer for &Face {
                 self.rounds.store(rounds, Ordering::Relaxed);
                 "rounds"
             }
+            Stage::Trials => "trials",
             Stage::Publishing => "publishing",
         };
         self.stages.lock().expect("no fault while it is held").push(name);

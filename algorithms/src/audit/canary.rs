@@ -335,7 +335,7 @@ impl Scene {
                 Adjacency::ReplaceOne => Some((Row::Opposite, canary)),
                 Adjacency::AddRemove => None,
             };
-            let place = if block == 0 { canary } else { canary + canary / block * block };
+            let place = canary + canary.checked_div(block).map_or(0, |blocks| blocks * block);
             units[place] = row;
             units[place + block] = row;
         }

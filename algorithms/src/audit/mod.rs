@@ -233,17 +233,8 @@ impl Finding {
     }
 }
 
-/// Audits `algorithm` in one of its scenes with runs spread over `engine`; `progress` is told how many more runs are done.
-///
-/// # Errors
-/// Too few runs, settings or a relation that the algorithm refuses, a run that fails.
-pub fn audit(
-    algorithm: &'static Algorithm,
-    scene: &Scene,
-    settings: &AuditSettings,
-    engine: &Engine,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Result<AuditReport, AuditError> {
+/// Refuses settings that no audit has; the relation of one.
+fn checked(settings: &AuditSettings) -> Result<Adjacency, AuditError> {
     if let Some(canaries) = settings.one_run.filter(|canaries| !(CANARIES.0..=CANARIES.1).contains(canaries)) {
         return Err(AuditError::Canaries { given: canaries });
     }
@@ -270,6 +261,21 @@ pub fn audit(
         };
         return Err(AuditError::Selections(sabotage.name(), problem));
     }
+    Ok(adjacency)
+}
+
+/// Audits `algorithm` in one of its scenes with runs spread over `engine`; `progress` is told how many more runs are done.
+///
+/// # Errors
+/// Too few runs, settings or a relation that the algorithm refuses, a run that fails.
+pub fn audit(
+    algorithm: &'static Algorithm,
+    scene: &Scene,
+    settings: &AuditSettings,
+    engine: &Engine,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<AuditReport, AuditError> {
+    let adjacency = checked(settings)?;
     let report = |finding| AuditReport {
         algorithm: algorithm.id,
         scene: scene.name,

@@ -239,14 +239,14 @@ mod tests {
     #[test]
     fn bounds_of_guesses_are_those_of_the_papers() {
         for (seen, delta, expected) in [
-            (guesses(1_000, 100, 90), 0.0, 1.630823),
-            (guesses(1_000, 100, 90), 1e-5, 1.626143),
-            (guesses(1_000, 1_000, 700), 1e-5, 0.731740),
-            (guesses(5_000, 500, 480), 1e-6, 2.793821),
+            (guesses(1_000, 100, 90), 0.0, 1.630_823),
+            (guesses(1_000, 100, 90), 1e-5, 1.626_143),
+            (guesses(1_000, 1_000, 700), 1e-5, 0.731_740),
+            (guesses(5_000, 500, 480), 1e-6, 2.793_821),
         ] {
             assert_relative(seen.epsilon(delta), expected, 1e-6, &format!("{seen:?}"));
         }
-        for (seen, expected) in [(guesses(1_000, 100, 90), 0.602504), (guesses(5_000, 500, 480), 0.937496)] {
+        for (seen, expected) in [(guesses(1_000, 100, 90), 0.602_504), (guesses(5_000, 500, 480), 0.937_496)] {
             assert_relative(seen.gaussian_mu(), expected, 2e-6, &format!("{seen:?}"));
             // Through the curve of that mechanism, at fewer points.
             let curve = |mu: f64| -> Vec<(f64, f64)> {
@@ -255,7 +255,7 @@ mod tests {
             };
             assert!(seen.contradict_curve(&curve(0.97 * expected)) && !seen.contradict_curve(&curve(1.001 * expected)));
         }
-        assert!((crate::privacy::gaussian::epsilon(1e-5, 0.602504).unwrap() - 2.456405).abs() < 1e-5);
+        assert!((crate::privacy::gaussian::epsilon(1e-5, 0.602_504).unwrap() - 2.456_405).abs() < 1e-5);
         assert_eq!((guesses(1_000, 100, 50).gaussian_mu(), guesses(1_000, 100, 50).epsilon(1e-5)), (0.0, 0.0));
     }
 

@@ -395,6 +395,8 @@ const fn noise(listed: &'static str) -> Parameter {
 /// The choice of correlated or independent Gaussian noise: every mechanism but the last, Laplace.
 pub(super) const NOISE: &[Parameter] =
     &[noise(NoiseKind::NAMES.split_at(NoiseKind::NAMES.len() - ", laplace".len()).0)];
+/// A fresh Gaussian a round, or that of a square C on cyclic batches.
+pub(super) const BANDED_NOISE: &[Parameter] = &[noise("independent, banded=b, optimal, toeplitz, fourier, blt=m")];
 /// A fresh Gaussian a round.
 pub(super) const INDEPENDENT_NOISE: &[Parameter] = &[noise("independent")];
 /// Laplace or Gaussian noise, fresh in each round.

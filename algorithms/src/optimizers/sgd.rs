@@ -25,7 +25,7 @@ use rounds_kernels::vector;
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::amplified::Samplers;
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{BATCHES, NOISE, PRECISION, PRIVACY, ParameterValue as _, Range, STEPS, parameters};
+use super::parameters::{BANDED_NOISE, BATCHES, PRECISION, PRIVACY, ParameterValue as _, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
@@ -91,7 +91,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
     release: true,
-    common: &[BATCHES, STEPS, PRIVACY, PRECISION, NOISE],
+    common: &[BATCHES, STEPS, PRIVACY, PRECISION, BANDED_NOISE],
     scenes: &[
         Scene::POISSON,
         Scene {
@@ -108,6 +108,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
         Scene {
             name: "cyclic Poisson, two bands",
             batch_size: Some(4),
+            power: 0.1,
             parameters: &[("rounds", "4"), ("sampling", "cyclic-poisson"), ("bands", "2"), ("learning-rate", "4")],
             ..Scene::POISSON
         },

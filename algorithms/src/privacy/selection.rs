@@ -147,7 +147,7 @@ impl TrialCount {
                 check_eta(eta)?;
                 let remedy =
                     "the smaller it is, the longer the tail of the number of trials; raise η, or expect fewer trials";
-                error::checked(gamma, gamma >= LEAST_GAMMA && gamma < 1.0, "γ", "at least 1e-5 and below 1", remedy)?;
+                error::checked(gamma, (LEAST_GAMMA..1.0).contains(&gamma), "γ", "at least 1e-5 and below 1", remedy)?;
             }
             Self::Poisson { mean } => {
                 let valid = mean > 0.0 && mean <= MOST_TRIALS;
@@ -524,7 +524,7 @@ pub fn trial_epsilon<E: From<PrivacyError>>(
     if excess(upper)? <= 0.0 {
         return Ok(upper.exp());
     }
-    let bracket = search::bracket_root(|log| excess(log), lower, upper, 1e-4 / lower.abs().max(upper.abs()).max(1.0))?;
+    let bracket = search::bracket_root(excess, lower, upper, 1e-4 / lower.abs().max(upper.abs()).max(1.0))?;
     Ok(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite }.exp())
 }
 

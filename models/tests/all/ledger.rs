@@ -133,10 +133,10 @@ fn a_ledger_is_of_one_process_and_no_link_and_is_never_replaced() {
 
 #[test]
 fn budgets_need_the_public_number_of_rows() {
+    use FilterKind::{Basic, Gaussian};
     let new = |relation, rows, filter, epsilon, delta| {
         Budget::new("d", &domain(relation), rows, (filter, epsilon, delta)).map_err(|error| error.to_string())
     };
-    use FilterKind::{Basic, Gaussian};
     let add_remove = Relation::AddRemove { public_rows: 500 };
     assert_eq!(new(add_remove, None, Gaussian, 1.0, 1e-6).expect("public").rows, 500);
     assert!(new(add_remove, Some(500), Gaussian, 1.0, 1e-6).expect_err("private").contains("public-rows"));
@@ -185,6 +185,8 @@ fn said(training: &Training) -> String {
     fit(training, &Execution::default(), &mut ()).err().expect("a refusal").to_string()
 }
 
+type Change = fn(&mut Training);
+
 #[test]
 fn a_run_is_booked_before_its_rows_are_read_and_spends_once() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -215,7 +217,6 @@ fn a_run_is_booked_before_its_rows_are_read_and_spends_once() {
     split(&mut with_test);
     fit(&with_test, &Execution::default(), &mut ()).expect("160 of 200 rows");
 
-    type Change = fn(&mut Training);
     let changes: [(Change, &str); 5] = [
         (|training| training.privacy.secure = false, "it counts releases"),
         (|training| training.privacy.diagnostics = true, "in no ledger"),

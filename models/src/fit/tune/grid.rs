@@ -149,7 +149,7 @@ impl Tuning {
                 }
             } else if OF_THE_CLAIM.contains(&name.as_str()) || !own.contains(&name.as_str()) {
                 let known = own.iter().filter(|own| !OF_THE_CLAIM.contains(own)).map(ToString::to_string);
-                let known = listing(&known.chain(["regularization".to_owned()]).collect::<Vec<_>>());
+                let known = listing(known.chain(["regularization".to_owned()]).collect::<Vec<_>>());
                 let problem = format!("no trial of algorithm '{}' draws that; it draws {known}", algorithm.id);
                 return refused(&argument, problem);
             } else if given.contains_key(name) {

@@ -124,7 +124,7 @@ fn the_best_score_wins_and_only_diagnostics_of_simulations_tell_of_trials() {
 fn neighbours_have_the_same_plan_and_statement() {
     for (law, trials) in [(TrialLaw::NegativeBinomial(0.0), 3.0), (TrialLaw::Poisson, 4.0)] {
         let statements = [false, true].map(|is_null| {
-            let mut tuning = Tuning { law, trials, ..tuning(is_null) };
+            let mut tuning = Tuning { trials, law, ..tuning(is_null) };
             tuning.training.privacy.secure = true;
             let tuned = with_key(&tuning, 5, &mut ()).unwrap();
             let mut privacy = tuned.model.privacy().clone();
