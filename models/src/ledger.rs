@@ -435,10 +435,14 @@ impl Ledger {
         let path = self.account.path.clone();
         let failed = |source| LedgerError::File { path: path.clone(), action: "write to it", source };
         let (line, sha256) = line_of(&self.account.sha256, &entry);
+        // What no reader would accept is not written.
+        let mut account = self.account.clone();
+        account.apply(entry, sha256).map_err(|reason| LedgerError::NotOpen { path: path.clone(), reason })?;
         let before = self.file.metadata().map_err(failed)?.len();
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_all());
         // No half of a line stays.
         written.inspect_err(|_| drop(self.file.set_len(before))).map_err(failed)?;
-        self.account.apply(entry, sha256).map_err(|reason| LedgerError::NotOpen { path: path.clone(), reason })
+        self.account = account;
+        Ok(())
     }
 }

@@ -150,7 +150,7 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
     add("tree, zcdp", "dp-ftrl", &|training| training.privacy.accountant = Some(Accountant::Zcdp));
     add("private bounds", "dp-ftrl", &|training| training.data.declaration.bounds = Some("private:0.5".into()));
     for (name, id, schedule) in
-        [("linear", "dp-sgd", "linear"), ("factors", "dp-mf", "1,1,1,0.5,1,1,1,0.5,1,1,1,1,1,1,0.5,0.25")]
+        [("cooldown", "dp-sgd", "cooldown"), ("factors", "dp-mf", "1,1,1,0.5,1,1,1,0.5,1,1,1,1,1,1,0.5,0.25")]
     {
         add(name, id, &|training| {
             training.parameters.push(("learning-rate-schedule".to_owned(), schedule.to_owned()));
