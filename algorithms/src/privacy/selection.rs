@@ -222,9 +222,10 @@ impl TrialCount {
 }
 
 fn check_eta(eta: f64) -> Result<(), PrivacyError> {
-    let valid = eta > -1.0 && eta <= 10.0;
+    // Between, η·ln γ has no digits.
+    let valid = eta > -1.0 && eta <= 10.0 && (eta == 0.0 || eta.abs() >= 1e-9);
     let remedy = "0 is the logarithmic law, 1 the geometric one";
-    error::checked(eta, valid, "η", "above −1 and at most 10", remedy).map(drop)
+    error::checked(eta, valid, "η", "above −1, at most 10, and 0 or at least 1e-9 from it", remedy).map(drop)
 }
 
 impl fmt::Display for TrialCount {
@@ -531,7 +532,7 @@ pub fn trial_epsilon<E: From<PrivacyError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::examples::{gaussian, laplace, poisson, without_replacement};
+    use crate::privacy::examples::{gaussian, laplace, poisson, subsampled, without_replacement};
     use crate::privacy::{Sampling, calibrate};
 
     const ZERO_OUT: Adjacency = Adjacency::ZeroOut;
@@ -618,12 +619,25 @@ mod tests {
     fn a_selection_costs_more_than_a_trial_and_more_with_more_trials() {
         let [laplace, drawn] = [laplace(8.0, 1.0, 1), without_replacement(4.0, 10, 1_000, 100)];
         let composed = Mechanism::Composition(vec![laplace.clone(), gaussian(20.0)]);
+        let banded = Mechanism::SubsampledBanded {
+            noise_multiplier: 1.0,
+            sampling: Sampling::RandomAllocation { groups: 2, slots: 10 },
+            bands: 2,
+            sensitivity: 1.0,
+            steps: 40,
+        };
         for (trial, accountant) in [
             (gaussian(5.0), Accountant::Gdp),
             (poisson(2.0, 0.01, 200), Accountant::Pld),
             (laplace, Accountant::Pld),
             (composed, Accountant::Pld),
             (drawn, Accountant::Rdp),
+            (subsampled(1.0, Sampling::RandomAllocation { groups: 1, slots: 20 }, 50), Accountant::Pld),
+            (
+                subsampled(1.0, Sampling::TruncatedPoisson { rate: 0.02, most: 30, population: 1_000 }, 50),
+                Accountant::Pld,
+            ),
+            (banded, Accountant::Pld),
         ] {
             let alone = accountant.epsilon(&trial, ZERO_OUT, 1e-6).unwrap();
             let mut last = alone;

@@ -173,7 +173,7 @@ impl PrivacyLoss {
     pub(super) fn profile(&self, epsilons: &[f64], delta: f64) -> Result<Vec<f64>, PrivacyError> {
         let mut profile = vec![0.0_f64; epsilons.len()];
         let most = epsilons.last().copied().unwrap_or(0.0);
-        for direction in &self.directions {
+        let of = |direction: &Direction| -> Result<Vec<f64>, PrivacyError> {
             // A tilt that suits one part of the curve leaves few digits far to its left.
             let near = Target::for_epsilon(direction, 0.125 * most, self.interval);
             let mut least = vec![1.0_f64; epsilons.len()];
@@ -182,6 +182,18 @@ impl PrivacyLoss {
                 let deltas = self.compose(direction, &target, window, Bound::Upper)?.deltas_at(epsilons);
                 least.iter_mut().zip(deltas).for_each(|(least, delta)| *least = least.min(delta));
             }
+            Ok(least)
+        };
+        for direction in &self.with_laws(delta) {
+            let least = match unamplified(direction) {
+                None => of(direction)?,
+                Some(plain) => {
+                    let mut least = of(&plain)?;
+                    let found = of(direction).unwrap_or_else(|_| vec![1.0; epsilons.len()]);
+                    least.iter_mut().zip(found).for_each(|(least, delta)| *least = least.min(delta));
+                    least
+                }
+            };
             profile.iter_mut().zip(least).for_each(|(most, delta)| *most = most.max(delta));
         }
         Ok(profile)

@@ -77,7 +77,7 @@ impl Step {
                 grid.infinity = law.infinity;
                 grid
             }
-            Self::Allocation(_) => GridLoss::nothing(interval),
+            Self::Allocation(_) => unreachable!("its law is computed before an upper bound"),
         }
     }
 

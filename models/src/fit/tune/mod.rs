@@ -313,6 +313,18 @@ fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
              them with noise that is paid for",
         );
     }
+    // Of a named set or a folder any file may hold training rows; its declared test rows are known by their name.
+    let data = Path::new(&training.data.data);
+    let folder = if data.is_dir() { Some(data) } else { training.data.data_dir.as_deref().filter(|_| !data.exists()) };
+    let inside = folder
+        .and_then(|folder| folder.canonicalize().ok())
+        .is_some_and(|folder| path.canonicalize().is_ok_and(|path| path.starts_with(folder)));
+    if inside {
+        return refused(
+            "it lies where the training rows do, and may hold them: a score on them without noise would void the claim. Put public rows \
+             elsewhere, or leave it out to score on the training rows with noise that is paid for",
+        );
+    }
     Ok(())
 }
 

@@ -90,7 +90,8 @@ impl SelectionPlan {
         let points = Points { tuning, algorithm, problem, settings };
         let budget = |epsilon: f64| Budget::Target { epsilon, delta: trial_delta };
         // One point stands for all of its mechanism.
-        let mut kinds: Vec<(Mechanism, Vec<usize>)> = Vec::new();
+        let mut kinds: Vec<Vec<usize>> = Vec::new();
+        let mut first: Vec<Mechanism> = Vec::new();
         let (mut adjacency, mut unclaimed): (Option<Adjacency>, Option<String>) = (None, None);
         for places in tuning.grid.points() {
             let prepared = points.prepared(&places, budget(given.unwrap_or(0.5 * total)))?;
@@ -100,7 +101,10 @@ impl SelectionPlan {
             }
             adjacency = adjacency.or(own);
             match prepared.mechanism {
-                Some(mechanism) if !kinds.iter().any(|(kind, _)| *kind == mechanism) => kinds.push((mechanism, places)),
+                Some(mechanism) if !first.contains(&mechanism) => {
+                    first.push(mechanism);
+                    kinds.push(places);
+                }
                 Some(_) => {}
                 None => drop(points.mechanism(&places, budget(total))?),
             }
@@ -117,19 +121,41 @@ impl SelectionPlan {
             }
             Ok(Some(noise))
         };
-        let mechanisms = |epsilon: f64| -> Result<Vec<Mechanism>, FitError> {
+        let mechanisms = |kinds: &[Vec<usize>], epsilon: f64| -> Result<Vec<Mechanism>, FitError> {
             let noise = score_noise(epsilon)?;
-            let kinds = kinds.iter().map(|(_, places)| points.mechanism(places, budget(epsilon)));
+            let kinds = kinds.iter().map(|places| points.mechanism(places, budget(epsilon)));
             kinds.map(|mechanism| Ok(with_score(&mechanism?, noise))).collect()
         };
-        let spent = |epsilon: f64| -> Result<(f64, selection::Bound), FitError> {
-            Ok(selection::epsilon(count, &mechanisms(epsilon)?, adjacency, delta)?)
+        let spent = |kinds: &[Vec<usize>], epsilon: f64| -> Result<(f64, selection::Bound), FitError> {
+            Ok(selection::epsilon(count, &mechanisms(kinds, epsilon)?, adjacency, delta)?)
         };
-        let trial_epsilon = match given {
-            Some(given) => given,
-            None => selection::trial_epsilon(total, delta, |epsilon| Ok::<_, FitError>(spent(epsilon)?.0))?,
+        // Points of one mechanism at one ε may have several at another, as with bands that are chosen by it: all points are looked at again
+        // at the ε that was found, until none of them has a mechanism that was not counted.
+        let trial_epsilon = loop {
+            let trial_epsilon = match given {
+                Some(given) => given,
+                None => {
+                    let spent = |epsilon| Ok::<_, FitError>(spent(&kinds, epsilon)?.0);
+                    selection::trial_epsilon(total, delta, spent)?
+                }
+            };
+            let counted = mechanisms(&kinds, trial_epsilon)?;
+            let noise = score_noise(trial_epsilon)?;
+            let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+            for places in tuning.grid.points() {
+                let mechanism = with_score(&points.mechanism(&places, budget(trial_epsilon))?, noise);
+                if !own.contains(&mechanism) {
+                    own.push(mechanism);
+                    own_kinds.push(places);
+                }
+            }
+            if own.iter().all(|mechanism| counted.contains(mechanism)) {
+                kinds = own_kinds;
+                break trial_epsilon;
+            }
+            kinds.extend(own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0));
         };
-        let (epsilon, bound) = spent(trial_epsilon)?;
+        let (epsilon, bound) = spent(&kinds, trial_epsilon)?;
         // Where a trial's accountant is looser than that of the selection, trials of the total may cost less.
         if !(epsilon <= total && (epsilon > total * (1.0 - 5e-4) || trial_epsilon == total)) {
             let problem = format!("trials of ε = {trial_epsilon} come to {epsilon}");
@@ -147,7 +173,7 @@ impl SelectionPlan {
             score: score.to_owned(),
             trial_epsilon,
             trial_delta,
-            mechanisms: mechanisms(trial_epsilon)?,
+            mechanisms: mechanisms(&kinds, trial_epsilon)?,
             bound,
         };
         Ok(Self { epsilon, delta, budget: budget(trial_epsilon), score_noise, statement, unclaimed })
