@@ -132,13 +132,8 @@ impl SelectionPlan {
         // Points of one mechanism at one ε may have several at another, as with bands that are chosen by it: all points are looked at again
         // at the ε that was found, until none of them has a mechanism that was not counted.
         let trial_epsilon = loop {
-            let trial_epsilon = match given {
-                Some(given) => given,
-                None => {
-                    let spent = |epsilon| Ok::<_, FitError>(spent(&kinds, epsilon)?.0);
-                    selection::trial_epsilon(total, delta, spent)?
-                }
-            };
+            let spent = |epsilon| Ok::<_, FitError>(spent(&kinds, epsilon)?.0);
+            let trial_epsilon = given.map_or_else(|| selection::trial_epsilon(total, delta, spent), Ok)?;
             let counted = mechanisms(&kinds, trial_epsilon)?;
             let noise = score_noise(trial_epsilon)?;
             let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
