@@ -142,9 +142,10 @@ impl Sampling {
             Self::WithoutReplacement { batch, population } => {
                 vec![(Draw::WithoutReplacement { batch, population }, rounds)]
             }
-            Self::CyclicPoisson { groups, rate } => vec![(Draw::Poisson { rate }, rounds.div_ceil(groups))],
+            Self::CyclicPoisson { groups, rate } => vec![(Draw::Poisson { rate }, rounds.div_ceil(groups.max(1)))],
+            // Of 0, which `check` refuses, as of 1.
             Self::RandomAllocation { groups, slots } => {
-                let rounds = rounds.div_ceil(groups);
+                let (rounds, slots) = (rounds.div_ceil(groups.max(1)), slots.max(1));
                 let (epochs, visible) = (rounds / slots, rounds % slots);
                 let all = [
                     (Draw::Allocation { slots, visible: slots }, epochs),
