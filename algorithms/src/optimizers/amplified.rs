@@ -44,6 +44,18 @@ pub(super) struct Extent {
 }
 
 impl Samplers {
+    /// Refuses parameters of samplers where none of them is taken.
+    pub(super) fn none_given(&self, id: &'static str) -> Result<(), SettingsError> {
+        let given = [("bands", self.bands.is_some()), ("max-batch", self.max_batch.is_some())];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => {
+                let reason = "takes it for samplers of its own, and none of them with the accountant last-iterate";
+                Err(SettingsError::unsupported(name, "", id, reason))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The description of batches of this kind; nothing for one that other methods take, too.
     pub(super) fn sampling(
         &self,

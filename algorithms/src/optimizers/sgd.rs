@@ -265,6 +265,7 @@ pub(super) const PRIVATE_MOMENTUM: f64 = 0.9;
 
 fn dp_sgd(run: &Run<'_>, (own, samplers): (Iterates, Samplers)) -> Result<Prepared, PrepareError> {
     if run.common.accountant == Some(Accountant::LastIterate) {
+        samplers.none_given(run.id)?;
         return super::last_iterate::prepare(run, own);
     }
     let plan = BatchPlan::described(run, private_batches(run.problem.rows()), Some(&samplers))?;
