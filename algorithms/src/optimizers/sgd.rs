@@ -132,7 +132,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             parameters: &[
                 ("rounds", "4"),
                 ("sampling", "truncated-poisson"),
-                ("max-batch", "9"),
+                ("max-batch", "13"),
                 ("learning-rate", "4"),
             ],
             ..Scene::POISSON

@@ -620,7 +620,7 @@ mod tests {
         let [laplace, drawn] = [laplace(8.0, 1.0, 1), without_replacement(4.0, 10, 1_000, 100)];
         let composed = Mechanism::Composition(vec![laplace.clone(), gaussian(20.0)]);
         let banded = Mechanism::SubsampledBanded {
-            noise_multiplier: 1.0,
+            noise_multiplier: 4.0,
             sampling: Sampling::RandomAllocation { groups: 2, slots: 10 },
             bands: 2,
             sensitivity: 1.0,
@@ -632,9 +632,9 @@ mod tests {
             (laplace, Accountant::Pld),
             (composed, Accountant::Pld),
             (drawn, Accountant::Rdp),
-            (subsampled(1.0, Sampling::RandomAllocation { groups: 1, slots: 20 }, 50), Accountant::Pld),
+            (subsampled(4.0, Sampling::RandomAllocation { groups: 1, slots: 20 }, 50), Accountant::Pld),
             (
-                subsampled(1.0, Sampling::TruncatedPoisson { rate: 0.02, most: 30, population: 1_000 }, 50),
+                subsampled(4.0, Sampling::TruncatedPoisson { rate: 0.02, most: 30, population: 1_000 }, 50),
                 Accountant::Pld,
             ),
             (banded, Accountant::Pld),
