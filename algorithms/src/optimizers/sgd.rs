@@ -113,32 +113,8 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             ..Scene::POISSON
         },
         Scene {
-            name: "random allocation",
-            batch_size: Some(2),
-            power: 0.05,
-            parameters: &[("rounds", "16"), ("sampling", "random-allocation"), ("learning-rate", "4")],
-            ..Scene::POISSON
-        },
-        Scene {
-            name: "allocation in groups, two bands",
-            batch_size: Some(2),
-            power: 0.05,
-            parameters: &[("rounds", "16"), ("sampling", "cyclic-allocation"), ("bands", "2"), ("learning-rate", "4")],
-            ..Scene::POISSON
-        },
-        Scene {
-            name: "truncated Poisson",
-            power: 0.1,
-            parameters: &[
-                ("rounds", "4"),
-                ("sampling", "truncated-poisson"),
-                ("max-batch", "13"),
-                ("learning-rate", "4"),
-            ],
-            ..Scene::POISSON
-        },
-        Scene {
             name: "Poisson, local steps",
+            power: 0.05,
             parameters: &[
                 ("rounds", "4"),
                 ("sampling", "poisson"),

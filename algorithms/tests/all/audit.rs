@@ -137,20 +137,18 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
     }
 }
 
-/// The claims of samplers that are accounted for over several rounds hold, and are refuted on batches in their order.
+/// The claim of cyclic batches, which are accounted for over several rounds, holds, and is refuted on batches in their order.
 #[test]
 #[ignore = "long; make test-all"]
 fn batches_in_their_order_are_found_out_where_they_are_accounted_for_as_drawn() {
     let ordered = AuditSettings { sabotage: Some(Sabotage::FixedOrder), ..with_runs(RUNS) };
     let halved = AuditSettings { sabotage: Some(Sabotage::HalvedNoise), ..with_runs(RUNS) };
-    for index in 2..6 {
-        let audited = scene("dp-sgd", index);
-        holds(&audited, &with_runs(RUNS), audited.1.power);
-        for settings in [&ordered, &halved] {
-            let found = finding(&audited, settings);
-            println!("{}: {:?} {:.3}", audited.1.name, settings.sabotage, found.lower_bound_epsilon);
-            assert!(found.disproves(), "{}, {:?}: {found:?}", audited.1.name, settings.sabotage);
-        }
+    let audited = scene("dp-sgd", 2);
+    holds(&audited, &with_runs(RUNS), audited.1.power);
+    for settings in [&ordered, &halved] {
+        let found = finding(&audited, settings);
+        println!("{}: {:?} {:.3}", audited.1.name, settings.sabotage, found.lower_bound_epsilon);
+        assert!(found.disproves(), "{}, {:?}: {found:?}", audited.1.name, settings.sabotage);
     }
 }
 
