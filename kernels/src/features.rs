@@ -6,6 +6,11 @@ use std::ops::Range;
 /// Rows of a block: their contributions are summed in f32 before the sum moves to f64.
 pub const BLOCK_ROWS: usize = 128;
 
+/// ν, the value 1 of the bias among integer features in units of `scale`.
+pub(crate) fn bias_in_units(scale: f64) -> f64 {
+    (1.0 / scale + 0.5).floor().max(1.0)
+}
+
 /// A copy of runs of dense rows in another order ([`crate::linear::Stripes`]).
 #[derive(Clone, Copy, Debug)]
 pub struct StripedRows<'a> {

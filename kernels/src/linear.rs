@@ -11,7 +11,7 @@
 //! | `selection.rs` | every kernel, and the one place that selects among them |
 //! | `driver.rs` | sums of gradients, evaluations, and the block loop |
 //! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes and fixed-point numbers in integers |
-//! | `units.rs` | sums over units of rows: a clip for each unit |
+//! | `unit_rows.rs`, `units.rs`, `local_steps.rs` | the rows of units; sums with a clip for each unit; units that take steps of their own |
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `narrow.rs`, `stripes.rs`, `few_features.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
@@ -24,6 +24,7 @@ mod driver;
 mod few_features;
 mod integer;
 mod lattice;
+mod local_steps;
 mod model;
 mod narrow;
 mod packing;
@@ -36,6 +37,7 @@ mod selection;
 mod source;
 mod sparse;
 mod stripes;
+mod unit_rows;
 mod units;
 mod workspace;
 
@@ -45,10 +47,11 @@ pub use driver::{
 };
 pub use integer::{PackedQuery, Planes, SUMMED_ROWS, are_integers_for, has_integer_kernels_for};
 pub use lattice::{FeatureGrid, Precision, SumLattice};
+pub use local_steps::{LocalSteps, accumulate_local_steps};
 pub use model::{Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, RowNorms, Tally};
 pub use peak::{integer_operations, integer_peak_loop};
 pub use stripes::Stripes;
-pub use units::{LocalSteps, Reduction, RowProducts, UnitRows, accumulate_local_steps};
+pub use unit_rows::{Reduction, RowProducts, UnitRows};
 pub use workspace::Workspace;
 
 pub use crate::features::BLOCK_ROWS;

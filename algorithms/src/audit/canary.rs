@@ -520,7 +520,7 @@ mod tests {
 
     #[test]
     fn neighbours_differ_as_their_relation_says_and_in_nothing_public() {
-        let scene = &crate::optimizers::sgd::DP_SGD.scenes[1];
+        let scene = &crate::optimizers::dp_sgd::DP_SGD.scenes[1];
         let formats = [CanaryRows::F32, CanaryRows::Bytes, CanaryRows::FixedPoint];
         for (rows, of_units) in formats.into_iter().flat_map(|rows| [(rows, false), (rows, true)]) {
             for (adjacency, real_rows, sums) in [

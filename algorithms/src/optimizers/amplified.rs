@@ -9,7 +9,7 @@
 use super::accelerated_plan::NumberOr;
 use super::algorithm::{PrepareError, Run};
 use super::parameters::{Range, parameters};
-use super::plan::{self, BatchPlan};
+use super::plan::{self, BatchPlan, Extent};
 use super::settings::{SamplingKind, SettingsError};
 use crate::choices::choices;
 use crate::factorization::{Workload, WorkloadSpecification, toeplitz_banded_error};
@@ -33,14 +33,6 @@ parameters! {
         /// Rows of a truncated Poisson batch, at most (default: five standard deviations above the batch size)
         max_batch: Option<usize> [Range::COUNT],
     }
-}
-
-/// The size of the run whose batches are to be described.
-#[derive(Clone, Copy)]
-pub(super) struct Extent {
-    pub(super) batch_size: usize,
-    pub(super) rows: usize,
-    pub(super) rounds: usize,
 }
 
 impl Samplers {
@@ -162,10 +154,10 @@ fn cyclic(groups: usize, size: Extent) -> Sampling {
 
 /// The sums that the run takes, with its momentum and step sizes.
 fn workload(run: &Run<'_>, rounds: usize) -> Result<WorkloadSpecification, SettingsError> {
-    let momentum = run.common.momentum.unwrap_or(super::sgd::PRIVATE_MOMENTUM);
+    let momentum = run.common.momentum.unwrap_or(plan::PRIVATE_MOMENTUM);
     let workload = WorkloadSpecification::prefix();
     let workload = if momentum > 0.0 { workload.with_momentum(momentum) } else { workload };
-    super::matrix_factorization::scheduled(run, rounds, workload)
+    plan::scheduled(run, rounds, workload)
 }
 
 /// The argument from 1 to `most` of the least `error`, which falls and then rises: numbers a quarter apart, until two in a row are worse.
@@ -209,7 +201,7 @@ mod tests {
         let settings = pairs.fold(Settings::new(budget, StreamKey::Simulation(1)), |settings, (name, value)| {
             settings.with(name, value)
         });
-        super::super::sgd::DP_SGD.prepare(&problem, &settings)
+        super::super::dp_sgd::DP_SGD.prepare(&problem, &settings)
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::algorithm::{PrepareError, Prepared, Run};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::schedule::LearningRateSchedule;
 use super::settings::{Averaging, SamplingKind, SettingsError};
-use super::sgd::{Iterates, Sgd, private_batches};
+use super::sgd::{Iterates, Sgd};
 use crate::noise::PlannedNoise;
 use crate::privacy::{Adjacency, Sampling};
 
@@ -56,7 +56,7 @@ pub(super) fn prepare(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareE
     let clip_norm = common.clip_norm.unwrap_or(longest);
     let reason = "clips no gradient with the accountant last-iterate: leave it out, and scale the rows";
     unless(clip_norm >= longest, "clip-norm", &clip_norm, reason)?;
-    let defaults = BatchDefaults { sampling: SamplingKind::Fixed, ..private_batches(problem.rows()) };
+    let defaults = BatchDefaults { sampling: SamplingKind::Fixed, ..plan::private_batches(problem.rows()) };
     let plan = BatchPlan::new(run, defaults)?;
     let is_fixed = matches!(plan.sampling, Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch);
     let reason = "reads the same batches in every pass with the accountant last-iterate: take fixed or shuffled";
@@ -95,7 +95,7 @@ mod tests {
     use rounds_kernels::loss::Loss;
     use rounds_kernels::random::StreamKey;
 
-    use super::super::sgd::DP_SGD;
+    use super::super::dp_sgd::DP_SGD;
     use super::*;
     use crate::optimizers::{Budget, Settings};
     use crate::privacy::Mechanism;

@@ -146,20 +146,6 @@ pub(super) fn tenth(run: &Run<'_>) -> usize {
     run.problem.rows().div_ceil(10).clamp(1, 500)
 }
 
-/// `workload` with the step sizes of the run as factors of its learning rate: a factor common to all rounds changes no strategy.
-pub(super) fn scheduled(
-    run: &Run<'_>,
-    rounds: usize,
-    workload: WorkloadSpecification,
-) -> Result<WorkloadSpecification, SettingsError> {
-    let Some(schedule) = &run.common.learning_rate_schedule else { return Ok(workload) };
-    schedule.check(rounds)?;
-    Ok(match schedule.factors(rounds) {
-        Some(factors) => workload.with_learning_rates(factors),
-        None => workload,
-    })
-}
-
 /// The run; DP-MF⁺ minimises the Λ_τ-`weighted` error.
 fn prepare(
     run: &Run<'_>,
@@ -175,7 +161,7 @@ fn prepare(
         workload = workload.with_momentum(momentum);
     }
     if own.workload != Some(WorkloadKind::Ones) {
-        workload = scheduled(run, plan.rounds, workload)?;
+        workload = plan::scheduled(run, plan.rounds, workload)?;
     }
     if let Some(weighted) = weighted {
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));

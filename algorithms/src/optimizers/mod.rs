@@ -9,11 +9,13 @@ mod accelerated_srg;
 mod algorithm;
 mod amplified;
 mod cutting_plane;
+pub(crate) mod dp_sgd;
 mod last_iterate;
 mod matrix_factorization;
 pub mod momentum;
 mod noisy_sums;
 mod optimizer;
+mod parameter_value;
 pub mod parameters;
 mod phased_erm;
 mod phased_sgd;
@@ -32,7 +34,7 @@ mod unaccelerated_srg;
 /// All algorithms, in the order in which they are listed. A new one is a file, its `mod` line above and a line here.
 pub static ALGORITHMS: &[&Algorithm] = &[
     &sgd::SGD,
-    &sgd::DP_SGD,
+    &dp_sgd::DP_SGD,
     &matrix_factorization::DP_FTRL,
     &matrix_factorization::DP_MEMF,
     &srg_matrix_factorization::DP_SRG_MEMF,

@@ -3,7 +3,6 @@
 use rounds_kernels::features::Norm;
 
 use super::algorithm::{PrepareError, Prepared, Run};
-use super::amplified::{Extent, Samplers};
 use super::parameters::Range;
 use super::settings::{SamplingKind, SettingsError};
 use crate::factorization::WorkloadSpecification;
@@ -38,6 +37,28 @@ pub(super) struct BatchDefaults {
     pub(super) sampling: SamplingKind,
 }
 
+/// The size of the run whose batches are to be described.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) batch_size: usize,
+    pub(super) rows: usize,
+    pub(super) rounds: usize,
+}
+
+/// Batches of 4,000 rows, of a fifth of fewer than 20,000, but not below 20: a short run of long steps is unstable where rows lie far
+/// from 0. 150 rounds, in at least 10 epochs and at most 30.
+pub(super) fn private_batches(rows: usize) -> BatchDefaults {
+    let batch_size = rows.div_ceil(5).clamp(20, 4_000);
+    BatchDefaults {
+        batch_size,
+        epochs: (150.0 * batch_size as f64 / rows.max(1) as f64).clamp(10.0, 30.0),
+        sampling: SamplingKind::Poisson,
+    }
+}
+
+/// The default momentum of DP-SGD.
+pub(super) const PRIVATE_MOMENTUM: f64 = 0.9;
+
 impl BatchPlan {
     /// `prepared` with the batches that it was prepared for.
     pub(super) fn told(&self, prepared: Prepared) -> Prepared {
@@ -50,17 +71,17 @@ impl BatchPlan {
     /// # Errors
     /// Zero epochs, batches that the data cannot give, add/remove without a public number of rows.
     pub(super) fn new(run: &Run<'_>, defaults: BatchDefaults) -> Result<Self, PrepareError> {
-        Self::described(run, defaults, None)
+        Self::described(run, defaults, |_, _| Ok(None))
     }
 
-    /// The same, with the samplers that a method of independent batches takes, too.
+    /// The same; `described` has the samplers that a method of independent batches takes, too.
     ///
     /// # Errors
     /// As [`new`](Self::new); groups that the rounds or the rows cannot give.
     pub(super) fn described(
         run: &Run<'_>,
         defaults: BatchDefaults,
-        samplers: Option<&Samplers>,
+        described: impl FnOnce(SamplingKind, Extent) -> Result<Option<Sampling>, PrepareError>,
     ) -> Result<Self, PrepareError> {
         let (rows, common) = (run.problem.rows(), &run.common);
         let batch_size = batch_size(run, defaults.batch_size)?;
@@ -71,7 +92,7 @@ impl BatchPlan {
         };
         let kind = common.sampling.unwrap_or(defaults.sampling);
         let size = Extent { batch_size, rows, rounds };
-        let described = samplers.map_or(Ok(None), |samplers| samplers.sampling(run, kind, size))?;
+        let described = described(kind, size)?;
         let sampling = match kind {
             _ if described.is_some() => described.expect("a description"),
             SamplingKind::CyclicPoisson
@@ -103,6 +124,20 @@ impl BatchPlan {
     pub(super) fn participations(&self) -> usize {
         self.rounds.div_ceil(self.rounds_per_epoch)
     }
+}
+
+/// `workload` with the step sizes of the run as factors of its learning rate: a factor common to all rounds changes no strategy.
+pub(super) fn scheduled(
+    run: &Run<'_>,
+    rounds: usize,
+    workload: WorkloadSpecification,
+) -> Result<WorkloadSpecification, SettingsError> {
+    let Some(schedule) = &run.common.learning_rate_schedule else { return Ok(workload) };
+    schedule.check(rounds)?;
+    Ok(match schedule.factors(rounds) {
+        Some(factors) => workload.with_learning_rates(factors),
+        None => workload,
+    })
 }
 
 /// Rounds of batches of B that make `epochs` passes over n rows: ⌈epochs·n/B⌉. Refuses more than a run could ever end.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::parameters::ParameterValue;
+use super::parameter_value::ParameterValue;
 use super::settings::SettingsError;
 
 /// Step sizes over the T rounds of a run, `η_t = η·f_t` for t = 0 … T − 1.

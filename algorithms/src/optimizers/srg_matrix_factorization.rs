@@ -24,7 +24,7 @@
 use rounds_kernels::linear::Point;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
-use super::matrix_factorization::{WorkloadKind, scheduled, tenth, whole_epochs};
+use super::matrix_factorization::{WorkloadKind, tenth, whole_epochs};
 use super::noisy_sums::{Iteration, NoisySums, Release};
 use super::parameters::{BATCHES, NOISE, PRIVACY, STEPS, parameters};
 use super::plan;
@@ -81,7 +81,7 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
             Decay::Constant(decay) => workload.with_decay(decay),
             Decay::StepRatio | Decay::Sequence(_) => workload.with_decays(decays.clone()),
         };
-        workload = scheduled(run, plan.rounds, workload)?;
+        workload = plan::scheduled(run, plan.rounds, workload)?;
     }
     let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
     let mut sums = NoisySums::new(run, &plan, Some(noise))?;

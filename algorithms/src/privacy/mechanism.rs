@@ -62,7 +62,7 @@ pub enum Mechanism {
         sensitivity: f64,
     },
     /// The last iterate of gradient steps that contract, all other iterates unseen, with independent Gaussian noise each round:
-    /// μ = f·r / noise_multiplier, r by [`last_iterate_ratio`](super::gdp::last_iterate_ratio).
+    /// μ = f·r / noise_multiplier, r by [`last_iterate_ratio`](super::last_iterate::last_iterate_ratio).
     LastIterate {
         /// Standard deviation of a round's noise / the longest gradient: no gradient is clipped.
         noise_multiplier: f64,
@@ -234,7 +234,7 @@ impl Mechanism {
                 Some(factor * (trees as f64 * tree_squared_sensitivity(rounds)).sqrt() / noise_multiplier)
             }
             Self::LastIterate { noise_multiplier, contraction, batches, rounds, .. } => {
-                Some(factor * super::gdp::last_iterate_ratio(contraction, batches, rounds) / noise_multiplier)
+                Some(factor * super::last_iterate::last_iterate_ratio(contraction, batches, rounds) / noise_multiplier)
             }
             Self::Laplace { .. } | Self::Composition(_) => None,
         }

@@ -21,6 +21,7 @@ mod filter;
 pub mod gaussian;
 pub mod gdp;
 pub mod laplace;
+mod last_iterate;
 mod mechanism;
 pub mod pld;
 mod quantiles;

@@ -15,7 +15,8 @@ use super::query::Query;
 use super::residuals::{self, BlockRows};
 use super::selection::{Kernel, Purpose};
 use super::source::{BlockSizes, Source};
-use super::units::{self, Next, UnitRows, UnitSums};
+use super::unit_rows::{self, UnitRows};
+use super::units::{self, Next, UnitSums};
 use super::workspace::Workspace;
 use super::{lattice, narrow, reference, sparse};
 use crate::features::BLOCK_ROWS;
@@ -464,7 +465,7 @@ fn accumulate_units(
     let lattice = query.lattice.as_ref();
     let sums = UnitSums::new(of_batch, lattice, query.clip, model.outputs);
     // Rows that a pass takes at once.
-    let most = Pass::new(model, batch, needs, kernel, workspace.blocks).part.min(units::MOST_ROWS);
+    let most = Pass::new(model, batch, needs, kernel, workspace.blocks).part.min(unit_rows::MOST_ROWS);
     let (mut tally, mut position) = (Tally::default(), 0);
     let mut summed = || loop {
         match sums.next(&batch.selection, &mut position, (most, most), &mut own) {

@@ -20,7 +20,8 @@ use super::model::{Batch, Clip, LinearModel, NonFiniteGradient, Tally};
 use super::packing::split;
 use super::query::Query;
 use super::residuals::{self, BlockRows};
-use super::units::{self, Next, UnitRows, UnitSums};
+use super::unit_rows::{self, UnitRows};
+use super::units::{self, Next, UnitSums};
 use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, Selection, U8Rows};
 use crate::instructions::products::{
@@ -845,7 +846,7 @@ pub(super) fn accumulate_units(
     let Scratch { products, margins: sums_of_rows, sums, .. } = scratch;
     let mut session = products.session();
     loop {
-        match of_units.next(&batch.selection, &mut position, (MOST_SAMPLES, units::MOST_ROWS), own) {
+        match of_units.next(&batch.selection, &mut position, (MOST_SAMPLES, unit_rows::MOST_ROWS), own) {
             Next::End => break,
             Next::Members => {
                 tally.rows += own.members.len();

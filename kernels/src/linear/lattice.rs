@@ -16,9 +16,7 @@ use super::model::{Clip, LinearModel};
 use super::packing::{Layout, split};
 use super::residuals;
 use super::source::Source;
-use super::units::CUT;
-use crate::features::BLOCK_ROWS;
-use crate::features::Norm;
+use crate::features::{BLOCK_ROWS, Norm, bias_in_units};
 use crate::vector::lanes::{LANES, put, to_f32, to_f64, vector};
 use wide::{f32x16, f64x8};
 
@@ -168,7 +166,7 @@ impl SumLattice {
             return None;
         }
         let s = f64::from(scale);
-        let bias = if model.bias { bias_of(s) } else { 0.0 };
+        let bias = if model.bias { bias_in_units(s) } else { 0.0 };
         let least_norm = s * bias.max(f64::from(greatest / 256).max(1.0));
         let clip_norm = match clip {
             Clip::Unbounded => f64::INFINITY,
@@ -304,10 +302,10 @@ pub(super) fn step_of(greatest: f32, most: i32, precision: Precision) -> Option<
     Some(if greatest / step > precision.greatest() { 2.0 * step } else { step })
 }
 
-/// ν of features in units of `scale`.
-pub(super) fn bias_of(scale: f64) -> f64 {
-    (1.0 / scale + 0.5).floor().max(1.0)
-}
+/// The greatest magnitude of a coefficient in a block, 2³⁰, before and after it is rounded: squares and products of up to 2¹⁶ of them, times
+/// products of rows below 2⁴⁴, stay within f32, and what a row has does not reach another unit as an infinity times 0. Coefficients of bounded losses are
+/// far below; those of the squared loss are cut.
+pub(super) const CUT: f32 = 1_073_741_824.0;
 
 /// `2^exponent`, for normal numbers.
 pub(super) fn power_of_two(exponent: i32) -> f32 {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use super::units::UnitRows;
+use super::unit_rows::UnitRows;
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, TargetKind};
 

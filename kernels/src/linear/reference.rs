@@ -2,7 +2,7 @@
 //! tested against; nothing else should call them.
 
 use super::model::{Batch, Clip, Evaluation, LinearModel, Point};
-use super::units::Reduction;
+use super::unit_rows::Reduction;
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Target, TargetKind};
 

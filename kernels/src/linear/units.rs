@@ -2,8 +2,8 @@
 //! number of rows.
 //!
 //! A unit of one row contributes what the row would. Of a unit of few rows the length follows from the products of its rows,
-//! `‖Σ_i q_i ⊗ a_i‖² = Σ_ij (q_i·q_j)(a_i·a_j)`, which are computed once ([`RowProducts`]); its rows are then summed with all others. A unit of
-//! many rows ([`MOST_ROWS`]), and one that is clipped in L1, is summed by itself, scaled and added.
+//! `‖Σ_i q_i ⊗ a_i‖² = Σ_ij (q_i·q_j)(a_i·a_j)`, which are computed once ([`super::RowProducts`]); its rows are then summed with all others. A unit of
+//! many rows ([`MOST_ROWS`](super::unit_rows::MOST_ROWS)), and one that is clipped in L1, is summed by itself, scaled and added.
 //!
 //! # Guarantee
 //! On a lattice every contribution V of a unit is a vector of integers with `‖V‖ ≤ Ĉ`, ν included ([`super::lattice`]), and a function of the
@@ -12,241 +12,14 @@
 //! ([`squared_length`]); a unit that fails is shrunk and rounded anew, and contributes 0 in the end. Many rows: `V_j = ⌊S_j·f⌋` towards 0 of
 //! the unit's own sum S, and `Σ_j V_j² ≤ Ĉ²` is checked in f64 with its margin.
 
-use super::driver::accumulate_gradients;
-use super::lattice::{self, Precision, SumLattice};
-use super::model::{Batch, Clip, LinearModel, NonFiniteGradient, Tally};
+use super::lattice::{self, CUT, Precision, SumLattice};
+use super::model::Clip;
 use super::residuals;
-use super::workspace::Workspace;
-use crate::features::{BLOCK_ROWS, Norm, Rows, Selection};
-use crate::vector::lanes::{self, LANES, put, to_f64, vector};
-use crate::vector::{self};
+use super::unit_rows::{TOGETHER, UnitRows, width};
+use crate::features::{BLOCK_ROWS, Norm, Selection};
+use crate::vector::lanes::{LANES, put, to_f64, vector};
 use std::ops::Range;
 use wide::{f32x16, f64x8};
-
-/// The most rows of a unit whose length is computed from products of rows.
-pub(super) const MOST_ROWS: usize = BLOCK_ROWS;
-
-/// From the gradients of a unit's rows to one vector.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
-    /// `(1/m)·Σ_i g_i` over the m rows of the unit, null rows among them.
-    #[default]
-    Mean,
-    /// `Σ_i g_i`.
-    Sum,
-}
-
-/// The units of a matrix: unit u has the rows `offsets[u]..offsets[u + 1]`.
-#[derive(Clone, Copy, Debug)]
-pub struct UnitRows<'a> {
-    /// One more than there are units, ascending.
-    pub offsets: &'a [usize],
-    /// How a unit's rows become one vector.
-    pub reduction: Reduction,
-    /// Products of the rows of each unit.
-    pub products: &'a RowProducts,
-}
-
-impl UnitRows<'_> {
-    /// Number of units.
-    pub fn len(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// True if there are no units.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn rows_of(&self, unit: usize) -> Range<usize> {
-        self.offsets[unit]..self.offsets[unit + 1]
-    }
-
-    /// The factor w of a sum of `rows` rows.
-    fn weight(&self, rows: usize) -> f64 {
-        match self.reduction {
-            Reduction::Mean => 1.0 / rows.max(1) as f64,
-            Reduction::Sum => 1.0,
-        }
-    }
-}
-
-/// `a_i·a_j`, bias included, of the rows of units of 2 to [`MOST_ROWS`] rows, in squares of a unit of features, rounded to f32.
-///
-/// Those of a unit: of each row with itself, then for each eight of its rows the products of each with all rows before it, twice, and with
-/// itself; zeros up to whole vectors.
-#[derive(Clone, Debug)]
-pub struct RowProducts {
-    values: Vec<f32>,
-    /// Where those of a unit start.
-    starts: Vec<usize>,
-    /// The value of 1 in features.
-    unit: f64,
-}
-
-/// Rows whose products are summed together, a half of a vector: as many chains of sums as hide their latency.
-const TOGETHER: usize = LANES / 2;
-
-/// Products that are stored with each of the eight rows from `first` on.
-fn width(first: usize) -> usize {
-    (first + TOGETHER).next_multiple_of(LANES)
-}
-
-/// Numbers that are stored for a unit of so many rows.
-fn stored(rows: usize) -> usize {
-    if !(2..=MOST_ROWS).contains(&rows) {
-        return 0;
-    }
-    rows.next_multiple_of(LANES) + (0..rows).step_by(TOGETHER).map(|first| TOGETHER * width(first)).sum::<usize>()
-}
-
-impl RowProducts {
-    /// Of the units `units` of some rows, which have a bias or not. `unit` is the public step of features, of bytes their scale; 1 where
-    /// there is none.
-    pub fn new(rows: Rows<'_>, has_bias: bool, offsets: &[usize], units: Range<usize>, unit: f64) -> Self {
-        // At least ν of the lattice, and the bias in floating point.
-        let bias = if has_bias { (1.0 / unit).max(lattice::bias_of(unit)) } else { 0.0 };
-        let sizes = units.clone().map(|of| stored(offsets[of + 1] - offsets[of]));
-        let mut starts = vec![0];
-        starts.extend(sizes.scan(0, |start, size| {
-            *start += size;
-            Some(*start)
-        }));
-        let mut products = RowProducts { values: vec![0.0; starts[starts.len() - 1]], starts, unit };
-        let columns = rows.columns();
-        let mut wide = Vec::new();
-        for (place, of) in units.enumerate() {
-            let (own, start) = (offsets[of]..offsets[of + 1], products.starts[place]);
-            let values = &mut products.values[start..products.starts[place + 1]];
-            if values.is_empty() {
-                continue;
-            }
-            wide.clear();
-            if let Rows::U8(bytes) = rows {
-                own.clone().for_each(|row| wide.extend(bytes.row(row).iter().map(|&byte| f32::from(byte))));
-            }
-            let dot = |i: usize, j: usize| match rows {
-                Rows::F32(dense) => vector::dot(dense.row(own.start + i), dense.row(own.start + j)) / (unit * unit),
-                Rows::U8(_) => vector::dot(&wide[i * columns..][..columns], &wide[j * columns..][..columns]),
-                Rows::Sparse(sparse) => {
-                    sparse_dot(sparse.row(own.start + i), sparse.row(own.start + j)) / (unit * unit)
-                }
-            };
-            let dot = |i, j| dot(i, j) + bias * bias;
-            let (diagonal, mut rest) = values.split_at_mut(own.len().next_multiple_of(LANES));
-            diagonal.iter_mut().zip(0..own.len()).for_each(|(out, i)| *out = dot(i, i) as f32);
-            for first in (0..own.len()).step_by(TOGETHER) {
-                let (eight, behind) = rest.split_at_mut(TOGETHER * width(first));
-                rest = behind;
-                for (i, out) in (first..own.len()).zip(eight.chunks_exact_mut(width(first))) {
-                    for (j, out) in out[..=i].iter_mut().enumerate() {
-                        *out = (if i == j { 1.0 } else { 2.0 } * dot(i, j)) as f32;
-                    }
-                }
-            }
-        }
-        products
-    }
-
-    /// Takes in the products of the units behind these.
-    pub fn append(&mut self, other: &Self) {
-        let end = self.values.len();
-        self.values.extend_from_slice(&other.values);
-        self.starts.extend(other.starts[1..].iter().map(|start| end + start));
-    }
-
-    /// Asks for the products of a unit: they are read when the margins of its rows are there.
-    fn prefetch(&self, unit: usize) {
-        for line in self.of(unit).chunks(LANES) {
-            lanes::prefetch(line.as_ptr().cast());
-        }
-    }
-
-    fn of(&self, unit: usize) -> &[f32] {
-        &self.values[self.starts[unit]..self.starts[unit + 1]]
-    }
-}
-
-/// The product of two sparse rows.
-fn sparse_dot((columns, values): (&[u32], &[f32]), (others, other_values): (&[u32], &[f32])) -> f64 {
-    let (mut i, mut j, mut sum) = (0, 0, 0.0);
-    while i < columns.len() && j < others.len() {
-        match columns[i].cmp(&others[j]) {
-            std::cmp::Ordering::Less => i += 1,
-            std::cmp::Ordering::Greater => j += 1,
-            std::cmp::Ordering::Equal => {
-                sum += f64::from(values[i]) * f64::from(other_values[j]);
-                (i, j) = (i + 1, j + 1);
-            }
-        }
-    }
-    sum
-}
-
-/// Steps that a unit takes on its own rows, in their order.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LocalSteps {
-    /// Passes E over the rows.
-    pub passes: usize,
-    /// η.
-    pub step_size: f32,
-    /// Rows of a step, fewer in the last one of a pass.
-    pub batch: usize,
-    /// Weights are cut to this magnitude, so that no row of a declared domain fails whatever the steps.
-    pub most_weight: f32,
-}
-
-/// `sum += Σ_u clip(x − x_u)` over the units of a batch: x_u is x after E passes of `x ← x − η·(1/b)·Σ ∇f(x; d_i)` over the unit's rows, b at a
-/// time (McMahan, Ramage, Talwar and Zhang 2018, arXiv:1710.06963, Algorithm 1). On a lattice in its units, with the guarantee of
-/// [this module](self): a difference of models is a function of the unit, x and public numbers.
-///
-/// # Errors
-/// A row without a domain whose gradient is not finite.
-///
-/// # Panics
-/// A batch without units; as [`super::accumulate_gradients`].
-pub fn accumulate_local_steps(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    (parameters, local): (&[f32], &LocalSteps),
-    (clip, lattice): (Clip, Option<&SumLattice>),
-    sum: &mut [f64],
-    workspace: &mut Workspace,
-) -> Result<Tally, NonFiniteGradient> {
-    let units = batch.units.expect("local steps are those of units");
-    let mut own = std::mem::take(&mut *workspace.units);
-    own.prepare(model.outputs, model.parameters());
-    let sums = UnitSums::new(units, lattice, clip, model.outputs);
-    let unit = lattice.map_or(1.0, SumLattice::unit);
-    let (mut weights, mut gradient) = (parameters.to_vec(), vec![0.0; parameters.len()]);
-    let mut tally = Tally { rows: batch.selection.len(), clipped: 0 };
-    let mut outcome = Ok(());
-    'units: for of in batch.selection.rows() {
-        let rows = units.rows_of(of);
-        weights.copy_from_slice(parameters);
-        let starts = (0..local.passes).flat_map(|_| rows.clone().step_by(local.batch));
-        for start in starts {
-            let part = start..(start + local.batch).min(rows.end);
-            let step = local.step_size / part.len() as f32;
-            gradient.fill(0.0);
-            let part = batch.of_rows(Selection::Range(part));
-            let found = accumulate_gradients(model, &part, &weights, Clip::Unbounded, &mut gradient, workspace);
-            if let Err(error) = found {
-                outcome = Err(error);
-                break 'units;
-            }
-            for (weight, &gradient) in weights.iter_mut().zip(&gradient) {
-                *weight = (*weight - step * gradient as f32).clamp(-local.most_weight, local.most_weight);
-            }
-        }
-        for ((whole, &now), &before) in own.whole.iter_mut().zip(&weights).zip(parameters) {
-            *whole = (f64::from(before) - f64::from(now)) / unit;
-        }
-        tally.clipped += usize::from(sums.add_whole(1.0, &own.whole, (&mut *sum, 1.0)));
-    }
-    *workspace.units = own;
-    outcome.map(|()| tally)
-}
 
 /// A unit among the rows of a chunk.
 #[derive(Clone, Debug)]
@@ -287,11 +60,6 @@ pub(super) struct BlockScratch {
     /// The factor of each row; −1 for rows that are units.
     factors: Vec<f32>,
 }
-
-/// The greatest magnitude of a coefficient in a block, 2³⁰, before and after it is rounded: squares and products of up to 2¹⁶ of them, times
-/// products of rows below 2⁴⁴, stay within f32, and what a row has does not reach another unit as an infinity times 0. Coefficients of bounded losses are
-/// far below; those of the squared loss are cut.
-pub(super) const CUT: f32 = 1_073_741_824.0;
 
 /// Coefficients `[k·128 + i]` of the rows of a block.
 #[derive(Debug, Default)]
@@ -648,10 +416,11 @@ impl Unit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{NULL_CLASS, NULL_TARGET, SparseRows, Targets};
+    use crate::features::{NULL_CLASS, NULL_TARGET, Rows, SparseRows, Targets};
     use crate::linear::{
-        FeatureGrid, PackedQuery, Planes, Point, RowNorms, accumulate_differences, accumulate_on_lattice,
-        accumulate_packed, pack, reference, row_norms,
+        Batch, FeatureGrid, LinearModel, LocalSteps, PackedQuery, Planes, Point, Reduction, RowNorms, RowProducts,
+        Tally, Workspace, accumulate_differences, accumulate_local_steps, accumulate_on_lattice, accumulate_packed,
+        pack, reference, row_norms,
     };
     use crate::loss::Loss;
 

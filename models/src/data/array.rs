@@ -5,9 +5,9 @@
 
 use crate::data::capacity::reserve_promised;
 use crate::data::error::DataError;
+use crate::data::ids::Ids;
 use crate::data::labels::{RawLabels, Words};
 use crate::data::source::Source;
-use crate::data::units::Ids;
 use rounds_algorithms::problem::{Buffer, ByteRows, Features};
 
 /// Bytes that are read at a time, whole elements.

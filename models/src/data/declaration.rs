@@ -10,12 +10,12 @@ use rounds_algorithms::problem::{
     BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, UnitDeclaration, noise_scale,
     private_bounds,
 };
-use rounds_kernels::linear::Reduction;
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{DataError, listing};
 use super::formats::{self, Declared, csv, csv::FirstLine};
+use super::ids::UNIT_OF_FILE;
 use super::labels::Task;
 use super::request::ColumnUse;
 use super::schema::{SchemaError, bounds_of, read, refuse, related};
@@ -169,10 +169,6 @@ impl Declaration {
         *self != relation_alone
     }
 }
-
-/// The unit of a file of ids that is given by a flag.
-pub(crate) static UNIT_OF_FILE: UnitDeclaration =
-    UnitDeclaration { column: None, reduction: Reduction::Mean, most_rows: None };
 
 /// The domain with the unit that flags name. One that a schema declares stays as it is.
 fn with_unit(place: &str, domain: &mut Domain, flags: &Declaration) -> Result<(), SchemaError> {

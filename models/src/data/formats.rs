@@ -8,7 +8,7 @@ use rounds_algorithms::problem::{Domain, Format};
 use super::error::{DataError, listing};
 use super::number;
 use super::request::Request;
-use super::source::{Compression, Source, unpacked_name};
+use super::source::{Compression, Source, named_format, packed_or_not, unpacked_name};
 use super::table::{Table, TrainTest};
 use npy::{Archive, Roles};
 
@@ -39,12 +39,6 @@ pub(super) fn stem(path: &Path) -> String {
         .to_owned()
 }
 
-/// The file called `name` in `folder`, plain or packed.
-pub(super) fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
-    let mut paths = ["", ".gz", ".xz"].map(|ending| folder.join(format!("{name}{ending}"))).into_iter();
-    paths.find(|path| path.is_file())
-}
-
 /// The first file called one of `names`, plain or packed.
 pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBuf> {
     let first = |folder: &PathBuf| names.iter().find_map(|name| packed_or_not(folder, name));
@@ -62,23 +56,6 @@ pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
 /// A file is called as binary records are.
 fn is_records(path: &Path) -> bool {
     named_format(path) == Some(Format::CifarRecords)
-}
-
-/// The format that a file is called by.
-pub(super) fn named_format(path: &Path) -> Option<Format> {
-    let name = unpacked_name(path).to_ascii_lowercase();
-    let endings = [
-        (".npy", Format::Npy),
-        (".npz", Format::Npz),
-        (".bin", Format::CifarRecords),
-        (".parquet", Format::Parquet),
-        (".csv", Format::Csv),
-        (".tsv", Format::Csv),
-        (".libsvm", Format::Libsvm),
-        (".svm", Format::Libsvm),
-        ("-ubyte", Format::Idx),
-    ];
-    endings.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, format)| *format)
 }
 
 /// What is declared of the files of a data set.

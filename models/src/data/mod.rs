@@ -12,6 +12,7 @@ mod doubts;
 pub mod draft;
 mod error;
 mod formats;
+mod ids;
 mod labels;
 mod lines;
 mod load;
@@ -26,12 +27,13 @@ mod table;
 mod units;
 
 pub use declaration::{Declaration, declare, drafted, schema_beside};
-pub(crate) use declaration::{UNIT_OF_FILE, bound_privately, check_private_bounds};
+pub(crate) use declaration::{bound_privately, check_private_bounds};
 pub use doubts::doubts;
 #[cfg(test)]
 pub(crate) use error::tests::{PLANTED, planted};
 pub use error::{DataError, Explained, listing};
 pub use formats::test_file;
+pub(crate) use ids::UNIT_OF_FILE;
 pub use labels::Task;
 pub(crate) use load::promised_rows;
 pub use load::{load, load_declared, load_requested};

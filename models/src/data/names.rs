@@ -10,9 +10,9 @@ use rounds_algorithms::problem::synthetic::{
 use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format, Labels, UnitDeclaration};
 use serde::Deserialize;
 
-use super::declaration::UNIT_OF_FILE;
 use super::error::DataError;
 use super::formats::{self, IdxFiles};
+use super::ids::UNIT_OF_FILE;
 use super::request::Request;
 use super::schema::SchemaTable;
 use super::source::unpacked_name;

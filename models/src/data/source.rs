@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rounds_algorithms::problem::Format;
+
 /// The packing of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
@@ -266,6 +268,29 @@ impl<R: BufRead> BufRead for Metered<R> {
         self.reader.consume(count);
         self.consumed.fetch_add(count as u64, Ordering::Relaxed);
     }
+}
+
+/// The file called `name` in `folder`, plain or packed.
+pub(super) fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut paths = ["", ".gz", ".xz"].map(|ending| folder.join(format!("{name}{ending}"))).into_iter();
+    paths.find(|path| path.is_file())
+}
+
+/// The format that a file is called by.
+pub(super) fn named_format(path: &Path) -> Option<Format> {
+    let name = unpacked_name(path).to_ascii_lowercase();
+    let endings = [
+        (".npy", Format::Npy),
+        (".npz", Format::Npz),
+        (".bin", Format::CifarRecords),
+        (".parquet", Format::Parquet),
+        (".csv", Format::Csv),
+        (".tsv", Format::Csv),
+        (".libsvm", Format::Libsvm),
+        (".svm", Format::Libsvm),
+        ("-ubyte", Format::Idx),
+    ];
+    endings.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, format)| *format)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use rounds_algorithms::problem::{Columns, Dataset, Domain, Encoder, Features, Un
 use super::error::DataError;
 use super::labels::{Meaning, RawLabels};
 use super::request::{Request, Split};
-use super::units;
 
 /// A data set as a run needs it.
 #[derive(Clone)]
@@ -164,31 +163,6 @@ impl<'a> Reading<'a> {
 }
 
 impl TrainTest {
-    /// The data sets of training and test rows, the former by unit if that is asked for.
-    pub(super) fn of(
-        name: &str,
-        mut train: Table,
-        mut test: Option<Table>,
-        request: Request<'_>,
-    ) -> Result<Self, DataError> {
-        if let Some(test) = &mut test
-            && let (Features::Sparse(a), Features::Sparse(b)) = (&mut train.features, &mut test.features)
-        {
-            // Columns of sparse files are as many as the larger one of the largest indices.
-            a.columns = a.columns.max(b.columns);
-            b.columns = a.columns;
-        }
-        let reading = Reading::of(request, train.features.columns(), &train.labels_path, &train.labels)?;
-        let units = request.unit.map(|unit| units::of_table(&mut train, unit, request)).transpose()?;
-        let path = train.path.clone();
-        let mut train = reading.dataset(name, train)?;
-        if let (Some(ids), Some(unit)) = (units, request.unit) {
-            let by_unit = train.by_unit(&ids, unit.clone());
-            train = by_unit.map_err(|error| DataError::no_dataset(&path, &error))?;
-        }
-        Ok(Self { train, test: test.map(|test| reading.dataset(name, test)).transpose()? })
-    }
-
     /// Rows that have a domain, in another one of the same shape.
     pub(super) fn redeclared(self, domain: Option<&Arc<Domain>>) -> Result<Self, DataError> {
         let Some(domain) = domain else { return Ok(self) };

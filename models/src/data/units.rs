@@ -2,44 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use rounds_algorithms::problem::{Dataset, Format, UnitDeclaration, UnitIds};
+use rounds_algorithms::problem::{Dataset, Features, Format, UnitDeclaration, UnitIds};
 
 use super::error::DataError;
-use super::formats::{named_format, npy, packed_or_not};
+use super::formats::npy;
+use super::ids::{ARRAY, Ids};
 use super::request::Request;
-use super::source::{Source, unpacked_name};
-use super::table::{Table, check_counts};
-
-/// The array of an archive with the unit of each row.
-pub(super) const ARRAY: &str = "units";
-
-/// The ids of rows, in their order, one behind the other.
-#[derive(Default)]
-pub(super) struct Ids {
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl Ids {
-    /// Takes the id of the next row.
-    pub(super) fn take(&mut self, id: &[u8]) {
-        self.text.push_str(&String::from_utf8_lossy(id));
-        self.ends.push(self.text.len());
-    }
-
-    /// Takes the ids of the rows behind these.
-    pub(super) fn append(&mut self, later: &Self) {
-        let end = self.text.len();
-        self.text.push_str(&later.text);
-        self.ends.extend(later.ends.iter().map(|own| end + own));
-    }
-
-    /// The unit of each row.
-    pub(super) fn units(&self) -> UnitIds {
-        let mut start = 0;
-        UnitIds::of_values(self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut start, end)..end]))
-    }
-}
+use super::source::{Source, named_format, packed_or_not, unpacked_name};
+use super::table::{Reading, Table, TrainTest, check_counts};
 
 /// The file of ids beside the rows at `path`: `DATA.units` beside a file, `units.txt` or `units.npy` in a folder.
 pub(super) fn beside(path: &Path) -> Option<PathBuf> {
@@ -63,12 +33,35 @@ fn read(path: &Path) -> Result<Ids, DataError> {
     Ok(ids)
 }
 
+impl TrainTest {
+    /// The data sets of training and test rows, the former by unit if that is asked for.
+    pub(super) fn of(
+        name: &str,
+        mut train: Table,
+        mut test: Option<Table>,
+        request: Request<'_>,
+    ) -> Result<Self, DataError> {
+        if let Some(test) = &mut test
+            && let (Features::Sparse(a), Features::Sparse(b)) = (&mut train.features, &mut test.features)
+        {
+            // Columns of sparse files are as many as the larger one of the largest indices.
+            a.columns = a.columns.max(b.columns);
+            b.columns = a.columns;
+        }
+        let reading = Reading::of(request, train.features.columns(), &train.labels_path, &train.labels)?;
+        let units = request.unit.map(|unit| of_table(&mut train, unit, request)).transpose()?;
+        let path = train.path.clone();
+        let mut train = reading.dataset(name, train)?;
+        if let (Some(ids), Some(unit)) = (units, request.unit) {
+            let by_unit = train.by_unit(&ids, unit.clone());
+            train = by_unit.map_err(|error| DataError::no_dataset(&path, &error))?;
+        }
+        Ok(Self { train, test: test.map(|test| reading.dataset(name, test)).transpose()? })
+    }
+}
+
 /// The unit of each row of `table`, which its reader found or a file has.
-pub(super) fn of_table(
-    table: &mut Table,
-    declared: &UnitDeclaration,
-    request: Request<'_>,
-) -> Result<UnitIds, DataError> {
+fn of_table(table: &mut Table, declared: &UnitDeclaration, request: Request<'_>) -> Result<UnitIds, DataError> {
     let file = match (table.units.take(), &declared.column, request.unit_ids) {
         (Some(ids), ..) => return Ok(ids),
         (None, None, Some(file)) => file,

@@ -4,11 +4,10 @@ use rounds_algorithms::privacy::{Mechanism, PrivacyStatement};
 use rounds_algorithms::problem::{Problem, PublicProblem, Relation};
 
 use super::error::FitError;
-use super::load::{Loaded, Setup};
 use super::observer::{Execution, Observer};
-use super::plan::public_problem;
 use super::release::{check_domain, check_release};
 use super::settings::Training;
+use super::setup::{Setup, public_problem};
 use crate::checkpoint::Checkpoint;
 use crate::ledger::{Ledger, name_of};
 use crate::model_file::Model;
@@ -135,8 +134,8 @@ impl Drop for Booking {
 }
 
 /// Notes in the ledger of a run, if it has one, that its model is written.
-pub(super) fn done(loaded: &mut Loaded, observer: &mut dyn Observer, model: &Model) {
-    if let Some(booking) = loaded.booking.take()
+pub(super) fn done(booking: Option<Booking>, observer: &mut dyn Observer, model: &Model) {
+    if let Some(booking) = booking
         && let Err(error) = booking.done(&model.header().model_sha256)
     {
         observer.warn(&format!("the run is done and counted, but its ledger does not say that it is done: {error}"));

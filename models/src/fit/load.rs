@@ -21,6 +21,7 @@ use super::key;
 use super::observer::{Execution, Observer, Stage};
 use super::release::{check_units, declared, explained, of_schema};
 use super::settings::Training;
+use super::setup::Setup;
 use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError};
@@ -28,21 +29,6 @@ use crate::factorization_file::{FactorizationFile, FactorizationFileError};
 use crate::keyed;
 use crate::model_file::{self, TrainedOn, treat_features};
 use crate::signature::SecretKey;
-
-/// A run before its data: all that the settings decide.
-pub(super) struct Setup {
-    pub(super) algorithm: &'static Algorithm,
-    pub(super) settings: Settings,
-    pub(super) domain: Option<Arc<Domain>>,
-    /// Warnings about a drafted domain, then about rows without one.
-    pub(super) warnings: Vec<String>,
-    /// Set when the algorithm takes the factorisation of a file.
-    pub(super) factorization_used: Option<Arc<AtomicBool>>,
-    /// Every setting that decides the model, as name and value.
-    pub(super) parameters: Vec<(String, String)>,
-    /// The signer of the statement, on rank 0.
-    pub(super) signer: Option<SecretKey>,
-}
 
 /// A run before its plan.
 pub(super) struct Loaded {

@@ -14,6 +14,7 @@ mod publish;
 pub(crate) mod release;
 mod rounds;
 mod settings;
+pub(crate) mod setup;
 pub(crate) mod tune;
 
 pub use error::FitError;
@@ -86,7 +87,7 @@ fn fit_drawn(
     let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
     let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, ledger, &weights)?;
     let (model, place) = publish::keep(training, execution, observer, &loaded, &plan, weights)?;
-    booking::done(&mut loaded, observer, &model);
+    booking::done(loaded.booking.take(), observer, &model);
     let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Fitted { model, outcome })
 }

@@ -1,29 +1,25 @@
 //! The second step of a run: its plan, and the statement of it.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{
-    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem,
-    SparseMatrix, Storage, UnitIds,
-};
+use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
 use super::key;
-use super::load::{Loaded, Setup};
+use super::load::Loaded;
 use super::observer::Execution;
 use super::release::{check_release, check_rows};
 use super::settings::Training;
+use super::setup::Setup;
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
-use crate::model_file::{Given, NormBound, TrainedOn, treat_features};
+use crate::model_file::{Given, NormBound, TrainedOn};
 use crate::text::three_digits;
 
 /// The plan of a run: what it claims, and what there is to say of it.
@@ -151,62 +147,6 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
 fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
     [&rows[..], loaded.counted.as_ref().map_or(&[], |counts| &counts[..])].concat()
-}
-
-/// The public problem of a run with these settings on so many rows of the domain, of data of a name that were given to it in a way, as a
-/// verifier knows it: that of one row, which is treated as all are.
-pub(crate) fn public_problem(
-    training: &Training,
-    data: (&str, Option<Given>),
-    domain: &Arc<Domain>,
-    rows: usize,
-) -> Result<PublicProblem, String> {
-    fn said(error: impl Display) -> String {
-        error.to_string()
-    }
-    let treated = |row| treat_features(row, training.data.scale_features, training.data.clip_features);
-    let row = row_of(data, domain).map_err(said)?;
-    // Bytes that the run clips are dense rows in its domain.
-    let bytes = data.1.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());
-    let given = row.treatment().and_then(Given::of);
-    if given.map(|given| Given { byte_scale: given.byte_scale.or(bytes), ..given }) != data.1 {
-        return Err("no rows are given as it says".to_owned());
-    }
-    let (row, loss) = treated(row).and_then(|row| row.for_loss(training.optimizer.loss)).map_err(said)?;
-    let problem = Problem::new(Arc::new(row), loss, true, training.optimizer.regularization).map_err(said)?;
-    let problem = problem.public().clone().with_rows(rows);
-    if (1..=u32::MAX as usize).contains(&problem.rows()) {
-        Ok(problem)
-    } else {
-        Err(format!("it has {} rows", problem.rows()))
-    }
-}
-
-/// One row of the domain, as it was given to the run: a unit of its own.
-fn row_of((name, given): (&str, Option<Given>), domain: &Arc<Domain>) -> Result<Dataset, DatasetError> {
-    let columns = domain.features();
-    let scale = given.and_then(|given| given.byte_scale).unwrap_or(BYTE_SCALE);
-    let features = match domain.storage {
-        Storage::Bytes => Features::bytes(&vec![0; columns], columns, scale),
-        Storage::Dense => Features::f32(vec![0.0; columns], columns),
-        Storage::Sparse => Features::Sparse(SparseMatrix { offsets: vec![0, 0], ..SparseMatrix::new(columns) }),
-    };
-    let labels = match domain.classes() {
-        Some(classes) => Labels::Classes { values: vec![0], classes, names: None },
-        // A target of every loss.
-        None => Labels::Values(vec![1.0]),
-    };
-    let mut row = Dataset::new(name, features, labels)?.in_domain(Arc::clone(domain))?;
-    if let Some(unit) = &domain.unit {
-        row = row.by_unit(&UnitIds { of_rows: vec![0], count: 1 }, unit.clone())?;
-    }
-    if let Some(given) = given {
-        row = row.in_units_of(given.unit)?;
-        if let Some(NormBound { norm, bound }) = given.bound {
-            row = row.clip_features(norm, bound)?;
-        }
-    }
-    Ok(row)
 }
 
 /// Refuses private bounds whose noise is drawn for another relation than the run would state.

@@ -7,13 +7,13 @@
 use super::parquet;
 use crate::data::capacity::reserve;
 use crate::data::error::{DataError, listing};
+use crate::data::ids::Ids;
 use crate::data::labels::{MOST_CLASSES, RawLabels, Words};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
 use crate::data::number;
 use crate::data::request::{LabelUse, Request};
 use crate::data::source::{Compression, Source, unpacked_name};
 use crate::data::table::Table;
-use crate::data::units::Ids;
 use rounds_algorithms::problem::{BinCounts, Buffer, Columns, Domain, Encoder, Features, encoding};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -5,11 +5,11 @@
 
 use crate::data::array::{Element, Header};
 use crate::data::error::DataError;
+use crate::data::ids::{self, Ids};
 use crate::data::labels::RawLabels;
 use crate::data::request::{LabelUse, Request};
 use crate::data::source::{Compression, Source, damaged, expansion, expansion_bound};
 use crate::data::table::Table;
-use crate::data::units::{self, Ids};
 use rounds_algorithms::problem::Features;
 use std::fs::File;
 use std::io::BufReader;
@@ -312,8 +312,8 @@ impl Archive {
 
     /// The array of units, if there is one.
     pub(super) fn units(&mut self) -> Result<Option<Ids>, DataError> {
-        let is_there = self.names.iter().any(|name| name == units::ARRAY);
-        is_there.then(|| self.array(units::ARRAY, read_ids)).transpose()
+        let is_there = self.names.iter().any(|name| name == ids::ARRAY);
+        is_there.then(|| self.array(ids::ARRAY, read_ids)).transpose()
     }
 
     /// Reads the array called `name` with one of this module's functions.

@@ -35,7 +35,7 @@ use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
 use super::outcome::{Outcome, Shown};
 use super::release::{check_release, explained};
-use super::{key, plan as run_plan, publish, rounds};
+use super::{key, plan as run_plan, publish, rounds, setup};
 use crate::checkpoint::{self, Binding, Checkpoint};
 use crate::data::{self, LabelUse, Request};
 use crate::keyed::{KeyedDigest, branched};
@@ -97,7 +97,7 @@ fn tune_drawn(
     }
     let training = &tuning.training;
     // What a ledger books before a row is read: all trials together.
-    let stated = |setup: &load::Setup, problem: &PublicProblem| {
+    let stated = |setup: &setup::Setup, problem: &PublicProblem| {
         let selection = SelectionPlan::new(tuning, algorithm, problem, &setup.settings, None)?;
         let (first, _) = booking::of_run(setup, problem)?;
         Ok((selection.stated(first, problem), None))
@@ -178,7 +178,7 @@ fn tune_drawn(
     plan.binding = None;
     let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, best.ledger, &best.weights)?;
     let (model, place) = publish::keep(&training, execution, observer, &loaded, &plan, best.weights)?;
-    booking::done(&mut loaded, observer, &model);
+    booking::done(loaded.booking.take(), observer, &model);
     let outcome = publish::outcome(&training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Tuned { model, outcome, trials: told })
 }
