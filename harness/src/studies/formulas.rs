@@ -31,7 +31,7 @@ type Curve = Vec<(f64, f64)>;
 type Draw = fn(&Configuration, &Options) -> anyhow::Result<Curves>;
 
 /// Formulas by name. Looseness is a bound over what it bounds, against the rounds.
-const FORMULAS: [(&str, Draw); 11] = [
+const FORMULAS: [(&str, Draw); 12] = [
     ("heavy-ball-looseness", heavy_ball_looseness),
     ("nesterov-looseness", nesterov_looseness),
     ("bound-a-looseness", bound_a_looseness),
@@ -40,6 +40,7 @@ const FORMULAS: [(&str, Draw); 11] = [
     ("difference-looseness", differences::largest_looseness),
     ("recursion-error-looseness", differences::error_looseness),
     ("recursion-risk-looseness", differences::risk_looseness),
+    ("tree-error-looseness", differences::tree_looseness),
     ("heavy-ball-error", heavy_ball_error),
     ("heavy-ball-rate", heavy_ball_rate),
     ("laplace-allocation", laplace_allocation),

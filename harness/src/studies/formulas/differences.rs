@@ -8,6 +8,7 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::Oracle;
 use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::privacy::{Adjacency, gdp};
 use rounds_algorithms::problem::population::Population;
 use rounds_algorithms::state::StateVisitor;
 use rounds_algorithms::theory::recursive;
@@ -23,6 +24,12 @@ use crate::statistics::mean;
 const RADIUS: f64 = 1.0;
 /// L and M.
 const UNIT: f64 = 1.0;
+const DELTA: f64 = 1e-6;
+
+/// The risk bound that a cell is about.
+fn bound_of(cell: &Configuration) -> &str {
+    cell.parameters.get("bound").and_then(|value| value.as_str()).unwrap_or("whole")
+}
 
 /// The iterate and the recursion of an optimiser.
 #[derive(Default)]
@@ -67,6 +74,8 @@ struct Outcome {
     spread: f64,
     /// max ‖N_t‖/β, where nothing is clipped.
     noise: f64,
+    /// Lemma 4.3's bound on max ‖N_t‖·B.
+    tree: f64,
     clipped: u64,
     /// `Σ_t Var_d(Δ_t(d))/(B·η_{T−1}²)`. Its mean over draws is E‖g_{T−1} − ∇F(x_{T−1})‖² without noise, the error being a martingale
     /// over η.
@@ -94,11 +103,12 @@ impl Runs {
         let whole = |name| cell.whole(name)?.with_context(|| format!("{}: {name} is missing", cell.key()));
         let (dimension, batch) = (whole("dimension")?, whole("batch")?);
         definition::known("problem", &cell.dataset, &["slope", "valleys"])?;
+        let accelerated = if bound_of(cell) == "independent" { "accelerated-independent" } else { "accelerated-dp-srg" };
         let (algorithm, beta) = match cell.optional("beta-scale")? {
-            Some(scale) => ("accelerated-dp-srg", scale * 2.0 * UNIT * rounds as f64),
+            Some(scale) => (accelerated, scale * 2.0 * UNIT * rounds as f64),
             None => ("unaccelerated-dp-srg", (rounds as f64 / batch as f64).sqrt()),
         };
-        let delta = 1e-6;
+        let delta = DELTA;
         // Without ε the noise is a millionth of a difference.
         let budget = match cell.optional("epsilon")? {
             Some(epsilon) => Budget::Target { epsilon, delta },
@@ -125,9 +135,12 @@ impl Runs {
             .with("radius", RADIUS)
             .with("beta", self.beta);
         let prepared = catalog::find(self.algorithm)?.prepare(&problem, &settings)?;
+        let mechanism = prepared.mechanism.as_ref().context("no mechanism")?;
+        let mu = gdp::mu(mechanism, Adjacency::ZeroOut)?;
+        let tree = recursive_risk::tree_error(clip_norm, self.rounds as f64, self.dimension as f64, DELTA, mu);
         let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
         let mut oracle = Oracle::new(&problem, Engine::Sequential);
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome { tree, ..Outcome::default() };
         let (mut seen, mut sum) = (Seen::default(), vec![0.0; self.dimension]);
         let (mut clean, mut previous) = (sum.clone(), vec![0.0; self.dimension]);
         for t in 0..self.rounds {
@@ -227,9 +240,9 @@ pub(super) fn error_looseness(cell: &Configuration, _: &Options) -> anyhow::Resu
 }
 
 /// A bound on the mean excess risk of the accelerated recursion over it, by the draws, with the largest centred difference as Q, the largest
-/// noise as b and the diameter as the domain's size: Theorem 4.7 of paper 000, or Theorem 4.1 with constants of 1 (`simplified = true`).
+/// noise as b and the diameter as the domain's size: Theorem 4.7 of paper 000, Theorem 4.1 with constants of 1 (`bound = "simplified"`), or of
+/// independent gradients Theorem 4.11 (`bound = "independent"`, without noise).
 pub(super) fn risk_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
-    let simplified = cell.parameters.get("simplified") == Some(&true.into());
     curve(cell, |runs| {
         let outcomes = runs.outcomes(cell, |_| 1.0)?;
         anyhow::ensure!(outcomes.iter().all(|outcome| outcome.clipped == 0), "{}: a difference is clipped", cell.key());
@@ -237,12 +250,21 @@ pub(super) fn risk_looseness(cell: &Configuration, _: &Options) -> anyhow::Resul
         let noise = Outcome::largest(&outcomes, |outcome| outcome.noise);
         let (batch, rounds) = (runs.batch as f64, runs.rounds as f64);
         let run = Constants { smoothness: UNIT, lipschitz: UNIT, size: 2.0 * RADIUS, beta: runs.beta, batch, rounds };
-        let bound = if simplified {
-            recursive_risk::simplified_risk(&run, spread / batch.sqrt(), noise)
-        } else {
-            recursive_risk::recursion_risk(&run, spread, 1.0, |_| UNIT, noise)
+        let bound = match bound_of(cell) {
+            "simplified" => recursive_risk::simplified_risk(&run, spread / batch.sqrt(), noise),
+            "independent" => recursive_risk::independent_risk(&run, 0.0),
+            _ => recursive_risk::recursion_risk(&run, spread, 1.0, |_| UNIT, noise),
         };
         Ok((bound, mean(&outcomes.iter().map(|outcome| outcome.excess).collect::<Vec<_>>())))
+    })
+}
+
+/// Lemma 4.3 of paper 000, a bound on all errors of the tree's prefix sums with probability 1 − δ, over the largest of all rounds and draws.
+pub(super) fn tree_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
+    curve(cell, |runs| {
+        let outcomes = runs.outcomes(cell, |_| 1.0)?;
+        let scale = runs.batch as f64 * runs.beta;
+        Ok((outcomes[0].tree, scale * Outcome::largest(&outcomes, |outcome| outcome.noise)))
     })
 }
 
