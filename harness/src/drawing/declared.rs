@@ -648,14 +648,15 @@ impl Show {
         self.figures.is_empty() && self.tables.is_empty()
     }
 
-    /// The fields of axes and columns that no run has, as misspelt ones.
+    /// The fields of axes and columns that no run has, as misspelt ones. `index` is the place in a list or curve.
     pub fn missing(&self, runs: &[Value]) -> Vec<&str> {
         let axes = self.figures.iter().flat_map(|figure| [&figure.x.of, &figure.y.of]);
         let columns =
             self.tables.iter().flat_map(|table| table.rows.iter().chain(&table.columns).map(|column| &column.of));
         let fields = axes.chain(columns).flat_map(|of| of.split(' ').step_by(2));
-        let is_missing =
-            |name: &&str| name.parse::<f64>().is_err() && runs.iter().all(|run| field(run, name).is_none());
+        let is_missing = |name: &&str| {
+            *name != "index" && name.parse::<f64>().is_err() && runs.iter().all(|run| field(run, name).is_none())
+        };
         let mut missing: Vec<&str> = fields.filter(is_missing).collect();
         missing.sort_unstable();
         missing.dedup();
@@ -681,7 +682,7 @@ mod tests {
 
     #[test]
     fn fields_that_no_run_has_are_named() {
-        let text = "[[figure]]\ntitle = 'x'\nx = { of = 'parameters.rounds' }\ny = { of = 'gap / 2' }\n\
+        let text = "[[figure]]\ntitle = 'x'\nx = { of = 'index' }\ny = { of = 'gap / 2' }\n\
                     [[table]]\nrows = [{ name = 'a', of = 'algorithm' }]\ncolumns = [{ name = 'b', of = 'algoritm' }]";
         let show: Show = toml::from_str(text).unwrap();
         assert_eq!(show.missing(&runs()), ["algoritm", "gap"]);

@@ -103,7 +103,8 @@ impl Runs {
         let whole = |name| cell.whole(name)?.with_context(|| format!("{}: {name} is missing", cell.key()));
         let (dimension, batch) = (whole("dimension")?, whole("batch")?);
         definition::known("problem", &cell.dataset, &["slope", "valleys"])?;
-        let accelerated = if bound_of(cell) == "independent" { "accelerated-independent" } else { "accelerated-dp-srg" };
+        let accelerated =
+            if bound_of(cell) == "independent" { "accelerated-independent" } else { "accelerated-dp-srg" };
         let (algorithm, beta) = match cell.optional("beta-scale")? {
             Some(scale) => (accelerated, scale * 2.0 * UNIT * rounds as f64),
             None => ("unaccelerated-dp-srg", (rounds as f64 / batch as f64).sqrt()),
