@@ -296,6 +296,8 @@ mod tests {
             ("[000] Claim 4.2, ‖Δ‖", 5.727),
             ("[000] Theorem 4.7, E‖g − ∇F‖²", 1.0034),
             ("[000] Theorem 4.7, risk", 39.78),
+            ("[000] Theorem 4.11, risk", 32.84),
+            ("[000] Lemma 4.3, tree", 9.756),
             ("[003] Proposition 3.4, heavy ball", 1.151),
             ("[003] Theorem 3.5, heavy ball", 49.7),
             ("[003] Theorem 4.1, Nesterov", 2.01),
