@@ -100,6 +100,8 @@ struct Axis {
     most: Option<f64>,
     /// Values that the range must contain.
     include: Vec<f64>,
+    /// Of y: panels with other values of these fields have another range, as data sets that are not compared.
+    ranges: Vec<String>,
     /// Fields with the ends of the interval of a single run.
     interval: Option<[String; 2]>,
 }
@@ -406,7 +408,7 @@ impl Figure {
         points
     }
 
-    /// A panel for each facet; all panels have the same range of y.
+    /// A panel for each facet; those with the same values of the axis's `ranges` have the same range of y.
     pub(crate) fn panels(&self, runs: &[Value], level: f64) -> Vec<Panel> {
         let runs = self.runs.of(runs);
         let groups = distinct(runs.iter().map(|run| label(run, &self.group)));
@@ -415,8 +417,12 @@ impl Figure {
             .map(|(facet, runs)| (facet, runs[0], self.series(&runs, &groups, level)))
             .filter(|(_, _, series)| series.iter().any(|series| series.style != Style::Reference))
             .collect();
-        let all = facets.iter().flat_map(|(_, _, series)| series).flat_map(|series| &series.points);
-        let (low, high) = ends(all.map(|point| point.y));
+        let ranges = by_key(facets.iter().map(|(_, run, series)| (label(run, &self.y.ranges), series)));
+        let ranges = ranges.into_iter().map(|(key, series)| {
+            let points = series.into_iter().flatten().flat_map(|series| &series.points);
+            (key, ends(points.map(|point| point.y)))
+        });
+        let ranges: BTreeMap<String, (f64, f64)> = ranges.collect();
         let several = facets.len() > 1;
         let panel = |(facet, run, series): (String, &Value, Vec<Series>)| {
             let titles = [filled(&self.title, run), facet.clone()];
@@ -424,6 +430,7 @@ impl Figure {
             let is_apart = several && !self.file.is_empty() && !self.file.contains('{');
             let file = if is_apart { format!("{} {facet}", self.file) } else { filled(&self.file, run) };
             let mut y = self.y.chart(run);
+            let (low, high) = ranges[&label(run, &self.y.ranges)];
             y.include.extend([low, high]);
             let mut x = self.x.chart(run);
             let mut ticks: Vec<f64> = series.iter().flat_map(|series| &series.points).map(|point| point.x).collect();
@@ -717,6 +724,8 @@ mod tests {
         assert_eq!(points(&charts[0]), [(10.0, 2.5, (2.25, 2.75)), (20.0, 2.5, (2.25, 2.75))]);
         assert_eq!(points(&charts[1]), [(10.0, 4.0, (4.0, 4.0))]);
         assert_eq!(charts[0].y.include, [2.5, 4.0]);
+        let apart = self::charts(&text.replace("label = 'gap'", "ranges = ['algorithm']"));
+        assert_eq!(apart.iter().map(|chart| &chart.y.include[..]).collect::<Vec<_>>(), [[2.5, 2.5], [4.0, 4.0]]);
     }
 
     #[test]
