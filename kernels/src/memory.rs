@@ -341,6 +341,7 @@ impl ByteRows {
             self.values.extend_from_slice(&rows.values);
             self.incomplete = rows.incomplete;
         } else {
+            assert_eq!(rows.incomplete, 0, "bytes of an incomplete row, which has another stride here");
             rows.iter().for_each(|row| self.extend_from_slice(row));
         }
     }

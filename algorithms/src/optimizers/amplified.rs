@@ -10,6 +10,7 @@ use super::accelerated_plan::NumberOr;
 use super::algorithm::{PrepareError, Run};
 use super::parameters::{Range, parameters};
 use super::plan::{self, BatchPlan, Extent};
+use super::schedule::LearningRateSchedule;
 use super::settings::{SamplingKind, SettingsError};
 use crate::choices::choices;
 use crate::factorization::{Workload, WorkloadSpecification, toeplitz_banded_error};
@@ -52,8 +53,8 @@ impl Samplers {
     pub(super) fn sampling(
         &self,
         run: &Run<'_>,
-        kind: SamplingKind,
-        size: Extent,
+        schedule: &LearningRateSchedule,
+        (kind, size): (SamplingKind, Extent),
     ) -> Result<Option<Sampling>, PrepareError> {
         let is_cyclic = matches!(kind, SamplingKind::CyclicPoisson | SamplingKind::CyclicAllocation);
         let unused = |given: bool, parameter, reason| {
@@ -70,9 +71,9 @@ impl Samplers {
         let Extent { batch_size, rows, .. } = size;
         let slots = |groups: usize| rows.div_ceil(batch_size.saturating_mul(groups));
         Ok(Some(match kind {
-            SamplingKind::CyclicPoisson => cyclic(self.groups(run, size)?, size),
+            SamplingKind::CyclicPoisson => cyclic(self.groups(run, schedule, size)?, size),
             SamplingKind::CyclicAllocation => {
-                let groups = self.groups(run, size)?;
+                let groups = self.groups(run, schedule, size)?;
                 Sampling::RandomAllocation { groups, slots: slots(groups) }
             }
             SamplingKind::RandomAllocation => Sampling::RandomAllocation { groups: 1, slots: slots(1) },
@@ -87,7 +88,7 @@ impl Samplers {
 
     /// The number of groups: the one that is given, or the one whose noise makes the least error of the sums of all rounds, found among
     /// numbers a quarter apart for Poisson batches. All of it follows from public numbers.
-    fn groups(&self, run: &Run<'_>, size: Extent) -> Result<usize, PrepareError> {
+    fn groups(&self, run: &Run<'_>, schedule: &LearningRateSchedule, size: Extent) -> Result<usize, PrepareError> {
         let most = size.rounds.min(size.rows / size.batch_size);
         let refused = |value: f64| {
             let expected =
@@ -102,7 +103,8 @@ impl Samplers {
                 "a number of groups where the noise is given: auto weighs noise against bands at a target ε; a number";
             return Err(SettingsError::out_of_range("bands", "auto", expected).into());
         };
-        let workload = Workload::new(size.rounds, workload(run, size.rounds)?).map_err(NoisePlanError::from)?;
+        let workload =
+            Workload::new(size.rounds, workload(run, schedule, size.rounds)?).map_err(NoisePlanError::from)?;
         let error = |bands: usize| -> Result<f64, PrepareError> {
             let error = toeplitz_banded_error(&workload, bands).map_err(NoisePlanError::from)?;
             let mechanism = |noise_multiplier| {
@@ -115,7 +117,12 @@ impl Samplers {
     }
 
     /// The noise of a run with such batches: that of the settings, by default of as many bands as there are groups.
-    pub(super) fn noise(run: &Run<'_>, plan: &BatchPlan, clip_norm: f32) -> Result<PrivateNoise, PrepareError> {
+    pub(super) fn noise(
+        run: &Run<'_>,
+        schedule: &LearningRateSchedule,
+        plan: &BatchPlan,
+        clip_norm: f32,
+    ) -> Result<PrivateNoise, PrepareError> {
         let groups = plan.sampling.separation();
         let default = if groups == 1 { NoiseKind::Independent } else { NoiseKind::Banded(groups) };
         let kind = run.common.noise.unwrap_or(default);
@@ -127,7 +134,7 @@ impl Samplers {
             rounds: plan.rounds,
             // A column alone: no two that one unit uses meet.
             rounds_per_epoch: plan.rounds,
-            workload: workload(run, plan.rounds)?,
+            workload: workload(run, schedule, plan.rounds)?,
             dimension: run.problem.parameters(),
         };
         let bands = kind.bands(plan.rounds);
@@ -152,15 +159,19 @@ fn cyclic(groups: usize, size: Extent) -> Sampling {
     Sampling::CyclicPoisson { groups, rate: rate.min(1.0) }
 }
 
-/// The sums that the run takes, with its momentum and step sizes.
-fn workload(run: &Run<'_>, rounds: usize) -> Result<WorkloadSpecification, SettingsError> {
+/// The sums that the run takes, with its momentum and step sizes, by default those of `schedule`.
+fn workload(
+    run: &Run<'_>,
+    schedule: &LearningRateSchedule,
+    rounds: usize,
+) -> Result<WorkloadSpecification, SettingsError> {
     let momentum = run.common.momentum.unwrap_or(plan::PRIVATE_MOMENTUM);
     let workload = WorkloadSpecification::prefix();
     let workload = if momentum > 0.0 { workload.with_momentum(momentum) } else { workload };
-    plan::scheduled(run, rounds, workload)
+    plan::scheduled(run, schedule, rounds, workload)
 }
 
-/// The argument from 1 to `most` of the least `error`, which falls and then rises: numbers a quarter apart, until two in a row are worse.
+/// The argument from 1 to `most` of the least `error`, which falls and then rises: numbers a quarter apart, until three in a row are worse.
 fn least(most: usize, error: impl Fn(usize) -> Result<f64, PrepareError>) -> Result<usize, PrepareError> {
     let (mut best, mut worse, mut bands) = ((f64::INFINITY, 1), 0, 1);
     while bands <= most && worse < 3 {
@@ -188,14 +199,18 @@ mod tests {
     use crate::privacy::{Accountant, Adjacency};
     use crate::problem::{Dataset, Features, Labels, Problem};
 
-    fn problem() -> Problem {
+    fn problem(loss: Loss) -> Problem {
         let labels = Labels::Values(vec![1.0; 1_000]);
         let data = Dataset::new("rows", Features::f32(vec![0.5; 3_000], 3), labels).unwrap();
-        Problem::new(Arc::new(data), Loss::Squared, true, 0.0).unwrap()
+        Problem::new(Arc::new(data), loss, true, 0.0).unwrap()
     }
 
     fn prepared(epsilon: f64, settings: &str) -> Result<Prepared, PrepareError> {
-        let problem = problem();
+        prepared_for(Loss::Squared, epsilon, settings)
+    }
+
+    fn prepared_for(loss: Loss, epsilon: f64, settings: &str) -> Result<Prepared, PrepareError> {
+        let problem = problem(loss);
         let budget = Budget::Target { epsilon, delta: 1e-6 };
         let pairs = settings.split_whitespace().map(|pair| pair.split_once('=').unwrap());
         let settings = pairs.fold(Settings::new(budget, StreamKey::Simulation(1)), |settings, (name, value)| {
@@ -247,7 +262,7 @@ mod tests {
                 prepared(2.0, &format!("batch-size=10 rounds=100 {settings}")).err().expect(settings).to_string();
             assert!(refused.contains(reason), "{settings}: {refused}");
         }
-        let problem = problem();
+        let problem = problem(Loss::Squared);
         let budget = Budget::Target { epsilon: 1.0, delta: 1e-6 };
         let settings = Settings::new(budget, StreamKey::Simulation(1)).with("sampling", "random-allocation");
         let refused =
@@ -261,6 +276,17 @@ mod tests {
         let run = prepared(2.0, "batch-size=10 rounds=40 sampling=cyclic-poisson bands=40 noise=optimal").unwrap();
         let mechanism = run.mechanism.unwrap();
         assert!(matches!(mechanism, Mechanism::SubsampledBanded { bands: 40, steps: 40, .. }), "{mechanism:?}");
+    }
+
+    #[test]
+    fn the_noise_is_planned_for_the_steps_that_are_taken() {
+        let settings = "batch-size=10 rounds=100 momentum=0 sampling=cyclic-poisson bands=4";
+        let of = |loss, more: &str| prepared_for(loss, 2.0, &format!("{settings} {more}")).unwrap().mechanism.unwrap();
+        // Real targets have constant steps by default, classes linear ones.
+        let [constant, linear] = ["constant", "linear"].map(|name| format!("learning-rate-schedule={name}"));
+        assert_eq!(of(Loss::Squared, ""), of(Loss::Squared, &constant));
+        assert_eq!(of(Loss::Logistic, ""), of(Loss::Logistic, &linear));
+        assert_ne!(of(Loss::Logistic, &constant), of(Loss::Logistic, &linear));
     }
 
     #[test]

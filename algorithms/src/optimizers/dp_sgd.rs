@@ -130,11 +130,11 @@ fn prepare(run: &Run<'_>, (own, samplers): (Iterates, Samplers)) -> Result<Prepa
         samplers.none_given(run.id)?;
         return last_iterate::prepare(run, own);
     }
-    let plan = BatchPlan::described(run, plan::private_batches(run.problem.rows()), |kind, size| {
-        samplers.sampling(run, kind, size)
-    })?;
     let steps = PrivateSteps::new(run, &own);
-    let noise = Samplers::noise(run, &plan, plan::clip_norm(run, steps.clip_norm)?)?;
+    let plan = BatchPlan::described(run, plan::private_batches(run.problem.rows()), |kind, size| {
+        samplers.sampling(run, &steps.schedule, (kind, size))
+    })?;
+    let noise = Samplers::noise(run, &steps.schedule, &plan, plan::clip_norm(run, steps.clip_norm)?)?;
     let momentum = run.common.momentum.unwrap_or(plan::PRIVATE_MOMENTUM);
     let rate = steps.rate(run.problem, &plan, momentum, &noise);
     Sgd::prepared(run, own, &plan, (rate, steps.schedule, momentum), Some(noise))

@@ -161,7 +161,7 @@ fn prepare(
         workload = workload.with_momentum(momentum);
     }
     if own.workload != Some(WorkloadKind::Ones) {
-        workload = plan::scheduled(run, plan.rounds, workload)?;
+        workload = plan::scheduled(run, &LearningRateSchedule::Constant, plan.rounds, workload)?;
     }
     if let Some(weighted) = weighted {
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));

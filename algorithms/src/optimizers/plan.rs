@@ -4,6 +4,7 @@ use rounds_kernels::features::Norm;
 
 use super::algorithm::{PrepareError, Prepared, Run};
 use super::parameters::Range;
+use super::schedule::LearningRateSchedule;
 use super::settings::{SamplingKind, SettingsError};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseKind, NoisePlan, PlannedNoise, PrivateNoise};
@@ -126,13 +127,15 @@ impl BatchPlan {
     }
 }
 
-/// `workload` with the step sizes of the run as factors of its learning rate: a factor common to all rounds changes no strategy.
+/// `workload` with the step sizes of the run, or those of `default`, as factors of its learning rate: a factor common to all rounds changes no
+/// strategy.
 pub(super) fn scheduled(
     run: &Run<'_>,
+    default: &LearningRateSchedule,
     rounds: usize,
     workload: WorkloadSpecification,
 ) -> Result<WorkloadSpecification, SettingsError> {
-    let Some(schedule) = &run.common.learning_rate_schedule else { return Ok(workload) };
+    let schedule = run.common.learning_rate_schedule.as_ref().unwrap_or(default);
     schedule.check(rounds)?;
     Ok(match schedule.factors(rounds) {
         Some(factors) => workload.with_learning_rates(factors),

@@ -81,7 +81,7 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
             Decay::Constant(decay) => workload.with_decay(decay),
             Decay::StepRatio | Decay::Sequence(_) => workload.with_decays(decays.clone()),
         };
-        workload = plan::scheduled(run, plan.rounds, workload)?;
+        workload = plan::scheduled(run, &LearningRateSchedule::Constant, plan.rounds, workload)?;
     }
     let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
     let mut sums = NoisySums::new(run, &plan, Some(noise))?;

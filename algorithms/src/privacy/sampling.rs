@@ -159,11 +159,12 @@ impl Sampling {
                     _ if count > of => 0.0,
                     _ => incomplete_beta(count as f64, (of - count + 1) as f64, rate),
                 };
-                // Rounded up by more than their numerical error.
-                let share = (at_least(most, population - 1) * (1.0 + 1e-7)).min(1.0);
+                // Rounded up by more than their numerical error, of gamma functions of n.
+                let error = 1e-7 + 1e-14 * population as f64;
+                let share = (at_least(most, population.saturating_sub(1)) * (1.0 + error)).min(1.0);
                 // E[q·B_max/(m + 1) | m ≥ B_max], m the others' number.
                 let cut = most as f64 / population as f64 * at_least(most + 1, population);
-                let cut_rate = if share > 0.0 { (cut / share * (1.0 + 2e-7)).min(rate) } else { 0.0 };
+                let cut_rate = if share > 0.0 { (cut / share * (1.0 + 2.0 * error)).min(rate) } else { 0.0 };
                 vec![(Draw::Truncated { rate, share, cut_rate }, rounds)]
             }
         }

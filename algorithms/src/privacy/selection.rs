@@ -25,8 +25,8 @@
 //! A trial whose settings are drawn has at most the greatest ρ(α) and δ(ε) of all settings, at each α and ε: its output names them, and
 //! δ is a mean over them, e^{(α−1)ρ} likewise.
 //!
-//! **Numerics.** K is drawn by [`TrialCount::hazards`]. Each is off by a factor of 1 ± 5·10⁻⁹ at most (as many roundings as 90/γ ≤ 9·10⁶),
-//! so that P\[K = k\] is off by one of 1 ± 5·10⁻⁷ while P\[K ≥ k\] ≥ e⁻⁶⁰. A's density is off by that factor, which [`LAW_ERROR`] adds to ε;
+//! **Numerics.** K is drawn by [`TrialCount::hazards`]. Each is off by a factor of 1 ± 1.1·10⁻⁸ at most (five roundings for each of (90 + 10η)/γ ≤ 1.9·10⁷),
+//! so that P\[K = k\] is off by one of 1 ± 1.3·10⁻⁶ while P\[K ≥ k\] ≥ e⁻⁶⁰. A's density is off by that factor, which [`LAW_ERROR`] adds to ε;
 //! the tail is [`LAW_TAIL`] of δ.
 
 use std::fmt;
@@ -43,10 +43,12 @@ use crate::problem::adjacency::Adjacency;
 
 /// Most expected trials.
 pub const MOST_TRIALS: f64 = 500.0;
+/// The least: closer to 1, γ has too few digits.
+const LEAST_TRIALS: f64 = 1.001;
 /// Least γ: below, the tail of K is longer than what can be run.
 const LEAST_GAMMA: f64 = 1e-5;
 /// Added to ε for the rounding of the law of K.
-const LAW_ERROR: f64 = 1e-6;
+const LAW_ERROR: f64 = 3e-6;
 /// Taken from δ for the tail of K: more than (1 + e^ε)·e⁻⁶⁰ up to this ε.
 const LAW_TAIL: f64 = 1e-17;
 /// Beyond, no ε is claimed.
@@ -116,14 +118,14 @@ impl TrialCount {
     /// The law with this expected number of trials.
     ///
     /// # Errors
-    /// [`PrivacyError::OutOfRange`] unless η > −1 and the mean lies in (1, 500]; a tail of K that is too long to run.
+    /// [`PrivacyError::OutOfRange`] unless η > −1 and the mean lies in [1.001, 500]; a tail of K that is too long to run.
     pub fn new(law: TrialLaw, mean: f64) -> Result<Self, PrivacyError> {
         let remedy = "take some 10; a single trial is `train`";
         error::checked(
             mean,
-            mean > 1.0 && mean <= MOST_TRIALS,
+            mean >= LEAST_TRIALS && mean <= MOST_TRIALS,
             "the expected number of trials",
-            "above 1 and at most 500",
+            "at least 1.001 and at most 500",
             remedy,
         )?;
         let TrialLaw::NegativeBinomial(eta) = law else {
@@ -512,17 +514,19 @@ pub fn trial_epsilon<E: From<PrivacyError>>(
     let excess = |log: f64| Ok::<_, E>((cost(log.exp())? / epsilon).ln().clamp(-100.0, 100.0));
     let (mut lower, mut upper) = ((epsilon / 4.0).ln(), epsilon.ln());
     let mut at_lower = excess(lower)?;
+    let mut is_beyond = false;
     while at_lower > 0.0 {
-        (upper, lower) = (lower, lower - 4_f64.ln());
-        at_lower = excess(lower)?;
-        if lower < (epsilon / 4096.0).ln() {
+        if lower < (epsilon / 4000.0).ln() {
             let closest = epsilon * at_lower.exp();
             return Err(
                 PrivacyError::Unreachable { epsilon, delta, lowest: 0.0, highest: f64::INFINITY, closest }.into()
             );
         }
+        (upper, lower, is_beyond) = (lower, lower - 4_f64.ln(), true);
+        at_lower = excess(lower)?;
     }
-    if excess(upper)? <= 0.0 {
+    // The upper end is one that was tried, but for the first.
+    if !is_beyond && excess(upper)? <= 0.0 {
         return Ok(upper.exp());
     }
     let bracket = search::bracket_root(excess, lower, upper, 1e-4 / lower.abs().max(upper.abs()).max(1.0))?;
@@ -705,7 +709,7 @@ mod tests {
         for eta in [-1.0, -2.0, 11.0, f64::NAN] {
             assert!(refused(TrialLaw::NegativeBinomial(eta), 10.0).contains("η must be above −1"));
         }
-        for mean in [1.0, 0.3, -1.0, 501.0, f64::NAN, f64::INFINITY] {
+        for mean in [1.0, 1.000_000_000_1, 0.3, -1.0, 501.0, f64::NAN, f64::INFINITY] {
             for law in [TrialLaw::NegativeBinomial(0.0), TrialLaw::Poisson] {
                 assert!(refused(law, mean).contains("expected number of trials"), "{mean}");
             }

@@ -146,9 +146,20 @@ impl Allocation {
         // Of m factors the sum is at least m times their geometric mean.
         let least = visible * (-0.5 * shift * shift - shift * reach / visible.sqrt()).exp();
         let least = least.max(visible - reach * visible.sqrt() * deviation) + slots - visible;
-        let interval =
-            (SQUARED_INTERVAL.sqrt() * deviation).min(SHARE_OF_SUM * least).max((y(high) - y(-reach)) / MOST_CELLS);
-        let factor = Factor::new(shift, (-reach, high), interval);
+        let wanted = (SQUARED_INTERVAL.sqrt() * deviation).min(SHARE_OF_SUM * least);
+        // To add a unit a smaller W costs more: where the grid is too short, what lies above its end counts there.
+        let fitting = ((MOST_CELLS * wanted).ln() + 0.5 * shift * shift) / shift;
+        let end = if self.removal { high } else { high.min(fitting.max(quantile(1e-3 / visible))) };
+        let interval = wanted.max((y(end) - y(-reach)) / MOST_CELLS);
+        let mut factor = Factor::new(shift, (-reach, end), interval);
+        let above = if end < high {
+            let place = ((y(end) / interval).floor() as i64 - factor.law.start).max(0) as usize;
+            let last = factor.law.mass.len() - 1;
+            factor.law.mass[place.min(last)] += survival(end);
+            0.0
+        } else {
+            survival(high)
+        };
 
         let coarse = factor.coarse();
         // ln of the moments under Q and P, of factors as they are cut.
@@ -167,12 +178,16 @@ impl Allocation {
             let (log_theta, bound) = search::minimize(bound, -scale - 12.0, -scale + 12.0, 1e-2);
             (side * log_theta.exp(), side * bound)
         };
-        let (above, below) = if self.removal { (0.25 * tail, REST) } else { (REST, 0.25 * tail) };
+        let (mass_above, mass_below) = if self.removal { (0.25 * tail, REST) } else { (REST, 0.25 * tail) };
         let upper = |theta: f64| if self.removal { under_p(&coarse, theta) } else { under_q(&coarse, theta) };
-        let (theta_high, top) = window(&upper, 1.0, above);
+        let (theta_high, top) = window(&upper, 1.0, mass_above);
         // What lies above the window of a removal comes round at its low end, with the weight of the tilt.
-        let top = if self.removal { window(&upper, 1.0, REST * above).1 } else { top };
-        let (theta_low, bottom) = window(&|theta| under_q(&coarse, theta), -1.0, below);
+        let top = if self.removal { window(&upper, 1.0, REST * mass_above).1 } else { top };
+        let (theta_low, bottom) = window(&|theta| under_q(&coarse, theta), -1.0, mass_below);
+        // Of little noise in many rounds.
+        if !((top - bottom) / interval <= super::MOST_CELLS as f64) {
+            return Atoms { losses: Vec::new(), infinity: 1.0 };
+        }
         // A tilt keeps the digits of the tail that counts, and has none far from it: of two upper bounds the smaller one holds.
         let tilted = TILT * if self.removal { theta_high } else { theta_low };
         let steps = [(factor.law.clone(), self.visible)];
@@ -196,7 +211,7 @@ impl Allocation {
             }
         }
         let (start, end) = plain.window();
-        let cut = visible * (survival(high) + survival(reach));
+        let cut = visible * (above + survival(reach));
         let infinity = if self.removal {
             let beyond = (under_p(&factor, theta_high) - theta_high * end).exp();
             visible / slots * survival(high - shift) + cut + beyond

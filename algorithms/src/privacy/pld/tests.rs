@@ -147,6 +147,7 @@ fn the_two_directions_are_composed_separately() {
             directions: vec![privacy_loss.directions[direction].clone()],
             interval: Interval::Automatic,
             laws: OnceLock::new(),
+            renyi: None,
         };
         single.epsilon(1e-5).unwrap()
     });
