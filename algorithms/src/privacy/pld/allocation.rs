@@ -14,8 +14,7 @@
 //! that the tail that counts keeps its digits. What is cut off is counted at +∞ or at a larger loss.
 
 use super::composition::{Bound, Composed, Plan};
-use super::grid::GridLoss;
-use super::step::Atoms;
+use super::grid::{self, Atoms, GridLoss};
 use crate::normal::{density, survival};
 use crate::privacy::search;
 
@@ -185,7 +184,7 @@ impl Allocation {
         let top = if self.removal { window(&upper, 1.0, REST * mass_above).1 } else { top };
         let (theta_low, bottom) = window(&|theta| under_q(&coarse, theta), -1.0, mass_below);
         // Of little noise in many rounds.
-        if !((top - bottom) / interval <= super::MOST_CELLS as f64) {
+        if !((top - bottom) / interval <= grid::MOST_CELLS as f64) {
             return Atoms { losses: Vec::new(), infinity: 1.0 };
         }
         // A tilt keeps the digits of the tail that counts, and has none far from it: of two upper bounds the smaller one holds.

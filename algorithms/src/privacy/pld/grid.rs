@@ -18,6 +18,24 @@ pub(super) struct Tails {
     pub(super) upper: f64,
 }
 
+/// Most cells of a grid or transform.
+pub const MOST_CELLS: usize = 1 << 22;
+
+/// (loss, P-mass) of a discrete law that dominates, and its mass at +∞; rounding may leave a little more than 1 in all.
+#[derive(Debug, PartialEq)]
+pub(super) struct Atoms {
+    pub(super) losses: Vec<(f64, f64)>,
+    pub(super) infinity: f64,
+}
+
+impl Atoms {
+    pub(super) fn ends(&self) -> (f64, f64) {
+        self.losses
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &(loss, _)| (low.min(loss), high.max(loss)))
+    }
+}
+
 impl GridLoss {
     /// Cells without mass.
     pub(super) fn empty(interval: f64, start: i64, cells: usize) -> Self {

@@ -11,6 +11,7 @@
 
 mod allocation;
 mod composition;
+mod directions;
 mod grid;
 mod pair;
 mod step;
@@ -18,8 +19,10 @@ mod step;
 use std::sync::OnceLock;
 
 use composition::{Bound, Composed, Located, Plan};
+use directions::Direction;
+pub use grid::MOST_CELLS;
 use grid::{GridLoss, Tails};
-use pair::{Direction, Pair, Sample};
+use pair::{Pair, Sample};
 use step::Step;
 
 use super::accountant::Accountant;
@@ -30,8 +33,6 @@ use super::search;
 use super::zcdp::log_conversion;
 use crate::problem::adjacency::Adjacency;
 
-/// Most cells of a grid or transform.
-pub const MOST_CELLS: usize = 1 << 22;
 /// Most steps that are composed: 2^40, with 12 bits left of a double.
 const MOST_STEPS: f64 = 1e12;
 /// Widest range of a step's losses: quadrature takes panels of 0.25, which is some minutes.
@@ -91,7 +92,7 @@ impl PrivacyLoss {
     /// used here, and whatever [`Mechanism::check`] finds.
     pub fn new(mechanism: &Mechanism, adjacency: Adjacency) -> Result<Self, PrivacyError> {
         mechanism.check(adjacency)?;
-        let directions = pair::directions(mechanism, adjacency).map_err(|step| {
+        let directions = directions::directions(mechanism, adjacency).map_err(|step| {
             let reason = "no dominating pair is established for its sampler; use rdp";
             error::refused(Accountant::Pld, step.name(), reason)
         })?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::allocation::Allocation;
-use super::grid::{GridLoss, Tails};
+use super::grid::{Atoms, GridLoss, Tails};
 use super::pair::{Pair, Sample};
 
 /// One step.
@@ -21,21 +21,6 @@ pub(super) enum Step {
     Allocation(Allocation),
     /// That with its law.
     Allocated(Allocation, Arc<Atoms>),
-}
-
-/// (loss, P-mass) of a discrete law that dominates, and its mass at +∞; rounding may leave a little more than 1 in all.
-#[derive(Debug, PartialEq)]
-pub(super) struct Atoms {
-    pub(super) losses: Vec<(f64, f64)>,
-    pub(super) infinity: f64,
-}
-
-impl Atoms {
-    fn ends(&self) -> (f64, f64) {
-        self.losses
-            .iter()
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &(loss, _)| (low.min(loss), high.max(loss)))
-    }
 }
 
 impl Step {
