@@ -9,9 +9,11 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 # And those that build and run the kernels' tests for 64-bit Arm.
 ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+# And what makes virtual environments of the system's Python.
+PYTHON_PACKAGES := python3-venv
 
 .PHONY: run test test-all verify-exact bad-input bench peers peers-python report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
-  python wheel docs deps deps-mpi deps-aarch64
+  python wheel docs deps deps-mpi deps-aarch64 deps-python
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -72,7 +74,7 @@ dist: deps
 # The library in Python: built for this processor, its tests, the scripts of its pages and its lint, in a virtual environment of its own
 # (Python 3.11 or later). ARGS, for example: -k noise.
 VENV := target/python
-$(VENV)/installed: python/requirements.txt
+$(VENV)/installed: python/requirements.txt | deps-python
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement python/requirements.txt
 	touch $@
@@ -123,7 +125,7 @@ peers: deps
 
 # Private classifiers in one Python process: rounds, diffprivlib, and scikit-learn without privacy, on the files in ROUNDS_DATA.
 PEERS_VENV := target/peers/python
-$(PEERS_VENV)/installed: bench/peers/in_process_requirements.txt
+$(PEERS_VENV)/installed: bench/peers/in_process_requirements.txt | deps-python
 	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/peers/in_process_requirements.txt
 	touch $@
@@ -175,6 +177,10 @@ deps-mpi: deps
 	@{ command -v mpicc && command -v mpirun && command -v clang; } >/dev/null || { $(call install,$(MPI_PACKAGES),\
 	  "--engine mpi needs an MPI (3.1 or later) with mpicc and mpirun$(comma) and libclang." \
 	  "Fedora: sudo dnf install openmpi-devel clang-devel clang$(comma) then module load mpi"); }
+
+deps-python:
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call install,$(PYTHON_PACKAGES),\
+	  "virtual environments need Python 3.11 or later with venv and pip."); }
 
 deps-aarch64:
 	@rustup target list --installed | grep -q $(ARM) || rustup target add $(ARM)

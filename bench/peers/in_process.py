@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Private classifiers side by side in one process: accuracy, ε by each library's own account, and seconds of `fit`.
 
-`rounds`, diffprivlib's objective perturbation, DP-SGD of jax-privacy with the plan of `rounds`, and scikit-learn without privacy, on a9a, a sixth of covtype and MNIST, five seeds each,
-interleaved. Rows are in memory as each library takes them. diffprivlib needs scikit-learn 1.6 (in_process_requirements.txt):
+`rounds`, diffprivlib's objective perturbation, DP-SGD of jax-privacy and of Opacus with the plan of `rounds`, and scikit-learn without
+privacy, on a9a, a sixth of covtype and MNIST, five seeds each, interleaved. Rows are in memory as each library takes them. diffprivlib needs
+scikit-learn 1.6 (in_process_requirements.txt):
 
     make peers-python ARGS="[--epsilon 1] [--seeds 5] [--only mnist] [--peers rounds,diffprivlib] [--out FOLDER]"
 """
@@ -92,6 +93,12 @@ def of_jax_privacy(seed, epsilon, bounds, norm, classes, plan):
     return JaxPrivacy(epsilon, 1e-5, plan, classes, seed)
 
 
+def of_opacus(seed, epsilon, bounds, norm, classes, plan):
+    from opacus_fit import Opacus
+
+    return Opacus(epsilon, 1e-5, plan, classes, seed)
+
+
 def without_privacy(seed, epsilon, bounds, norm, classes):
     from sklearn.linear_model import LogisticRegression
 
@@ -103,6 +110,7 @@ PEERS = {
     "rounds release": of_rounds_release,
     "diffprivlib": of_diffprivlib,
     "jax-privacy tuned": of_jax_privacy,
+    "Opacus tuned": of_opacus,
     "scikit-learn without privacy": without_privacy,
 }
 
@@ -142,7 +150,7 @@ def main():
                 # The others get f64 in [0, 1], made outside of the clock.
                 rows, test = (X, X_test) if peer.startswith("rounds") else (X / np.float64(bounds[1]), X_test / np.float64(bounds[1]))
                 settings = (seed, given.epsilon, bounds, norm, classes)
-                if peer.startswith("jax"):
+                if peer.endswith("tuned"):
                     plan = of_rounds(*settings).fit(X, y).outcome_["plan"]
                     model = PEERS[peer](*settings, plan).prepare(rows, y)
                 else:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from dp_accounting import pld
 from jax_privacy import batch_selection, clipping, noise_addition
+from planned_fit import Planned
 
 
 def loss(parameters, row, target):
@@ -17,14 +18,7 @@ def loss(parameters, row, target):
     return -jax.nn.log_softmax(parameters["weights"] @ row + parameters["bias"])[target]
 
 
-class JaxPrivacy:
-    def __init__(self, epsilon, delta, plan, classes, seed):
-        self.plan, self.classes, self.seed = plan, np.asarray(classes), seed
-        self.rounds, self.batch = int(plan["rounds"]), float(plan["batch-size"])
-        self.step, self.clip = float(plan["learning-rate"]), float(plan["clip-norm"])
-        self.momentum = float(plan["momentum"])
-        self.epsilon, self.delta = epsilon, delta
-
+class JaxPrivacy(Planned):
     def noise(self, rate):
         """The least noise multiplier, by the library's accountant."""
 
@@ -59,9 +53,8 @@ class JaxPrivacy:
         self.length = -(-longest // (micro or 1)) * (micro or 1)
         grad = clipping.clipped_grad(loss, l2_clip_norm=self.clip, batch_argnums=(1, 2), keep_batch_dim=False, microbatch_size=micro)
         privatizer = noise_addition.gaussian_privatizer(stddev=self.multiplier * grad.sensitivity(), prng_key=self.seed + 1)
-        step = self.step / self.batch
 
-        def update(parameters, velocity, state, rows, indices):
+        def update(parameters, velocity, state, rows, indices, step):
             sums = grad(parameters, rows[0][indices], rows[1][indices], is_padding_example=indices < 0)
             noised, state = privatizer.update(sums, state)
             velocity = jax.tree.map(lambda v, g: self.momentum * v + g, velocity, noised)
@@ -73,16 +66,14 @@ class JaxPrivacy:
         parameters = {"weights": jnp.zeros((len(self.classes), self.features)), "bias": jnp.zeros(len(self.classes))}
         velocity, state = jax.tree.map(jnp.zeros_like, parameters), self.privatizer.init(parameters)
         sampler = batch_selection.CyclicPoissonSampling(sampling_prob=self.rate, iterations=rounds)
-        for drawn in sampler.batch_iterator(len(self.rows[1]), rng=np.random.default_rng(self.seed)):
+        drawn_batches = sampler.batch_iterator(len(self.rows[1]), rng=np.random.default_rng(self.seed))
+        for drawn, step in zip(drawn_batches, self.steps / self.batch):
             indices = batch_selection.split_and_pad_global_batch(drawn[: self.length], self.length, self.micro)[0].astype(np.int32)
-            parameters, velocity, state = self.update(parameters, velocity, state, self.rows, indices)
-        self.parameters = jax.block_until_ready(parameters)
+            parameters, velocity, state = self.update(parameters, velocity, state, self.rows, indices, step)
+        parameters = jax.block_until_ready(parameters)
+        self.weights, self.bias = np.asarray(parameters["weights"]), np.asarray(parameters["bias"])
 
     def fit(self, X, y):
         self.loop(self.rounds)
         self.privacy_ = {"epsilon": self.epsilon, "delta": self.delta}
         return self
-
-    def score(self, X, y):
-        outputs = X @ np.asarray(self.parameters["weights"]).T + np.asarray(self.parameters["bias"])
-        return float(np.mean(self.classes[outputs.argmax(axis=1)] == y))

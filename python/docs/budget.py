@@ -36,9 +36,14 @@ folder = Path(tempfile.mkdtemp())
 for name, epsilon in {"first": 0.5, "second": 0.25}.items():
     rounds.train(X, y, domain=domain, epsilon=epsilon, delta=1e-6, learning_rate=best, model=folder / name)
 
+# Or let the private rows choose: the budget pays for all trials and their scores, and the winner alone is released.
+grid = {"learning_rate": [0.1, 1.0, 4.0]}
+tuned = rounds.tune(X, y, domain=domain, grid=grid, trials=4, epsilon=0.25, delta=1e-6, model=folder / "tuned")
+print("tuned:", tuned.privacy["claim"], "at most epsilon 0.25 in all:", tuned.privacy["epsilon"] <= 0.25)
+
 # The officer has the files alone: every statement is computed again, all of it.
-for name in ("first", "second"):
+for name in ("first", "second", "tuned"):
     verified = rounds.verify(folder / name)
     print(name, "holds:", verified["holds"], "epsilon below its budget:", verified["statement"]["epsilon"] <= 0.5)
 together = rounds.compose([folder / "first", folder / "second"])["together"]
-print(f"together epsilon {together['epsilon']:.3f}, less than the sum 0.75")
+print(f"first and second together epsilon {together['epsilon']:.3f}, less than the sum 0.75")

@@ -32,12 +32,13 @@ from ._core import (
     instruction_set,
     predict,
     train,
+    tune,
     verify,
 )
 
 __version__ = "0.1.0"
 
-_ESTIMATORS = ("HuberRegressor", "LinearSVC", "LogisticRegression", "Ridge")
+_ESTIMATORS = ("HuberRegressor", "LinearSVC", "LogisticRegression", "PrivateSearchCV", "Ridge")
 
 __all__ = [
     "Domain",
@@ -56,6 +57,7 @@ __all__ = [
     "predict",
     "results",
     "train",
+    "tune",
     "verify",
     *_ESTIMATORS,
 ]

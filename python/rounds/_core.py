@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +16,7 @@ _builds.load()
 
 from . import _rounds  # noqa: E402
 from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
-from ._rows import is_frame, names_of, not_finite, rows_of  # noqa: E402
+from ._rows import is_frame, names_of, not_finite, rows_of, word  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
 
@@ -180,7 +180,7 @@ def train(
     if "secure" in given:
         raise TypeError("`secure` follows from `seed`: leave `seed` out for a release")
     given.update({"secure": True} if seed is None else {"seed": seed})
-    holds_out = bool(given.pop("holds_out", True))
+    holds_out, selection = bool(given.pop("holds_out", True)), given.pop("_selection", None)
     rows = test_rows = None
     if isinstance(data, (str, os.PathLike)):
         place = os.fspath(data)
@@ -209,13 +209,67 @@ def train(
     texts = [(key, _text(key, value)) for key, value in given.items() if value is not None]
     if verbose and progress is None:
         progress = Bar()
-    model, document, warned = _rounds.train(place, texts, rows, test_rows, threads, progress, holds_out)
+    model, document, warned = _rounds.train(place, texts, rows, test_rows, threads, progress, holds_out, selection)
     _told(warned)
     run = Run(model, json.loads(document))
     null_rows = (run.outcome.get("diagnostics") or {}).get("null_rows") if rows is not None else None
     if null_rows:
         _told([f"{null_rows} rows add nothing: a value or a label is missing, or none that the domain declares"])
     return run
+
+
+def tune(
+    data: Any,
+    y: Any = None,
+    *,
+    grid: Mapping[str, Iterable[Any]],
+    trials: float = 10.0,
+    law: str = "geometric",
+    score_on: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Run:
+    """Trains the best of a random number of models with settings from a grid, at one ε for all of them: the run of ``rounds tune``.
+
+    Each trial draws a value of every list, trains, and scores its model on the training rows, with noise that `epsilon` pays for, too.
+    Of a release only the winner leaves: neither the number of trials nor any score does.
+
+    Parameters
+    ----------
+    data, y
+        As of `train`.
+    grid : dict
+        Lists of values by the names of settings that trials draw: ``{"learning_rate": [0.5, 1, 2], "clip_norm": [0.5, 1]}``.
+    trials : float
+        The expected number of trials, above 1. The true one is random.
+    law : str
+        The law of the number of trials: geometric, logarithmic, poisson, or η of a truncated negative binomial.
+    score_on : str or path, optional
+        A file of public rows to score on, without noise.
+    **settings
+        As of `train`; `epsilon` and `delta` are those of all trials together. With `seed` and ``diagnostics=True`` the document has every
+        trial under ``trials``.
+
+    Returns
+    -------
+    Run
+        The winner's; its settings stand in ``outcome["parameters"]``.
+
+    Examples
+    --------
+    >>> import rounds
+    >>> run = rounds.tune("synthetic-logistic", grid={"learning_rate": [0.5, 2]}, trials=2, epsilon=1.0, epochs=1, seed=1)
+    >>> run.outcome["parameters"]["set learning-rate"] in ("0.5", "2"), run.privacy["epsilon"] <= 1.0
+    (True, True)
+    """
+    lists = [(name.replace("_", "-"), words_of(name, values)) for name, values in grid.items()]
+    return train(data, y, _selection=(lists, float(trials), str(law), score_on), **settings)
+
+
+def words_of(name: str, values: Any) -> list[str]:
+    """The values of a setting that trials draw, as the command line has them."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"`{name}` of the grid is a list of values, not {values!r}: trials draw each of them with the same probability")
+    return [str(value).lower() if isinstance(value, bool) else word(value) for value in values]
 
 
 def _for_model(model: Model | str | os.PathLike[str]) -> Model:
@@ -339,20 +393,7 @@ def account(
     >>> round(found["epsilon"], 2)
     1.83
     """
-    answer = _rounds.account(
-        mechanism,
-        delta=delta,
-        noise_multiplier=noise_multiplier,
-        epsilon=epsilon,
-        steps=steps,
-        trees=trees,
-        sampling_rate=sampling_rate,
-        m=m,
-        n=n,
-        accountant=accountant,
-        adjacency=adjacency,
-    )
-    return dict(json.loads(answer))
+    return dict(json.loads(_rounds.account(**locals())))
 
 
 def verify(
@@ -368,11 +409,7 @@ def verify(
     dict
         ``holds``, ``differences``, the ``statement`` that follows and what shows it.
     """
-    return dict(json.loads(_rounds.verify(Path(statement), _path(signer), _path(factorization))))
-
-
-def _path(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path)
+    return dict(json.loads(_rounds.verify(statement, signer, factorization)))
 
 
 def compose(
@@ -389,8 +426,7 @@ def compose(
     dict
         ``together`` with ε and δ, and ``runs``.
     """
-    paths = [Path(path) for path in statements]
-    return dict(json.loads(_rounds.compose(paths, delta, _path(signer), _path(factorization))))
+    return dict(json.loads(_rounds.compose(list(statements), delta, signer, factorization)))
 
 
 def factorize(
@@ -412,17 +448,7 @@ def factorize(
     >>> rounds.factorize(64, method="banded=8")["rms_error"] < rounds.factorize(64, method="identity")["rms_error"]
     True
     """
-    answer = _rounds.factorize(
-        rounds,
-        workload=workload,
-        epochs=epochs,
-        method=method,
-        objective=objective,
-        lambda_tau=lambda_tau,
-        gap=gap,
-        out=_path(out),
-    )
-    return dict(json.loads(answer))
+    return dict(json.loads(_rounds.factorize(**locals())))
 
 
 def audit(
@@ -444,18 +470,7 @@ def audit(
     list of dict
         ``claimed_epsilon``, ``lower_bound_epsilon``, ``disproved`` and more; or the ``reason`` for no claim.
     """
-    answer = _rounds.audit(
-        algorithm,
-        runs=runs,
-        seed=seed,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        secure=secure,
-        sabotage=sabotage,
-        threads=threads,
-    )
-    return list(json.loads(answer))
+    return list(json.loads(_rounds.audit(**locals())))
 
 
 def clipped_sum(
@@ -536,7 +551,7 @@ class Schema:
         [('age', 'number')]
         """
         if isinstance(data, (str, os.PathLike)):
-            return _rounds.draft(Path(data), label, list(drop), task, unit)
+            return _rounds.draft(data, label, list(drop), task, unit)
         import tempfile
 
         if not is_frame(data):

@@ -137,6 +137,7 @@ def train(
     threads: int | None = None,
     callback: Callable[[str, int, int], object] | None = None,
     holds_out: bool = True,
+    selection: tuple[list[tuple[str, list[str]]], float, str, _Path | None] | None = None,
 ) -> tuple[Model, str, list[str]]: ...
 def clipped_sum(rows: Rows, weights: list[float], loss: str, clip_norm: float, threads: int) -> Any: ...
 def account(

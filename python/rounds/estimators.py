@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _rows
-from ._core import Domain, Model, Privacy, _probabilities, train
+from ._core import Domain, Model, Privacy, _probabilities, train, tune, words_of
 
 _FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
+# Parts of scikit-learn that hand on rows as they are, each at most once.
+_HANDS_ON = ("sklearn.base", "sklearn.model_selection", "sklearn.pipeline", "sklearn.utils")
 
 
-def _frames(name: str) -> Any:
-    """The objects whose method `name` is running, the innermost first."""
+def _frames() -> Iterator[Any]:
+    """The calls around the one that asks, the innermost first."""
     frame = sys._getframe(2)
     while frame is not None:
-        if frame.f_code.co_name == name and "self" in frame.f_locals:
-            yield frame.f_locals["self"], frame.f_locals
+        yield frame
         frame = frame.f_back  # type: ignore[assignment]
 
 
@@ -69,10 +72,17 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __sklearn_clone__(self) -> Any:
-        for search, _ in _frames("fit"):
-            if hasattr(search, "cv") and hasattr(search, "refit"):
-                _warn_of_search(search, self)
+        for frame in _frames():
+            search = frame.f_locals.get("self")
+            if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
+                # Its first copy is that of its own setting.
+                if any(part is self for part in search.get_params().values()):
+                    _warn_of_search(search, self)
         copy = BaseEstimator.__sklearn_clone__(self)
+        changed = self._changed()
+        if changed:
+            # It may be fitted in another process, which does not see what is around it.
+            copy._changed_before = changed
         return copy
 
     def __getstate__(self) -> Any:
@@ -96,7 +106,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"random_state={self.random_state}: a simulation, whose noise anybody can draw again; leave it out for a release",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return self._is_secret()
 
@@ -107,6 +117,10 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         if isinstance(state, np.random.RandomState):
             return int(state.randint(2**31 - 1))
         return int(state)
+
+    def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
+        """Labels, the loss, the declaration of the label, and whether that was read off the rows."""
+        raise NotImplementedError
 
     def _has_columns(self) -> bool:
         return self.domain is not None and self.domain.columns is not None
@@ -146,13 +160,20 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
         return y
 
-    def _fit(self, X: Any, y: Any, unit: Any, loss: str, label: dict[str, Any], is_read: bool) -> Any:
+    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
+        """Trains the model on rows `X` with the classes or numbers `y`; `unit` has the id of each row's unit, a person say.
+
+        Returns
+        -------
+        self
+        """
+        X = self._validated(X, reset=True)
+        y, loss, label, is_read = self._target(self._labels(y, X))
         secure = self._is_release()
-        fitted_before = self._fitted_before()
-        if secure and fitted_before:
-            raise ValueError(
-                f"{_FITTED_STEPS}. Declare bounds instead of scaling, or give secure=False for a simulation that claims nothing"
-            )
+        changed = self._changed()
+        if secure and changed:
+            raise ValueError(f"{changed}. Declare bounds instead of scaling, or give secure=False for a simulation that claims nothing")
+        fitted_before = changed == _FITTED_STEPS
         domain = self.domain
         if domain is None:
             domain = self._declared(X, label, secure, is_read or fitted_before)
@@ -161,9 +182,10 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         settings = dict(self.options or {})
         for name in ("epochs", "batch_size", "learning_rate", "clip_norm"):
             settings[name] = getattr(self, name)
+        selection = getattr(self, "_selection", {})
         self._is_training = True
         try:
-            run = train(
+            run = (tune if selection else train)(
                 X,
                 y,
                 domain=domain,
@@ -178,6 +200,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 regularization=float(self.alpha),
                 holds_out=False,
                 **settings,
+                **selection,
             )
         finally:
             del self._is_training
@@ -190,13 +213,16 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         self._set_coefficients(domain)
         return self
 
-    def _fitted_before(self) -> bool:
-        """This fit is the last one of a pipeline with a step that was fitted on the same rows."""
-        for pipeline, _ in _frames("fit"):
-            steps = getattr(pipeline, "steps", None)
-            if steps and steps[-1][1] is self and any(_reads_rows(step) for _, step in steps[:-1]):
-                return True
-        return False
+    def _changed(self) -> str | None:
+        """Why the rows of this fit are not those that were given, if what runs around it has changed them."""
+        for frame in _frames():
+            module, owner = frame.f_globals.get("__name__") or "", frame.f_locals.get("self")
+            steps = getattr(owner, "steps", None) if frame.f_code.co_name.startswith("fit") else None
+            if isinstance(steps, list) and any(_reads_rows(step) for _, step in steps[:-1]):
+                return _FITTED_STEPS
+            if module.startswith("sklearn.") and not module.startswith(_HANDS_ON):
+                return f"rows came through {module}, which may repeat or change them: what is claimed would not hold"
+        return getattr(self, "_changed_before", None)
 
     def _declared(self, X: Any, label: dict[str, Any], secure: bool, is_read: bool) -> Domain | None:
         """The domain of an array with `bounds`, or of bytes, which have theirs; none of a simulation without."""
@@ -244,21 +270,21 @@ class _Private(BaseEstimator):  # type: ignore[misc]
 
 
 def _warn_of_search(search: Any, estimator: _Private) -> None:
-    """Says once what the fits of a search spend together."""
-    if getattr(search, "_rounds_warned", False) or not estimator.secure or estimator.random_state is not None:
+    """Says what the fits of a search spend together."""
+    if not estimator._is_secret():
         return
-    from sklearn.model_selection import ParameterGrid, check_cv
+    from sklearn.model_selection import ParameterGrid
 
-    cv = search.cv
-    folds = cv if isinstance(cv, int) else check_cv(cv).get_n_splits() if cv is None or hasattr(cv, "split") else len(list(cv))
+    # Versions of scikit-learn before 1.9 count them later.
+    folds = getattr(search, "n_splits_", None) or (search.cv if isinstance(search.cv, int) else 5)
     candidates = getattr(search, "n_iter", None) or len(ParameterGrid(getattr(search, "param_grid", {})))
     fits = candidates * max(folds - 1, 1) + (1 if search.refit else 0)
     epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
-    search._rounds_warned = True
     warnings.warn(
         f"{type(search).__name__} fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases: together they "
         f"are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition. The scores that choose among them are "
-        "of private rows and covered by nothing; choose on public rows, or in simulations (secure=False)",
+        "of private rows and covered by nothing: rounds.PrivateSearchCV pays for them all at once; or choose on public rows, or in simulations "
+        "(secure=False)",
         UserWarning,
         stacklevel=5,
     )
@@ -290,15 +316,7 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
             return names.astype(object) if y.dtype.kind == "O" else names, False
         return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
 
-    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
-        """Trains the model on rows `X` with the classes `y`; `unit` has the id of each row's unit, a person say.
-
-        Returns
-        -------
-        self
-        """
-        X = self._validated(X, reset=True)
-        y = self._labels(y, X)
+    def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         if not self._is_secret():
             check_classification_targets(y)
         self.classes_, is_read = self._classes_of(y)
@@ -311,7 +329,7 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
             raise ValueError("Only binary classification is supported: the hinge loss has two classes; take LogisticRegression for more. "
                              f"The type of the target is multiclass, with {len(self.classes_)} classes")
         names = [_rows.word(value) for value in self.classes_.tolist()]
-        return self._fit(X, y, unit, loss, {"classes": names}, is_read)
+        return y, loss, {"classes": names}, is_read
 
     def decision_function(self, X: Any) -> Any:
         """Outputs of the rows: `[n]` of two classes, else `[n, K]`."""
@@ -413,15 +431,7 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
     def _loss_of(self, span: float) -> str:
         return self._loss
 
-    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
-        """Trains the model on rows `X` with the numbers `y`; `unit` has the id of each row's unit, a person say.
-
-        Returns
-        -------
-        self
-        """
-        X = self._validated(X, reset=True)
-        y = self._labels(y, X)
+    def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         if not self._is_secret():
             y = y.astype(np.float64)
         bounds, is_read = self.target_bounds, False
@@ -432,7 +442,7 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
             lo, hi = (0.0, 1.0) if self._is_secret() else (float(y.min()), float(y.max()))
             bounds = (lo, hi) if lo < hi else (lo - 0.5, lo + 0.5)
         lo, hi = map(float, bounds)
-        return self._fit(X, y, unit, self._loss_of(hi - lo), {"label_bounds": (lo, hi)}, is_read)
+        return y, self._loss_of(hi - lo), {"label_bounds": (lo, hi)}, is_read
 
     def _set_coefficients(self, domain: Domain | None) -> None:
         super()._set_coefficients(domain)
@@ -472,3 +482,141 @@ class HuberRegressor(_Regressor):
         if not (np.isfinite(threshold) and threshold > 0):
             raise ValueError(f"`huber` is a positive number, not {self.huber!r}")
         return f"huber={threshold}"
+
+
+# Settings of estimators that the library names otherwise.
+_NAMES = {"alpha": "regularization"}
+
+
+def _number(text: str) -> Any:
+    """The number that a text is, or the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _of_best(name: str) -> Any:
+    """The method of the estimator that was chosen."""
+
+    def method(self: Any, X: Any) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return getattr(self.best_estimator_, name)(X)
+
+    method.__name__, method.__doc__ = name, f"`{name}` of `best_estimator_`."
+    return available_if(lambda self: hasattr(self.estimator, name))(method)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """The best of a random number of fits with settings from lists, at one ε for all of them: `rounds.tune` for an estimator.
+
+    Every trial draws a value of each list, trains, and is scored on the training rows with noise that the budget pays for. There are no folds.
+    Of a release only the winner leaves: neither the number of trials nor any score does.
+
+    Parameters
+    ----------
+    estimator : LogisticRegression, LinearSVC, Ridge or HuberRegressor
+        Its own settings are those that no trial draws.
+    param_distributions : dict
+        Lists of values by the names of settings: `learning_rate`, `clip_norm`, `epochs`, `batch_size`, `alpha`, or parameters of the algorithm.
+    epsilon, delta : float, optional
+        The budget of all trials together, by default the estimator's.
+    trials : float
+        The expected number of trials. The true one is random.
+    law : str
+        The law of the number of trials: geometric, logarithmic, poisson, or η of a truncated negative binomial.
+    score_on : str or path, optional
+        A file of public rows to score on instead, without noise.
+
+    Attributes
+    ----------
+    best_estimator_, best_params_
+        The winner and its settings. To fit `best_estimator_` again would spend its budget again.
+    privacy_ : Privacy
+        The statement of the whole selection.
+    cv_results_ : dict
+        Of a simulation alone: ``params`` and ``mean_test_score`` of every trial, a score with its noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rounds import LogisticRegression, PrivateSearchCV
+    >>> X = np.tile([[0.5, -1.0], [-0.5, 1.0]], (2000, 1))
+    >>> model = LogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=["no", "yes"])
+    >>> search = PrivateSearchCV(model, {"learning_rate": [0.5, 2.0]}, trials=3).fit(X, np.tile(["no", "yes"], 2000))
+    >>> search.privacy_["claim"], search.privacy_["epsilon"] <= 1.0, search.best_params_["learning_rate"] in (0.5, 2.0)
+    ('release', True, True)
+    """
+
+    estimator: Any
+    param_distributions: Mapping[str, Any]
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float | None = None
+    trials: float = 10.0
+    law: str = "geometric"
+    score_on: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "input_tags", "target_tags"):
+            setattr(tags, name, getattr(own, name))
+        return tags
+
+    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
+        """Runs the trials on rows `X` with the labels `y`; `unit` has the id of each row's unit, a person say.
+
+        Returns
+        -------
+        self
+        """
+        if not isinstance(self.estimator, _Private):
+            raise TypeError(
+                f"`estimator` is one of this library's, not {type(self.estimator).__name__}: another's fits are private by no statement, and "
+                "steps of a pipeline would be fitted in every trial"
+            )
+        best = clone(self.estimator)
+        best.set_params(**{name: given for name in ("epsilon", "delta") if (given := getattr(self, name)) is not None})
+        lists = {_NAMES.get(name, name): values for name, values in self.param_distributions.items()}
+        best._selection = dict(grid=lists, trials=self.trials, law=self.law, score_on=self.score_on)
+        if not best._is_secret():
+            best._selection["diagnostics"] = True
+        try:
+            best.fit(X, y, unit=unit)
+        finally:
+            del best._selection
+        told = {name.removeprefix("set "): text for name, text in best.outcome_["parameters"].items()}
+        self.best_params_ = self._params({name: told[name.replace("_", "-")] for name in lists})
+        own = best.get_params()
+        best.set_params(**{name: value for name, value in self.best_params_.items() if name in own})
+        others = {name: value for name, value in self.best_params_.items() if name not in own}
+        best.options = {**(best.options or {}), **others} if others else best.options
+        self.best_estimator_, self.privacy_ = best, best.privacy_
+        if "trials" in best.outcome_:
+            trials = best.outcome_["trials"]
+            scores = [np.nan if trial["score"] is None else trial["score"] for trial in trials]
+            params = [self._params({name.replace("-", "_"): text for name, text in trial["settings"]}) for trial in trials]
+            self.cv_results_ = {"params": params, "mean_test_score": np.array(scores)}
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(best, name):
+                setattr(self, name, getattr(best, name))
+        return self
+
+    def _params(self, texts: dict[str, str]) -> dict[str, Any]:
+        """The given values that have these texts in the library."""
+        found = {}
+        for name, values in self.param_distributions.items():
+            text = texts[_NAMES.get(name, name)]
+            found[name] = next(value for value, own in zip(values, words_of(name, values)) if _number(own) == _number(text))
+        return found
+
+    predict = _of_best("predict")
+    predict_proba = _of_best("predict_proba")
+    predict_log_proba = _of_best("predict_log_proba")
+    decision_function = _of_best("decision_function")
+
+    def score(self, X: Any, y: Any) -> float:
+        """`score` of `best_estimator_`."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.best_estimator_.score(X, y))

@@ -1,6 +1,7 @@
 //! `train`: settings by name, progress by a callback, interrupts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use pyo3::prelude::*;
 use rounds_algorithms::parallel::Engine;
 use rounds_kernels::features::Norm;
 use rounds_models::data::TrainTest;
-use rounds_models::fit::{Execution, FitError, Fitted, Observer, Stage, Training, fit};
+use rounds_models::fit::{Execution, FitError, Fitted, Grid, Observer, Stage, Training, Tuned, Tuning, fit, tune};
 
 use crate::model::Model;
 use crate::rows::Rows;
@@ -88,6 +89,7 @@ fn set(training: &mut Training, name: &str, text: &str) -> PyResult<()> {
         "secure" => into!(privacy.secure),
         "diagnostics" => into!(privacy.diagnostics),
         "allow_weak_privacy" => into!(privacy.allow_weak_privacy),
+        "ledger" => training.ledger = Some(text.into()),
         "epochs" => into!(some optimizer.epochs),
         "batch_size" => into!(some optimizer.batch_size),
         "sampling" => into!(some optimizer.sampling),
@@ -167,11 +169,10 @@ impl Face {
 /// The run on a thread of its own, while this one attends to signals and the callback; what either raised.
 fn attended(
     py: Python<'_>,
-    training: &Training,
-    execution: &Execution,
     face: &Face,
     callback: Option<&Py<PyAny>>,
-) -> PyResult<(Result<Fitted, FitError>, Option<PyErr>)> {
+    run: impl FnOnce(&mut dyn Observer) -> Result<Tuned, FitError> + Send,
+) -> PyResult<(Result<Tuned, FitError>, Option<PyErr>)> {
     crate::check_process()?;
     let (sender, ended) = mpsc::channel::<()>();
     let ended = Mutex::new(ended);
@@ -179,7 +180,7 @@ fn attended(
         let run = move || {
             // Dropped at the end, whatever it is.
             let _sender = sender;
-            catch_unwind(AssertUnwindSafe(|| fit(training, execution, &mut { face })))
+            catch_unwind(AssertUnwindSafe(|| run(&mut { face })))
         };
         let worker = thread::Builder::new().stack_size(8 << 20).spawn_scoped(scope, run)?;
         let (mut raised, mut told) = (None, 0);
@@ -194,8 +195,8 @@ fn attended(
                 break;
             }
         }
-        let fitted = py.detach(|| worker.join()).expect("faults are caught").map_err(|_| crate::fault())?;
-        Ok((fitted, raised))
+        let ended = py.detach(|| worker.join()).expect("faults are caught").map_err(|_| crate::fault())?;
+        Ok((ended, raised))
     })
 }
 
@@ -204,14 +205,26 @@ fn exception(error: &FitError) -> PyErr {
     match error {
         error if error.is_usage() => refused(error),
         FitError::Data(_) | FitError::Explained(_) | FitError::Problem(_) => refused(error),
-        FitError::Checkpoint(_) | FitError::Factorization(_) | FitError::Model(_) | FitError::Key(_) => of_file(error),
+        FitError::Checkpoint(_) | FitError::Factorization(_) | FitError::Model(_) | FitError::Ledger(_) | FitError::Key(_) => {
+            of_file(error)
+        }
         error => PyRuntimeError::new_err(as_python(&error.to_string())),
     }
 }
 
-/// Trains a model: the run of the command for the same settings. Gives the model, the document of the outcome, and warnings.
+/// Lists of a grid by their names, the expected number of trials, the law of their number, and a file of public rows to score on.
+type Selection = (Vec<(String, Vec<String>)>, f64, String, Option<PathBuf>);
+
+/// The selection whose trials are runs of `training`.
+fn tuning(training: Training, (grid, trials, law, score_on): Selection) -> PyResult<Tuning> {
+    let grid = Grid::new(grid).map_err(|error| refused(&error))?;
+    Ok(Tuning { training, grid, trials, law: read("law", &law)?, score_on })
+}
+
+/// Trains a model, or the best one of a selection: the run of the command for the same settings. Gives the model, the document of the outcome,
+/// and warnings.
 #[pyfunction]
-#[pyo3(signature = (data, settings, rows = None, test = None, threads = None, callback = None, holds_out = true))]
+#[pyo3(signature = (data, settings, rows = None, test = None, threads = None, callback = None, holds_out = true, selection = None))]
 #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
 pub(crate) fn train(
     py: Python<'_>,
@@ -222,6 +235,7 @@ pub(crate) fn train(
     threads: Option<usize>,
     callback: Option<Py<PyAny>>,
     holds_out: bool,
+    selection: Option<Selection>,
 ) -> PyResult<(Model, String, Vec<String>)> {
     let mut training = match rows {
         None => Training::on(data),
@@ -240,16 +254,25 @@ pub(crate) fn train(
     let face = Face::default();
     // A signal that came before belongs to the caller.
     py.check_signals()?;
-    let (fitted, raised) = attended(py, &training, &execution, &face, callback.as_ref())?;
-    match (fitted, raised) {
-        (Ok(_), Some(raised)) => Err(raised),
-        (Ok(Fitted { model, mut outcome }), None) => {
-            outcome.warnings.iter_mut().for_each(|warning| *warning = as_python(warning));
-            let document = serde_json::to_string(&outcome).map_err(|error| PyOSError::new_err(error.to_string()))?;
-            let warnings = face.warnings.into_inner().expect("no fault while it is held");
-            Ok((Model::new(model)?, document, warnings))
+    let (ended, raised) = match selection {
+        None => attended(py, &face, callback.as_ref(), |observer| {
+            let Fitted { model, outcome } = fit(&training, &execution, observer)?;
+            Ok(Tuned { model, outcome, trials: None })
+        })?,
+        Some(selection) => {
+            let tuning = tuning(training, selection)?;
+            attended(py, &face, callback.as_ref(), |observer| tune(&tuning, &execution, observer))?
         }
-        (Err(error @ FitError::Stopped { .. }), Some(raised)) => {
+    };
+    match (ended, raised) {
+        (Ok(_), Some(raised)) => Err(raised),
+        (Ok(mut tuned), None) => {
+            tuned.outcome.warnings.iter_mut().for_each(|warning| *warning = as_python(warning));
+            let document = serde_json::to_string(&tuned).map_err(|error| PyOSError::new_err(error.to_string()))?;
+            let warnings = face.warnings.into_inner().expect("no fault while it is held");
+            Ok((Model::new(tuned.model)?, document, warnings))
+        }
+        (Err(error @ (FitError::Stopped { .. } | FitError::Interrupted { .. })), Some(raised)) => {
             if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
                 return Err(PyKeyboardInterrupt::new_err(as_python(&error.to_string())));
             }

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use rounds_algorithms::privacy::TrialLaw;
-use rounds_models::fit::{FitError, Grid, Outcome, TrialScore, Tuning, tune};
-use serde::Serialize;
+use rounds_models::fit::{FitError, Grid, Tuning, tune};
 
 use super::terminal::Terminal;
 use super::train::{self, TrainArguments};
 use super::values::key_value;
-use super::{Output, output};
+use super::Output;
 use crate::cluster::Cluster;
 use crate::format::three_digits;
 use crate::usage::{command_again, flags, reported};
@@ -33,15 +32,6 @@ pub struct TuneArguments {
     train: TrainArguments,
 }
 
-/// The outcome of a selection, with its trials where diagnostics are asked for.
-#[derive(Serialize)]
-struct Document {
-    #[serde(flatten)]
-    outcome: Outcome,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trials: Option<Vec<TrialScore>>,
-}
-
 /// Trains the best of a random number of models, and prints what may be told of it.
 ///
 /// # Errors
@@ -62,19 +52,18 @@ fn tuned(arguments: &TuneArguments, output: Output, cluster: &Cluster) -> anyhow
         training,
     };
     let mut terminal = Terminal::new(output, cluster, &tuning.training);
-    let tuned = tune(&tuning, &execution, &mut terminal).map_err(|error| match error {
+    let mut tuned = tune(&tuning, &execution, &mut terminal).map_err(|error| match error {
         FitError::Interrupted { checkpoint: Some(path) } => {
             anyhow::anyhow!("stopped; to go on:\n  {}", command_again(&[("--resume", Some(&path))]))
         }
         error => reported(error.is_usage(), error),
     })?;
-    let mut outcome = tuned.outcome;
-    outcome.warnings.iter_mut().for_each(|warning| *warning = flags(warning));
-    let mut table = train::table(&outcome);
+    tuned.outcome.warnings.iter_mut().for_each(|warning| *warning = flags(warning));
+    let mut table = train::table(&tuned.outcome);
     for trial in tuned.trials.iter().flatten() {
         let settings: Vec<_> = trial.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let score = trial.score.map_or_else(|| "diverged".to_owned(), |score| format!("score {}", three_digits(score)));
         table.add_row(["trial".to_owned(), format!("{}: {score}", settings.join(", "))]);
     }
-    output::Output::print(output, &Document { outcome, trials: tuned.trials }, table)
+    output.print(&tuned, table)
 }

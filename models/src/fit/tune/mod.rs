@@ -41,13 +41,17 @@ use crate::data::{self, LabelUse, Request};
 use crate::keyed::{KeyedDigest, branched};
 use crate::model_file::{Model, Target, treat_features};
 
-/// A selection that is finished.
+/// A selection that is finished; serialised, what may be told of it.
+#[derive(Serialize)]
 pub struct Tuned {
     /// The winner's model, with the statement of the selection.
+    #[serde(skip)]
     pub model: Model,
     /// What may be told of it.
+    #[serde(flatten)]
     pub outcome: Outcome,
     /// Every trial, of a simulation with diagnostics alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trials: Option<Vec<TrialScore>>,
 }
 
