@@ -71,19 +71,30 @@ def array(values: Any) -> Any:
     if hasattr(values, "to_pylist"):
         is_exact = kind.startswith(("timestamp", "date", "duration", "float", "double", "halffloat"))
         is_exact = is_exact or (kind.startswith(("int", "uint", "bool")) and values.null_count == 0)
-        return np.asarray(values.to_numpy(**({} if hasattr(values, "chunks") else {"zero_copy_only": False}))) if is_exact else _objects(values)
+        return _typed(values, **({} if hasattr(values, "chunks") else {"zero_copy_only": False})) if is_exact else _objects(values)
     if hasattr(values, "null_count") and hasattr(values, "to_list"):
         is_exact = dtype.is_temporal() or dtype.is_float()  # type: ignore[union-attr]
         is_exact = is_exact or ((dtype.is_integer() or dtype == bool) and values.null_count() == 0)  # type: ignore[union-attr]
-        return np.asarray(values.to_numpy()) if is_exact else _objects(values)
+        return _typed(values) if is_exact else _objects(values)
     if str(dtype) == "category":
         own = values.cat if hasattr(values, "cat") else values
         levels = _each(array(own.categories))
         return np.fromiter((levels[code] if code >= 0 else None for code in np.asarray(own.codes).tolist()), dtype=object, count=len(values))
     if hasattr(values, "isna"):
         is_exact = getattr(dtype, "kind", "O") in "iufb" and not values.isna().any()
-        return np.asarray(values.to_numpy()) if is_exact else _objects(values)
+        return _typed(values) if is_exact else _objects(values)
     return np.asarray(values)
+
+
+def _typed(values: Any, **how: Any) -> Any:
+    """A column of a type that NumPy has for each of its values, or objects: integers of 128 bits have none."""
+    import numpy as np
+
+    try:
+        return np.asarray(values.to_numpy(**how))
+    except Exception:
+        pass
+    return _objects(values)
 
 
 def _unmasked(values: Any) -> Any:

@@ -274,21 +274,25 @@ def _warn_of_search(search: Any, estimator: _Private) -> None:
     """Says what the fits of a search spend together."""
     if not estimator._is_secret():
         return
-    from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid, RandomizedSearchCV, StratifiedKFold
+    from sklearn import model_selection as known
 
-    told = "fits many releases, each at the estimator's own budget, and what they are together is not known here"
+    # By the kind of estimator a number of folds is one of StratifiedKFold.
+    by_number = known.StratifiedKFold if isinstance(estimator, ClassifierMixin) else known.KFold
+    kind = by_number if search.cv is None or isinstance(search.cv, int) else type(search.cv)
+    ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
+    told = "fits many releases, each at the estimator's own budget"
     # Versions of scikit-learn before 1.9 count folds later.
-    plain = search.cv is None or isinstance(search.cv, int) or type(search.cv) in (KFold, StratifiedKFold)
-    folds = search.cv if isinstance(search.cv, int) else getattr(search, "n_splits_", getattr(search.cv, "n_splits", None) if plain else None)
-    if isinstance(folds, int) and type(search) in (GridSearchCV, RandomizedSearchCV):
-        candidates = search.n_iter if type(search) is RandomizedSearchCV else len(ParameterGrid(search.param_grid))
-        # In one of the folds of a plain split a row is left out; in others it may be in all.
-        fits = candidates * (max(folds - 1, 1) if plain else folds) + (1 if search.refit else 0)
-        epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
-        told = (
-            f"fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases: together they "
-            f"are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
-        )
+    folds = getattr(search, "n_splits_", search.cv if isinstance(search.cv, int) else 5 if search.cv is None else None)
+    if isinstance(folds, int) and type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
+        candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(search.param_grid))
+        # A plain split leaves each row out once; others may do without.
+        fits = candidates * (max(folds - 1, 1) if kind in (known.KFold, known.StratifiedKFold) else folds) + (1 if search.refit else 0)
+        told = f"fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases"
+        if ignores_labels:
+            epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
+            told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
+    if not ignores_labels:
+        told += f"; no guarantee is known of them together, as folds of {kind.__name__} may follow labels: one row then moves others. KFold's do not"
     warnings.warn(
         f"{type(search).__name__} {told}. The scores that choose among them are "
         "of private rows and covered by nothing: rounds.PrivateSearchCV pays for them all at once; or choose on public rows, or in simulations "

@@ -11,9 +11,11 @@ from conftest import SCHEMA, frame, numbers
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import RFE
 from sklearn.model_selection import (
     GridSearchCV,
+    HalvingGridSearchCV,
     KFold,
     LeaveOneGroupOut,
     PredefinedSplit,
@@ -210,7 +212,7 @@ def test_a_fitted_step_before_an_estimator_voids_the_claim():
 def test_a_grid_search_warns_with_what_its_fits_spend():
     X, y, _ = rows(600)
     search = GridSearchCV(
-        LogisticRegression(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1]), {"learning_rate": [0.1, 1.0, 3.0]}, cv=4
+        LogisticRegression(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1]), {"learning_rate": [0.1, 1.0, 3.0]}, cv=KFold(4)
     )
     with pytest.warns(UserWarning) as told:
         search.fit(X, y)
@@ -225,7 +227,13 @@ def test_a_grid_search_warns_with_what_its_fits_spend():
 
 @pytest.mark.parametrize(
     "cv, releases",
-    [(3, "3 releases"), (KFold(3), "3 releases"), (ShuffleSplit(3, random_state=0), "4 releases"), (TimeSeriesSplit(3), "4 releases")],
+    [
+        (3, "3 releases; no guarantee"),
+        (None, "5 releases; no guarantee"),
+        (KFold(3), r"3 releases: together they are \(3,"),
+        (ShuffleSplit(3, random_state=0), r"4 releases: together they are \(4,"),
+        (TimeSeriesSplit(3), r"4 releases: together they are \(4,"),
+    ],
 )
 def test_the_warning_of_a_search_understates_nothing(cv, releases):
     X, y, _ = rows(600)
@@ -235,6 +243,10 @@ def test_the_warning_of_a_search_understates_nothing(cv, releases):
 
 def test_the_warning_of_a_search_never_fails():
     X, y, _ = rows(600)
+    with pytest.warns(UserWarning, match="3 releases: together"):
+        GridSearchCV(Ridge(bounds=(-1, 1), target_bounds=(-3, 3)), {"alpha": [0.0]}, cv=3).fit(X, X.sum(axis=1))
+    with pytest.warns(UserWarning, match="many releases"):
+        HalvingGridSearchCV(LogisticRegression(bounds=(-1, 1), classes=[0, 1]), {"alpha": [0.0, 0.1]}, cv=2, factor=2).fit(X, y)
     model = LogisticRegression(bounds=(-1, 1), classes=[0, 1])
     splits = KFold(3).split(X)
     for search, given in [

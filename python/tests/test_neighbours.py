@@ -86,6 +86,7 @@ COLUMNS = [
     ("int", lambda values: pd.Series(pd.Categorical.from_codes(
         [-1 if value is None else [BIG + 1, 2, 1, 0, BIG, -BIG, 77].index(value) for value in values], categories=[BIG + 1, 2, 1, 0, BIG, -BIG, 77]))),
     ("int", polars_column(pl.Int64)),
+    ("int", polars_column(pl.Int128)),
     ("int", arrow_column(pa.int64())),
     ("int", of_dictionary),
     ("int", lambda values: pd.Series(of_dictionary(values).combine_chunks(), dtype=pd.ArrowDtype(pa.dictionary(pa.int64(), pa.int64())))),
@@ -150,12 +151,22 @@ def test_odd_values_change_no_other_row_of_labels_ids_and_columns(make):
             np.testing.assert_equal([part[row] for part in found], [part[0] for part in alone[place]], err_msg=str(type(odd[place])))
 
 
+def test_a_value_is_the_word_and_the_number_that_a_file_would_have():
+    equal = [True, 1, 1.0, 1 + 0j, fractions.Fraction(1), decimal.Decimal("1.0"), np.float32(1), np.bool_(True)]
+    for values in (equal, equal[::-1]):
+        expected = ["(1+0j)" if isinstance(value, complex) else "1" for value in values]
+        assert encoded(of_objects(values))[0] == expected
+    # Where a domain has the words of booleans, or there is none, they are these words.
+    assert [_rows.word(True, known) for known in ([], ["True", "False"], ["yes", "1"])] == ["True", "True", "1"]
+    assert [_rows.number(value) for value in (True, "1e3", " 1 ", b"2", 10**400, -(10**400), fractions.Fraction(1, 4))] == [
+        1, 1000, 1, 2, np.inf, -np.inf, 0.25]  # fmt: skip
+    assert np.isnan([_rows.number(value) for value in ("", "x", "1_0", "\u0661", 1j, None, pd.NaT, np.timedelta64(1))]).all()
+    moments = [DAY, DAY.date(), pd.Timestamp(DAY), np.datetime64(DAY), np.datetime64("2020-01-01"), np.datetime64("2020-01-01T00", "h")]
+    assert {_rows.word(moment) for moment in moments} == {"2020-01-01"}
+    assert _rows.word(np.datetime64("2020-01-01T01:00:00.100", "ns")) == "2020-01-01 01:00:00.1"
+
+
 DOMAIN = rounds.Domain.matrix(3, (-2.0, 2.0), classes=["0", "1"])
-
-
-def features(data, y, domain, unit=None):
-    """What rows become: sums of gradients at random points, by row."""
-    return _rows.rows_of(data, y, domain, unit)
 
 
 def matrix_of(X):
@@ -170,7 +181,8 @@ def matrix_of(X):
 )  # fmt: skip
 def test_odd_values_change_no_other_row_of_a_matrix(make):
     random = np.random.default_rng(7)
-    plain = [0, 1, -1, 0.25, 1.5, True, BIG + 129, 2**24 + 1]
+    # The last one is another f32 where it is no float64 before.
+    plain = [0, 1, -1, 0.25, 1.5, True, 2**24 + 1, BIG + 2**36 + 1]
     for _ in range(100):
         rows = [[plain[place] for place in places] for places in random.integers(0, len(plain), (ROWS, 3))]
         expected = np.array([[_rows.number(value) for value in row] for row in rows]).astype(np.float32)
@@ -202,11 +214,6 @@ classes = ["0", "1"]
 """
 
 
-def runs_of(frame, unit, domain):
-    run = rounds.train(frame, domain=domain, unit=unit, epsilon=1.0, delta=1e-6, seed=1, epochs=1, batch_size=4, clip_norm=1.0, diagnostics=True)
-    return run.outcome["n"], run.model.weights()
-
-
 @pytest.mark.filterwarnings("ignore:.*add nothing")
 def test_rows_of_a_frame_are_those_of_each_row_alone():
     """The encoded row of a frame is that of the same row in a frame of plain values: by the model's outputs, which are those of features."""
@@ -236,6 +243,22 @@ def test_a_row_without_an_id_merges_no_units(make):
     assert rounds.train(X, y, unit=make([*people[:-1], None]), **settings).outcome["n"] == 100
 
 
+def test_what_a_library_cannot_read_is_missing():
+    far = pa.array([2**60, None, 0], type=pa.timestamp("s"))
+    pieces = [None, pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes()), pa.py_buffer(b"\xff1")]
+    broken = pa.Array.from_buffers(pa.string(), 2, pieces)
+    for values, expected in [
+        (far.dictionary_encode(), ["", "", "1970-01-01"]),
+        (far, ["36534630048-05-13 13:56:16", "", "1970-01-01"]),
+        (pd.Series(far, dtype=pd.ArrowDtype(far.type)), ["36534630048-05-13 13:56:16", "", "1970-01-01"]),
+        (broken, ["", "1"]),
+        (pd.Series(broken, dtype=pd.ArrowDtype(pa.string())), ["", "1"]),
+        (np.array([0x110000, 49], dtype=np.uint32).view("<U1"), ["", "1"]),
+        (np.array([0x7E01, 0xFE00, 0x3C00], dtype=np.uint16).view(np.float16), ["", "", "1"]),
+    ]:
+        assert _rows.ids(values, len(values)) == expected
+
+
 def test_floats_that_may_stand_for_several_integers_are_no_ids_or_classes():
     for values in (np.array([2.0**53, 2.0**53 - 1]), of_objects([2.0**53, 2.0**53 - 1]), np.array([2**24, 2**24 - 1], dtype=np.float32)):
         assert [bool(one) for one in _rows.ids(values, 2)] == [False, True]
@@ -250,7 +273,7 @@ def test_a_unit_needs_a_domain():
 def test_sparse_rows_of_any_type_are_those_of_floats():
     from scipy.sparse import csr_array
 
-    X = np.where(np.random.default_rng(1).random((20, 3)) < 0.5, 0, BIG + 129)
+    X = np.where(np.random.default_rng(1).random((20, 3)) < 0.5, 0, BIG + 2**36 + 1)
     expected = _rows._matrix(csr_array(X.astype(np.float64)), None)
     for found, wanted in zip(_rows._matrix(csr_array(X), None)[:3], expected):
         assert np.array_equal(found, wanted)
