@@ -31,7 +31,7 @@ OF_SYSTEM = re.compile(r"lib(c|m|gcc_s|pthread|dl|rt)\.so|ld-linux|linux-vdso")
 
 def build(level, packages):
     """Builds for a level of x86-64; identical functions are folded."""
-    flags = f"-C target-cpu=x86-64-{level} -C link-arg=-Wl,--icf=safe,--disable-new-dtags,-rpath,$ORIGIN"
+    flags = f"-C target-cpu=x86-64-{level} -C link-arg=-Wl,--icf=all,--disable-new-dtags,-rpath,$ORIGIN"
     chosen = [argument for package in packages for argument in ("--package", package)]
     command = ["cargo", "build", "--profile", "wheel", "--quiet", *chosen, "--target-dir", str(DIST / level)]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "RUSTFLAGS": flags})

@@ -11,6 +11,7 @@ from conftest import SCHEMA, frame, numbers
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import RFE
 from sklearn.model_selection import (
@@ -25,6 +26,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -207,6 +209,24 @@ def test_a_fitted_step_before_an_estimator_voids_the_claim():
             whole.fit(X, y)
     for free in (FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), ColumnTransformer([("kept", "passthrough", [0, 1]), ("normal", Normalizer(), [2, 3])])):
         assert make_pipeline(free, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_may_repeat_or_change_rows_is_no_release(jobs):
+    X, y, _ = rows(600)
+    release = LogisticRegression(bounds=(-1, 1), classes=[0, 1])
+    for around in (OneVsRestClassifier, CalibratedClassifierCV):
+        with pytest.raises(ValueError, match="may repeat or change them"):
+            around(release, n_jobs=jobs).fit(X, y)
+        around(clone(release).set_params(secure=False), n_jobs=jobs).fit(X, y)
+    with pytest.raises(ValueError, match="may repeat or change them"):
+        StackingClassifier([("any", GaussianNB())], release, n_jobs=jobs).fit(X, y)
+    # One that gives its parts seeds makes simulations of them.
+    with pytest.warns(UserWarning, match="a simulation"):
+        bag = BaggingClassifier(release, n_estimators=2).fit(X, y)
+    assert {part.privacy_["claim"] for part in bag.estimators_} == {"simulation"}
+    # Scores on parts of the rows are of rows as they are.
+    assert len(cross_val_score(release, X, y, cv=2, n_jobs=jobs, error_score="raise")) == 2
 
 
 def test_a_grid_search_warns_with_what_its_fits_spend():
