@@ -207,9 +207,11 @@ fn exception(error: &FitError) -> PyErr {
     match error {
         error if error.is_usage() => refused(error),
         FitError::Data(_) | FitError::Explained(_) | FitError::Problem(_) => refused(error),
-        FitError::Checkpoint(_) | FitError::Factorization(_) | FitError::Model(_) | FitError::Ledger(_) | FitError::Key(_) => {
-            of_file(error)
-        }
+        FitError::Checkpoint(_)
+        | FitError::Factorization(_)
+        | FitError::Model(_)
+        | FitError::Ledger(_)
+        | FitError::Key(_) => of_file(error),
         error => PyRuntimeError::new_err(as_python(&error.to_string())),
     }
 }

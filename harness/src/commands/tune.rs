@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use rounds_algorithms::privacy::TrialLaw;
 use rounds_models::fit::{FitError, Grid, Tuning, tune};
 
+use super::Output;
 use super::terminal::Terminal;
 use super::train::{self, TrainArguments};
 use super::values::key_value;
-use super::Output;
 use crate::cluster::Cluster;
 use crate::format::three_digits;
 use crate::usage::{command_again, flags, reported};
