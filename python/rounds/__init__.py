@@ -68,7 +68,10 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _ESTIMATORS:
-        return getattr(importlib.import_module(".estimators", __name__), name)
+        try:
+            return getattr(importlib.import_module(".estimators", __name__), name)
+        except ModuleNotFoundError as error:
+            raise ImportError(f"rounds.{name} needs scikit-learn: pip install rounds[estimators] ({error})") from None
     if name in ("noise", "results", "estimators"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

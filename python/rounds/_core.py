@@ -32,12 +32,17 @@ class Privacy(dict):  # type: ignore[type-arg]
     """
 
     def __str__(self) -> str:
+        def text(value: Any) -> str:
+            if not isinstance(value, dict):
+                return str(value)
+            return ", ".join(f"{name.replace('_', ' ')} {text(part)}" for name, part in value.items() if name != "mechanisms")
+
         shown: list[str] = []
         for key, value in self.items():
             if value is None or key == "mechanisms":
                 continue
             lines = value if isinstance(value, list) else [value]
-            shown.extend(f"{key.replace('_', ' ')}: {line}" for line in lines)
+            shown.extend(f"{key.replace('_', ' ')}: {text(line)}" for line in lines)
         return "\n".join(shown)
 
     def json(self) -> str:

@@ -141,47 +141,14 @@ def train(
     selection: tuple[list[tuple[str, list[str]]], float, str, _Path | None] | None = None,
 ) -> tuple[Model, str, list[str]]: ...
 def clipped_sum(rows: Rows, weights: list[float], loss: str, clip_norm: float, threads: int) -> Any: ...
-def account(
-    mechanism: str,
-    *,
-    delta: float,
-    noise_multiplier: float | None,
-    epsilon: float | None,
-    steps: int,
-    trees: int,
-    sampling_rate: float | None,
-    m: int | None,
-    n: int | None,
-    accountant: str | None,
-    adjacency: str | None,
-) -> str: ...
+# Keywords of these three are those of the functions in `_core`.
+def account(mechanism: str, **keywords: Any) -> str: ...
 def verify(path: _Path, signer: _Path | None = None, factorization: _Path | None = None) -> str: ...
 def compose(
     paths: Sequence[_Path], delta: float | None = None, signer: _Path | None = None, factorization: _Path | None = None
 ) -> str: ...
-def factorize(
-    rounds: int,
-    *,
-    workload: str,
-    epochs: int,
-    method: str,
-    objective: str,
-    lambda_tau: int | None,
-    gap: float,
-    out: _Path | None,
-) -> str: ...
-def audit(
-    algorithm: str,
-    *,
-    runs: int,
-    seed: int,
-    epsilon: float | None,
-    delta: float,
-    adjacency: str | None,
-    secure: bool,
-    sabotage: str | None,
-    threads: int | None,
-) -> str: ...
+def factorize(rounds: int, **keywords: Any) -> str: ...
+def audit(algorithm: str, **keywords: Any) -> str: ...
 def draft(
     path: _Path, label: str | None = None, drop: list[str] = ..., task: str | None = None, unit: str | None = None
 ) -> str: ...
