@@ -156,7 +156,8 @@ def train(
     verbose : bool
         Shows progress on stderr.
     progress : callable, optional
-        Called with a stage, the rounds that are done and their number, at most twenty times a second. What it raises stops the run.
+        Called with a stage, the rounds that are done and their number, at most twenty times a second; in a release with stages alone, since
+        the time of a round depends on rows. What it raises stops the run.
     name : str
         The name of rows in memory, in documents.
     **settings

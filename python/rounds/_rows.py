@@ -1,8 +1,23 @@
-"""Arrays, sparse matrices and data frames as the module `_rounds` takes them."""
+"""Arrays, sparse matrices and data frames as the module `_rounds` takes them.
+
+**Privacy.** Let one row change; the encoding of every other row stays, and nothing is raised, told or shaped otherwise:
+
+1. `word` and `number` are functions of one value (and of the public words of the domain), total: what a value raises makes it missing.
+2. `array` gives the values of its source one by one. The types that it may choose for a column hold each of its values exactly, and `word` and
+   `number` are the same on each of them: a null makes no integer a float, and a word makes no boolean text.
+3. `words` and `numbers` apply 1 to each value. The order of different words enters nothing where a domain declares them.
+4. What is refused follows from types, shapes and names, which belong to the form of the data, as a file's syntax does. Lists have no type.
+   No exception is raised while another one is handled, so none keeps a value as its context.
+"""
 
 from __future__ import annotations
 
+import datetime
+import math
 import sys
+from collections.abc import Collection
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 from ._rounds import Domain, Rows
@@ -13,53 +28,194 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "column_names") or (hasattr(data, "columns") and hasattr(data, "__getitem__") and hasattr(data, "shape"))
 
 
+def _keys(frame: Any) -> list[Any]:
+    return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+
+
 def names_of(frame: Any) -> list[str]:
     """The names of a data frame's columns."""
-    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+    return [str(name) for name in _keys(frame)]
 
 
 def column_of(frame: Any, name: str) -> Any:
-    """A column as a NumPy array, missing values as NaN or None."""
+    """A column as `array` gives it."""
+    names = names_of(frame)
+    if name not in names:
+        raise ValueError(f"the data have no column {name!r}, which the domain declares; they have {', '.join(names)}")
+    if names.count(name) > 1:
+        raise ValueError(f"the data have several columns {name!r}")
+    return array(_column_at(frame, names.index(name)))
+
+
+def _column_at(frame: Any, place: int) -> Any:
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, place]
+    return frame.column(place) if hasattr(frame, "column") else frame[frame.columns[place]]
+
+
+def array(values: Any) -> Any:
+    """A vector, a column or a list as a NumPy array. Types that nulls or other values would change are arrays of objects."""
     import numpy as np
 
-    for key in frame.column_names if hasattr(frame, "column_names") else frame.columns:
-        if str(key) == name:
-            break
-    else:
-        raise ValueError(f"the data have no column {name!r}, which the domain declares; they have {', '.join(names_of(frame))}")
-    values = frame[key]
-    if getattr(values, "ndim", 1) != 1:
-        raise ValueError(f"the data have several columns {name!r}")
-    kind = str(getattr(values, "type", ""))
-    if kind.startswith("dictionary"):
-        values = values.cast(values.type.value_type)
-    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if isinstance(values, np.ma.MaskedArray):
+        return _unmasked(values)
+    dtype, kind = getattr(values, "dtype", None), str(getattr(values, "type", ""))
+    if isinstance(dtype, np.dtype):
+        return np.asarray(values)
+    if is_frame(values):
+        if len(_keys(values)) != 1:
+            raise ValueError(f"one column is needed, and the data frame has {len(_keys(values))}")
+        return array(_column_at(values, 0))
+    if isinstance(values, (list, tuple, range)):
+        return np.fromiter(values, dtype=object, count=len(values))
+    if hasattr(values, "to_pylist"):
+        is_exact = kind.startswith(("timestamp", "date", "duration", "float", "double", "halffloat"))
+        is_exact = is_exact or (kind.startswith(("int", "uint", "bool")) and values.null_count == 0)
+        return _typed(values, **({} if hasattr(values, "chunks") else {"zero_copy_only": False})) if is_exact else _objects(values)
+    if hasattr(values, "null_count") and hasattr(values, "to_list"):
+        is_exact = dtype.is_temporal() or dtype.is_float()  # type: ignore[union-attr]
+        is_exact = is_exact or ((dtype.is_integer() or dtype == bool) and values.null_count() == 0)  # type: ignore[union-attr]
+        return _typed(values) if is_exact else _objects(values)
+    if str(dtype) == "category":
+        own = values.cat if hasattr(values, "cat") else values
+        levels = _each(array(own.categories))
+        return np.fromiter((levels[code] if code >= 0 else None for code in np.asarray(own.codes).tolist()), dtype=object, count=len(values))
+    if hasattr(values, "isna"):
+        is_exact = getattr(dtype, "kind", "O") in "iufb" and not values.isna().any()
+        return _typed(values) if is_exact else _objects(values)
+    return np.asarray(values)
 
 
-def word(value: Any) -> str:
-    """A value as it stands in a file: 1 and 1.0 are ``1``; missing ones are empty."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+def _typed(values: Any, **how: Any) -> Any:
+    """A column of a type that NumPy has for each of its values, or objects: integers of 128 bits have none."""
+    import numpy as np
+
     try:
-        if not isinstance(value, bool) and float(value) == int(value):
-            return str(int(value))
-    except (TypeError, ValueError, OverflowError):
+        return np.asarray(values.to_numpy(**how))
+    except Exception:
         pass
-    return str(value)
+    return _objects(values)
 
 
-def _is_missing(value: Any) -> bool:
+def _unmasked(values: Any) -> Any:
+    import numpy as np
+
+    return np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+
+
+def _objects(values: Any) -> Any:
+    """The values of a column of pandas, polars or Arrow as objects, None for one that cannot be read."""
+    import numpy as np
+
     try:
-        return value is None or bool(value != value)
-    except TypeError:  # pandas.NA has no truth.
-        return True
+        if hasattr(values, "to_pylist"):
+            values_of = values.to_pylist()
+        else:
+            values_of = values.to_numpy(dtype=object) if hasattr(values, "isna") else values.to_list()
+        return np.fromiter(values_of, dtype=object, count=len(values))
+    except Exception:
+        pass
+    return np.fromiter(_one_by_one(getattr(values, "array", values)), dtype=object, count=len(values))
 
 
-def words(values: Any) -> tuple[list[str], Any]:
+def _one_by_one(values: Any) -> Any:
+    for place in range(len(values)):
+        try:
+            value = values[place]
+            value = value.as_py() if hasattr(value, "as_py") else value
+        except Exception:
+            value = None
+        yield value
+
+
+def _each(values: Any) -> list[Any]:
+    """The values of an array. Dates stay NumPy's, which hold every one."""
+    if values.dtype.kind in "mM":
+        return list(values)
+    try:
+        return values.tolist()  # type: ignore[no-any-return]
+    except Exception:
+        pass
+    return list(_one_by_one(values))
+
+
+def _spelt(value: Any, known: Collection[str]) -> str:
+    import numpy as np
+
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes.decode(value, "utf-8", "replace")
+    if isinstance(value, (bool, np.bool_)):
+        text = str(bool(value))
+        return text if text in known or not known else str(int(value))
+    if value is None or isinstance(value, (np.timedelta64, datetime.timedelta)):
+        return ""
+    if isinstance(value, np.datetime64):
+        if np.isnat(value):
+            return ""
+        value = value.astype("M8[s]") if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D", "h", "m") else value
+        text = str(value).replace("T", " ")
+    elif isinstance(value, (Real, Decimal)):
+        if value != value:
+            return ""
+        if isinstance(value, (float, np.floating)):
+            # Beyond, several integers are one float.
+            if not abs(value) < 2.0 ** (np.finfo(type(value) if isinstance(value, np.floating) else float).nmant + 1):
+                return ""
+            value = value.item() if isinstance(value, np.floating) else float(value)
+        try:
+            near = float(value)
+            whole = int(near) if near.is_integer() else None
+        except OverflowError:
+            whole = None
+        if whole is not None and value == whole:
+            return str(whole)
+        text = str(value)
+        if not isinstance(value, Decimal) or "E" in text:
+            return text
+    else:
+        text = str(value)
+        if not isinstance(value, datetime.datetime) or text == "NaT":
+            return "" if text in ("<NA>", "NaT") else text
+    text = text.rstrip("0").rstrip(".") if "." in text and "+" not in text else text
+    return text.removesuffix(" 00:00:00")
+
+
+def word(value: Any, known: Collection[str] = ()) -> str:
+    """A value as it stands in a file: 1 and 1.0 are ``1``; True is ``True``, or ``1`` if `known`, the words of the domain, lacks it; a moment
+    at midnight is its day. Missing values are empty, and all that has no words: durations, floats above those that count every integer, and
+    what raises.
+    """
+    try:
+        text = value if type(value) is str else str(value) if type(value) is int else _spelt(value, known)
+        text.encode()
+        return text
+    except Exception:
+        return ""
+
+
+def number(value: Any) -> float:
+    """A value as a float64, text as the command reads it; NaN for a missing one and for what is no number. Too large ones are infinite."""
+    import numpy as np
+
+    try:
+        if type(value) is float:
+            return value
+        if isinstance(value, (str, bytes)):
+            text = word(value).strip()
+            return float(text) if text.isascii() and "_" not in text else math.nan
+        if isinstance(value, (Real, Decimal, np.bool_)) and not isinstance(value, np.timedelta64):
+            try:
+                return float(value)
+            except OverflowError:
+                return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    except Exception:
+        pass
+    return math.nan
+
+
+def words(values: Any, known: Collection[str] = ()) -> tuple[list[str], Any]:
     """The different words of an array, and each value's index among them, −1 for a missing one."""
     import numpy as np
 
@@ -67,33 +223,30 @@ def words(values: Any) -> tuple[list[str], Any]:
         different, codes = np.unique(values, return_inverse=True)
         codes = codes.astype(np.int64).reshape(values.shape)
         if values.dtype.kind == "f":
-            codes[np.isnan(values)] = -1
-        return [word(value) for value in different.tolist()], codes
-    places: dict[Any, int] = {}
-    codes = np.fromiter(
-        (-1 if _is_missing(value) else places.setdefault(value, len(places)) for value in values.tolist()),
-        dtype=np.int64,
-        count=len(values),
-    )
-    return [word(value) for value in places], codes
+            codes[~(np.abs(values) < 2.0 ** (np.finfo(values.dtype).nmant + 1))] = -1
+        return [word(value, known) for value in different.tolist()], codes
+    places: dict[str, int] = {}
+    spelt = (word(value, known) for value in _each(values))
+    codes = np.fromiter((places.setdefault(text, len(places)) if text else -1 for text in spelt), dtype=np.int64, count=len(values))
+    return list(places), codes
 
 
 def numbers(values: Any) -> Any:
-    """The numbers of an array as float64, NaN for a missing one; words where it holds others than numbers."""
+    """The numbers of an array as float64, NaN for a missing one."""
     import numpy as np
 
     if values.dtype.kind in "iufb":
-        return np.ascontiguousarray(values, dtype=np.float64)
-    if values.dtype.kind == "O" and all(isinstance(value, (int, float)) or _is_missing(value) for value in values.tolist()):
-        return np.array([np.nan if _is_missing(value) else float(value) for value in values.tolist()], dtype=np.float64)
-    return words(values)
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(values, dtype=np.float64)
+    found = np.fromiter(map(number, _each(values.ravel())), dtype=np.float64, count=values.size)
+    return found.reshape(values.shape)
 
 
 def labels(y: Any, domain: Domain | None, rows: int) -> Any:
     """Labels for the domain: words of classes, or numbers."""
     import numpy as np
 
-    y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    y = array(y) if domain is not None or hasattr(y, "dtype") or is_frame(y) else np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -103,16 +256,14 @@ def labels(y: Any, domain: Domain | None, rows: int) -> Any:
     if domain is None:
         is_classes = y.dtype.kind not in "f" or bool(np.all(y == np.floor(y)))
         return words(y) if is_classes else numbers(y)
-    return words(y) if domain.classes is not None else numbers(y)
+    return words(y, domain.classes) if domain.classes is not None else numbers(y)
 
 
 def ids(unit: Any, rows: int) -> list[str] | None:
     """Ids of units as words, one a row; an empty one for a row of no unit."""
-    import numpy as np
-
     if unit is None:
         return None
-    unit = np.asarray(unit.to_numpy() if hasattr(unit, "to_numpy") else unit)
+    unit = array(unit)
     if unit.shape != (rows,):
         raise ValueError(f"unit has the shape {unit.shape}; one id for each of {rows} rows is needed")
     different, codes = words(unit)
@@ -120,36 +271,72 @@ def ids(unit: Any, rows: int) -> list[str] | None:
     return [different[code] for code in codes.tolist()]
 
 
-def _matrix(X: Any, domain: Domain | None) -> Any:
-    """Sparse rows, bytes or f32 in C order: those of `X` where it has them so."""
+def dense(X: Any) -> Any:
+    """Rows of bytes or of f32 in C order, those of `X` where it has them so. Every number is a float64 first, as `number` gives it."""
     import numpy as np
 
-    sparse = sys.modules.get("scipy.sparse")
-    if sparse is not None and sparse.issparse(X):
-        if domain is not None and domain.storage == "bytes":
-            raise TypeError("sparse rows, and the domain keeps bytes: declare storage=\"sparse\"")
-        rows = X.tocsr()
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-        with np.errstate(over="ignore"):
-            values = np.ascontiguousarray(rows.data, dtype=np.float32)
-        return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), values, rows.shape[1]
+    if is_frame(X):
+        columns = [numbers(array(_column_at(X, place))) for place in range(len(_keys(X)))]
+        X = np.stack(columns, axis=1) if columns else np.zeros((len(X), 0))
+    elif isinstance(X, (list, tuple)):
+        X = _of_lists(X)
+    elif isinstance(X, np.ma.MaskedArray):
+        X = numbers(_unmasked(X))
     X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X has {X.ndim} dimensions; rows of features are needed: Reshape your data to (rows, features)")
-    if X.dtype.kind == "O":
-        try:
-            X = X.astype(np.float64)
-        except (TypeError, ValueError):
-            problem = "X holds objects that are no numbers: give a data frame and a domain that declares its columns"
-            raise TypeError(f"{problem} (rounds.Schema.draft drafts one)") from None
+    if X.dtype.kind in "OUS":
+        X = numbers(X)
     if X.dtype.kind not in "iufb":
         raise TypeError(f"X has values of {X.dtype}; numbers are needed")
     if X.dtype != np.uint8:
         with np.errstate(over="ignore"):
-            X = X.astype(np.float32, copy=False)
+            X = (X if X.dtype.itemsize <= 4 else X.astype(np.float64, copy=False)).astype(np.float32, copy=False)
     return np.ascontiguousarray(X)
+
+
+def _of_lists(X: Any) -> Any:
+    import numpy as np
+
+    found = None
+    try:
+        found = np.asarray(X)
+    except Exception:
+        pass
+    if found is not None and (found.dtype.kind in "iufb" or found.ndim < 2):
+        return found
+    rows = [numbers(array(row)) if hasattr(row, "__len__") and not isinstance(row, (str, bytes)) else np.zeros(0) for row in X]
+    if len({row.shape for row in rows}) != 1:
+        raise ValueError("X has rows of different lengths")
+    return np.stack(rows)
+
+
+def sparse(X: Any) -> Any:
+    """Sparse rows of numbers with their columns in order, or None for what is not sparse."""
+    module = sys.modules.get("scipy.sparse")
+    if module is None or not module.issparse(X):
+        return None
+    if X.dtype.kind not in "iufb":
+        raise TypeError(f"X has values of {X.dtype}; numbers are needed")
+    rows = X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def _matrix(X: Any, domain: Domain | None) -> Any:
+    """Sparse rows, bytes or f32 in C order: those of `X` where it has them so."""
+    import numpy as np
+
+    rows = sparse(X)
+    if rows is None:
+        return dense(X)
+    if domain is not None and domain.storage == "bytes":
+        raise TypeError("sparse rows, and the domain keeps bytes: declare storage=\"sparse\"")
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(rows.data.astype(np.float64, copy=False), dtype=np.float32)
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), values, rows.shape[1]
 
 
 def not_finite(X: Any) -> list[str]:
@@ -157,10 +344,11 @@ def not_finite(X: Any) -> list[str]:
     import numpy as np
 
     values = getattr(X, "data", X) if not isinstance(X, np.ndarray) else X
-    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "fOUS":
         return []
+    values = numbers(values)
     missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
-    told = [f"{missing} values are NaN and count as 0, or the bound next to it"] if missing else []
+    told = [f"{missing} values are NaN or no numbers and count as 0, or the bound next to it"] if missing else []
     return told + ([f"{infinite} values are infinite and cut to the bounds"] if infinite else [])
 
 
@@ -168,9 +356,9 @@ def rows_of(
     data: Any, y: Any = None, domain: Domain | None = None, unit: Any = None, *, name: str = "arrays", explain: bool = False
 ) -> Rows:
     """The rows of an array or a data frame, in the domain."""
+    if unit is not None and domain is None:
+        raise ValueError("`unit` needs a domain: without one nothing is claimed of a unit")
     if not is_frame(data) or (domain is not None and domain.columns is None):
-        if is_frame(data):
-            data = data.to_numpy() if hasattr(data, "to_numpy") else data.to_pandas().to_numpy()
         matrix = _matrix(data, domain)
         count = len(matrix[0]) - 1 if isinstance(matrix, tuple) else len(matrix)
         given = None if y is None else labels(y, domain, count)
@@ -178,10 +366,11 @@ def rows_of(
     if domain is None:
         raise TypeError("a data frame needs the domain of its columns: `rounds.Schema.draft(df)` drafts a schema for you to check")
     assert domain.columns is not None
-    columns = []
+    columns: list[Any] = []
     for column, kind in domain.columns:
+        known = [feature.removeprefix(f"{column}=") for feature in domain.feature_names if feature.startswith(f"{column}=")]
         values = column_of(data, column)
-        columns.append(numbers(values) if kind == "number" else words(values))
+        columns.append(numbers(values) if kind == "number" else words(values, known))
     count = len(data) if not hasattr(data, "num_rows") else data.num_rows
     if isinstance(y, str):
         y = column_of(data, y)

@@ -35,6 +35,9 @@ def _reads_rows(step: Any) -> bool:
     """A transformer learns something from the rows that it is fitted on."""
     if step is None or isinstance(step, str):
         return False
+    func = getattr(step, "func", None)
+    if func is not None and not isinstance(func, np.ufunc) or _reads_rows(getattr(step, "remainder", None)):
+        return True
     parts = getattr(step, "transformers", None) or getattr(step, "transformer_list", None) or getattr(step, "steps", None)
     if parts is not None:
         return any(_reads_rows(part[1]) for part in parts)
@@ -53,7 +56,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
     delta: float = 1e-5
     _: KW_ONLY
     domain: Domain | None = None
-    bounds: tuple[float, float] | None = None
+    bounds: tuple[float, float] | str | None = None
     alpha: float = 0.0
     algorithm: str = "dp-sgd"
     epochs: float | None = None
@@ -134,27 +137,28 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 self.feature_names_in_ = np.array([name for name, _ in self.domain.columns], dtype=object)  # type: ignore
                 self.n_features_in_ = len(self.feature_names_in_)
             return X
-        # What is declared has a place for every value: no row of a release can fail.
-        is_declared = self.domain is not None or self.bounds is not None or self._is_secret()
+        if self._is_secret():
+            # scikit-learn's own checks show values. These have a place for each: no row of a release can fail.
+            rows = _rows.sparse(X)
+            rows = _rows.dense(X) if rows is None else rows
+            validate_data(self, X if _rows.is_frame(X) else rows, reset=reset, skip_check_array=True)
+            return rows
+        is_declared = self.domain is not None or self.bounds is not None
         dtype = None if getattr(X, "dtype", None) in (np.uint8, np.float32) else np.float64
-        try:
-            return validate_data(
-                self, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=not is_declared
-            )
-        except ValueError as error:
-            if self._is_secret() and "convert" in str(error):
-                problem = "X holds words: give a data frame, and a domain that declares its columns"
-                raise ValueError(problem) from None
-            raise
+        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C", ensure_all_finite=not is_declared)
 
     def _labels(self, y: Any, X: Any) -> Any:
         """Labels as scikit-learn checks them; of a release a label that is none makes a null row."""
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None")
+        if _rows.is_frame(X) and isinstance(y, str):
+            return _rows.column_of(X, y)
+        if self._is_secret():
+            return _rows.array(y)
         if _rows.is_frame(X):
-            return np.asarray(_rows.column_of(X, y) if isinstance(y, str) else y)
+            return np.asarray(y)
         y = column_or_1d(y, warn=True)
-        if not self._is_secret() and y.dtype.kind in "fc" and not np.isfinite(y).all():
+        if y.dtype.kind in "fc" and not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity; leave these rows out")
         if len(y) != X.shape[0]:
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
@@ -225,21 +229,18 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return getattr(self, "_changed_before", None)
 
     def _declared(self, X: Any, label: dict[str, Any], secure: bool, is_read: bool) -> Domain | None:
-        """The domain of an array with `bounds`, or of bytes, which have theirs; none of a simulation without."""
+        """The domain of an array with `bounds`; of a simulation without them one that is read off the rows."""
         is_sparse = not hasattr(X, "flags")
-        storage = "sparse" if is_sparse else "dense"
-        bounds = self.bounds
-        if bounds is None and X.dtype == np.uint8 and not is_sparse:
-            bounds, storage = (0.0, 255.0), "bytes"
-        elif bounds is not None and tuple(bounds) == (0, 255) and X.dtype == np.uint8 and not is_sparse:
-            storage = "bytes"
+        bounds, storage = self.bounds, "sparse" if is_sparse else "dense"
+        if isinstance(bounds, str) and bounds == "bytes" or (bounds is None and not secure and X.dtype == np.uint8 and not is_sparse):
+            bounds, storage = (0.0, 255.0), "sparse" if is_sparse else "bytes"
         if secure and (bounds is None or is_read):
             missing = "bounds" if bounds is None else self._label
             raise ValueError(
                 f"a release needs what is known without the rows, and `{missing}` is missing: give `domain`, or `bounds` and "
                 f"`{self._label}`; secure=False runs a simulation that reads them off the rows and claims nothing"
             )
-        drafted = "the rows of fit" if is_read or bounds is None else None
+        drafted = "the rows of fit" if is_read or self.bounds is None else None
         if bounds is None:
             values = X.data if is_sparse else X
             largest = float(np.max(np.abs(values), initial=0.0)) or 1.0
@@ -273,16 +274,27 @@ def _warn_of_search(search: Any, estimator: _Private) -> None:
     """Says what the fits of a search spend together."""
     if not estimator._is_secret():
         return
-    from sklearn.model_selection import ParameterGrid
+    from sklearn import model_selection as known
 
-    # Versions of scikit-learn before 1.9 count them later.
-    folds = getattr(search, "n_splits_", None) or (search.cv if isinstance(search.cv, int) else 5)
-    candidates = getattr(search, "n_iter", None) or len(ParameterGrid(getattr(search, "param_grid", {})))
-    fits = candidates * max(folds - 1, 1) + (1 if search.refit else 0)
-    epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
+    # By the kind of estimator a number of folds is one of StratifiedKFold.
+    by_number = known.StratifiedKFold if isinstance(estimator, ClassifierMixin) else known.KFold
+    kind = by_number if search.cv is None or isinstance(search.cv, int) else type(search.cv)
+    ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
+    told = "fits many releases, each at the estimator's own budget"
+    # Versions of scikit-learn before 1.9 count folds later.
+    folds = getattr(search, "n_splits_", search.cv if isinstance(search.cv, int) else 5 if search.cv is None else None)
+    if isinstance(folds, int) and type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
+        candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(search.param_grid))
+        # A plain split leaves each row out once; others may do without.
+        fits = candidates * (max(folds - 1, 1) if kind in (known.KFold, known.StratifiedKFold) else folds) + (1 if search.refit else 0)
+        told = f"fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases"
+        if ignores_labels:
+            epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
+            told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
+    if not ignores_labels:
+        told += f"; no guarantee is known of them together, as folds of {kind.__name__} may follow labels: one row then moves others. KFold's do not"
     warnings.warn(
-        f"{type(search).__name__} fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases: together they "
-        f"are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition. The scores that choose among them are "
+        f"{type(search).__name__} {told}. The scores that choose among them are "
         "of private rows and covered by nothing: rounds.PrivateSearchCV pays for them all at once; or choose on public rows, or in simulations "
         "(secure=False)",
         UserWarning,
@@ -303,17 +315,16 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         return tags
 
     def _classes_of(self, y: Any) -> tuple[Any, bool]:
-        """The classes, and whether they were read off the rows."""
+        """The classes, and whether they were read off the rows. Those of a domain follow from it alone, their type too."""
+        declared = None if self.domain is None else self.domain.classes
         if self.classes is not None:
-            return np.asarray(self.classes), False
-        if self.domain is not None:
-            names = np.array(self.domain.classes)
-            if y.dtype.kind in "iuf":
-                try:
-                    return names.astype(np.float64).astype(y.dtype), False
-                except ValueError:
-                    pass
-            return names.astype(object) if y.dtype.kind == "O" else names, False
+            classes = np.asarray(self.classes)
+            if declared is not None and [_rows.word(value, declared) for value in classes.tolist()] != declared:
+                raise ValueError(f"`classes` beside a domain are its classes in its order: {declared}")
+            return classes, False
+        if declared is not None:
+            are_integers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in declared)
+            return np.array([int(name) for name in declared] if are_integers else declared), False
         return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
@@ -352,10 +363,12 @@ class LogisticRegression(_Classifier):
         The budget.
     domain : Domain, optional
         What is known of the rows without looking at them. A domain with named columns takes data frames.
-    bounds : tuple of two floats, optional
-        Public bounds of all values of an array, instead of a domain; values outside are cut to them, NaN is 0. Bytes have (0, 255).
+    bounds : tuple of two floats or "bytes", optional
+        Public bounds of all values of an array, instead of a domain; values outside are cut to them, NaN is 0. ``"bytes"`` keeps values
+        from 0 to 255 as bytes; others are rounded to these.
     classes : list, optional
-        The classes in order, known without the rows. A release needs them, or a domain.
+        The classes in order, known without the rows. A release needs them, or a domain; beside a domain they are its classes with their type,
+        by default integers where all names are, and else text.
     alpha : float
         λ of the regulariser (λ/2)‖w‖² beside the mean loss.
     algorithm : str

@@ -57,6 +57,7 @@ class Stream:
 
     def into(self, buffer: Any) -> int:
         """Writes the next round's noise into a contiguous array of float32 or float64; that round, from 0."""
+        self._noise.check(buffer)
         buffer[...] = 0
         return self.add(buffer)
 
@@ -100,7 +101,7 @@ def stream(
     key : int, optional
         The seed of a simulation. Without one the key is the operating system's.
     rounds, epochs : int
-        Rounds in all, and epochs: an example is in one round of each, always at the same place.
+        Rounds in all, and epochs, which divide them: an example is in one round of each, always at the same place.
     clip_norm : float
         L2 norm to which each example's term is clipped.
     epsilon, noise_multiplier : float
@@ -114,6 +115,8 @@ def stream(
     -------
     Stream
     """
+    if epochs < 1 or rounds % epochs:
+        raise ValueError(f"`epochs` {epochs} is 1 at least and divides `rounds` {rounds}: an example is in one round of each epoch")
     if lambda_tau is None and mechanism in ("mf+", "mf⁺"):
         lambda_tau = rounds
     noise = Noise(
@@ -121,7 +124,7 @@ def stream(
         dimension,
         key,
         rounds=rounds,
-        rounds_per_epoch=-(-rounds // max(epochs, 1)),
+        rounds_per_epoch=rounds // epochs,
         clip_norm=clip_norm,
         noise_multiplier=noise_multiplier,
         epsilon=epsilon,

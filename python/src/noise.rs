@@ -1,6 +1,6 @@
 //! Streams of correlated noise for training loops of other programs.
 
-use numpy::{PyReadwriteArray1, PyUntypedArrayMethods as _};
+use numpy::PyReadwriteArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rounds_algorithms::factorization::WorkloadSpecification;
@@ -36,6 +36,27 @@ fn workload(text: &str, lambda_tau: Option<usize>) -> PyResult<WorkloadSpecifica
     let known: WorkloadSpecification =
         text.parse().map_err(|error| PyValueError::new_err(format!("`workload` {text}: {error}")))?;
     Ok(known.with_lambda_tau(lambda_tau))
+}
+
+impl Noise {
+    fn refuse_unfit(&self, buffer: &mut Buffer<'_>) -> PyResult<()> {
+        let len = match buffer {
+            Buffer::Single(values) => values.as_slice_mut().map(|values| values.len()),
+            Buffer::Double(values) => values.as_slice_mut().map(|values| values.len()),
+        };
+        let len = len.map_err(|_| PyValueError::new_err("a contiguous and aligned buffer is needed"))?;
+        if len != self.dimension {
+            return Err(PyValueError::new_err(format!(
+                "the buffer has {len} values, and the noise {}",
+                self.dimension
+            )));
+        }
+        if self.round()? < self.rounds { Ok(()) } else { Err(self.used_up()) }
+    }
+
+    fn used_up(&self) -> PyErr {
+        PyValueError::new_err(format!("the noise is of {} rounds and is used up: plan for more rounds", self.rounds))
+    }
 }
 
 #[pymethods]
@@ -99,27 +120,27 @@ impl Noise {
         Ok(Self { stream, rounds: rounds as u64, dimension, statement, sensitivity, multiplier: noise_multiplier })
     }
 
-    /// Adds the noise of the next round to `buffer`, a sum of clipped terms; its round.
+    /// Refuses a buffer that cannot take the next round.
+    fn check(&self, mut buffer: Buffer<'_>) -> PyResult<()> {
+        self.refuse_unfit(&mut buffer)
+    }
+
+    /// Adds the noise of the next round to `buffer`, a sum of clipped terms; its round. A buffer that is refused takes none.
     fn add(&self, py: Python<'_>, mut buffer: Buffer<'_>) -> PyResult<u64> {
-        let len = match &buffer {
-            Buffer::Single(values) => values.len(),
-            Buffer::Double(values) => values.len(),
-        };
-        if len != self.dimension {
-            return Err(PyValueError::new_err(format!(
-                "the buffer has {len} values, and the noise {}",
-                self.dimension
-            )));
-        }
-        let mut noise = vec![0.0; len];
+        self.refuse_unfit(&mut buffer)?;
+        let mut noise = vec![0.0; self.dimension];
         let round = detached(py, || {
             let mut stream = self.stream.lock().map_err(|_| PyRuntimeError::new_err("the stream ended by a fault"))?;
             let (stream, next, engine) = &mut *stream;
+            // Another thread may have drawn the last one. Independent noise has no end of its own.
+            if *next >= self.rounds {
+                return Err(self.used_up());
+            }
             stream.add_increment(*next, &mut noise, None, engine).map_err(|error| refused(&error))?;
             *next += 1;
             Ok::<_, PyErr>(*next - 1)
         })??;
-        let contiguous = |_| PyValueError::new_err("a contiguous buffer is needed");
+        let contiguous = |_| PyValueError::new_err("a contiguous and aligned buffer is needed");
         match &mut buffer {
             Buffer::Single(values) => {
                 let values = values.as_slice_mut().map_err(contiguous)?;

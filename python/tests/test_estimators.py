@@ -10,9 +10,21 @@ import pytest
 from conftest import SCHEMA, frame, numbers
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import BaggingClassifier, StackingClassifier
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import RFE
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    LeaveOneGroupOut,
+    PredefinedSplit,
+    RandomizedSearchCV,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    cross_val_score,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -78,8 +90,15 @@ def test_a_release_needs_what_is_known_without_the_rows():
         LogisticRegression(bounds=(-1, 1)).fit(X, y)
     model = LogisticRegression(secure=False).fit(X, y)
     assert model.privacy_["claim"] == "none"
-    # Bytes have their bounds.
-    assert LogisticRegression(classes=[0, 1]).fit((127 * (X + 1)).astype(np.uint8), y).privacy_["claim"] == "release"
+    # The type of an array declares nothing.
+    X = (127 * (X + 1)).astype(np.uint8)
+    with pytest.raises(ValueError, match="`bounds` is missing"):
+        LogisticRegression(classes=[0, 1]).fit(X, y)
+    stored = [LogisticRegression(bounds="bytes", classes=[0, 1]).fit(X.astype(kind), y) for kind in (np.uint8, np.int64, np.float32)]
+    assert all(one.privacy_["claim"] == "release" and one.model_.domain == stored[0].model_.domain for one in stored)
+    assert stored[0].model_.domain.storage == "bytes" and stored[0].score(X, y) > 0.8
+    other = LogisticRegression(bounds=(0, 255), classes=[0, 1]).fit(X, y)
+    assert other.model_.domain.storage == "dense"
 
 
 @pytest.mark.parametrize("kind", [LogisticRegression, Ridge])
@@ -91,11 +110,49 @@ def test_no_row_of_a_release_can_fail_or_is_shown(kind):
     y[3], y[4], y[5], y[6] = "planted-31337", None, float("nan"), 0.5
     assert kind(bounds=(-1, 1), **label).fit(X, y).privacy_["claim"] == "release"
     words = X.astype(object)
-    words[7, 1] = "planted-31337"
-    for data, given in [(words, dict(bounds=(-1, 1), **label)), (words.tolist(), dict(bounds=(-1, 1), **label)), (X, label), (words, {})]:
+    for place, value in enumerate(VALUES):
+        words[place, 1] = y[10 + place] = value
+    for data in (words, words.tolist(), words[:, :1].astype(str)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert kind(bounds=(-1, 1), **label).fit(data, y).privacy_["claim"] == "release"
+    planted = X.astype(complex)
+    planted[7, 1] = 31337
+    for data, target, given in [(X, y, label), (words, y, {}), (planted, y, dict(bounds=(-1, 1), **label)), (X, planted, dict(bounds=(-1, 1), **label))]:
         with pytest.raises((ValueError, TypeError)) as refusal:
-            kind(**given).fit(data, y)
-        assert "31337" not in str(refusal.value), refusal.value
+            kind(**given).fit(data, target)
+        assert "31337" not in str(refusal.value) and refusal.value.__context__ is None, refusal.value
+
+
+class Raises:
+    """A value whose every use fails."""
+
+    def __str__(self):
+        raise ValueError("planted-31337")
+
+    __repr__ = __eq__ = __hash__ = __float__ = __str__
+
+
+VALUES = ["planted-31337", 10**400, 10**5000, [31337], {}, "\ud800", 31337j, Raises(), np.zeros(3), np.array([31337.0]), np.complex128(1), b"\xff"]
+
+
+def test_what_a_release_tells_of_classes_follows_from_what_is_declared():
+    X, y, _ = rows()
+    domain = rounds.Domain.matrix(5, (-1.0, 1.0), classes=["0", "1"])
+    missing = y.astype(float)
+    missing[3] = np.nan
+    odd = y.astype(object)
+    odd[3] = "?"
+    for given in (y, missing, odd, y.astype(bool), y.tolist(), y.astype(str)):
+        model = LogisticRegression(domain=domain, epochs=30).fit(X, given)
+        assert model.classes_.dtype == int and model.predict(X).dtype == int and model.score(X, y) > 0.7
+    named = LogisticRegression(domain=domain, classes=["0", "1"], epochs=30).fit(X, y)
+    assert named.predict(X).dtype.kind == "U" and named.score(X, y.astype(str)) > 0.7
+    with pytest.raises(ValueError, match="in its order"):
+        LogisticRegression(domain=domain, classes=["1", "0"]).fit(X, y)
+    # True is 1 where the classes are numbers, and itself where they are words.
+    for classes in ([0, 1], [False, True]):
+        assert LogisticRegression(bounds=(-1, 1), classes=classes, epochs=30).fit(X, y.astype(bool)).score(X, y.astype(type(classes[0]))) > 0.7
 
 
 def test_simulations_tell_once_of_values_that_are_none():
@@ -132,7 +189,25 @@ def test_a_fitted_step_before_an_estimator_voids_the_claim():
         simulated = make_pipeline(fitted, clone(release).set_params(secure=False)).fit(X, y)
         assert simulated[-1].privacy_["claim"] == "none" and "fitted steps" in simulated[-1].privacy_["reason"]
         assert json.loads(simulated[-1].model_.header())["privacy"]["claim"] == "none"
-    for free in (FunctionTransformer(), Normalizer(), ColumnTransformer([("kept", "passthrough", [0, 1]), ("normal", Normalizer(), [2, 3])])):
+    unknown = FunctionTransformer(lambda X: X / X.std(axis=0))
+    for fitted in (unknown, ColumnTransformer([("kept", "passthrough", [0, 1])], remainder=StandardScaler())):
+        with pytest.raises(ValueError, match="fitted steps"):
+            make_pipeline(fitted, clone(release)).fit(X, y)
+    grid = GridSearchCV(clone(release), {"alpha": [0.0]}, cv=2, error_score="raise")
+    inside = TransformedTargetRegressor(Ridge(bounds=(-3, 3), target_bounds=(-3, 3)), transformer=StandardScaler())
+    for whole in (
+        make_pipeline(StandardScaler(), grid),
+        make_pipeline(StandardScaler(), OneVsRestClassifier(clone(release))),
+        make_pipeline(StandardScaler(), CalibratedClassifierCV(clone(release), cv=2)),
+        make_pipeline(StandardScaler(), make_pipeline(Normalizer(), clone(release))),
+        make_pipeline(StandardScaler(), inside),
+        inside,
+        RFE(clone(release), n_features_to_select=2),
+    ):
+        with pytest.raises(ValueError, match="fitted steps|may repeat or change"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            whole.fit(X, y)
+    for free in (FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), ColumnTransformer([("kept", "passthrough", [0, 1]), ("normal", Normalizer(), [2, 3])])):
         assert make_pipeline(free, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
 
 
@@ -157,7 +232,7 @@ def test_what_may_repeat_or_change_rows_is_no_release(jobs):
 def test_a_grid_search_warns_with_what_its_fits_spend():
     X, y, _ = rows(600)
     search = GridSearchCV(
-        LogisticRegression(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1]), {"learning_rate": [0.1, 1.0, 3.0]}, cv=4
+        LogisticRegression(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1]), {"learning_rate": [0.1, 1.0, 3.0]}, cv=KFold(4)
     )
     with pytest.warns(UserWarning) as told:
         search.fit(X, y)
@@ -168,6 +243,39 @@ def test_a_grid_search_warns_with_what_its_fits_spend():
         warnings.simplefilter("error")
         GridSearchCV(LogisticRegression(secure=False), {"alpha": [0.0, 0.1]}, cv=3).fit(X, y)
         cross_val_score(LogisticRegression(secure=False), X, y)
+
+
+@pytest.mark.parametrize(
+    "cv, releases",
+    [
+        (3, "3 releases; no guarantee"),
+        (None, "5 releases; no guarantee"),
+        (KFold(3), r"3 releases: together they are \(3,"),
+        (ShuffleSplit(3, random_state=0), r"4 releases: together they are \(4,"),
+        (TimeSeriesSplit(3), r"4 releases: together they are \(4,"),
+    ],
+)
+def test_the_warning_of_a_search_understates_nothing(cv, releases):
+    X, y, _ = rows(600)
+    with pytest.warns(UserWarning, match=releases):
+        GridSearchCV(LogisticRegression(bounds=(-1, 1), classes=[0, 1]), {"alpha": [0.0]}, cv=cv).fit(X, y)
+
+
+def test_the_warning_of_a_search_never_fails():
+    X, y, _ = rows(600)
+    with pytest.warns(UserWarning, match="3 releases: together"):
+        GridSearchCV(Ridge(bounds=(-1, 1), target_bounds=(-3, 3)), {"alpha": [0.0]}, cv=3).fit(X, X.sum(axis=1))
+    with pytest.warns(UserWarning, match="many releases"):
+        HalvingGridSearchCV(LogisticRegression(bounds=(-1, 1), classes=[0, 1]), {"alpha": [0.0, 0.1]}, cv=2, factor=2).fit(X, y)
+    model = LogisticRegression(bounds=(-1, 1), classes=[0, 1])
+    splits = KFold(3).split(X)
+    for search, given in [
+        (GridSearchCV(model, {"alpha": [0.0]}, cv=splits), {}),
+        (GridSearchCV(model, {"alpha": [0.0]}, cv=LeaveOneGroupOut()), {"groups": np.arange(600) % 3}),
+        (RandomizedSearchCV(model, {"alpha": [0.0, 0.1, 0.2]}, n_iter=1, cv=PredefinedSplit(np.arange(600) % 3)), {}),
+    ]:
+        with pytest.warns(UserWarning, match="4 releases"):
+            search.fit(X, y, **given)
 
 
 def test_data_frames_units_and_names():

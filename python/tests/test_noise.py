@@ -68,17 +68,36 @@ def test_buffers_are_written_in_place_in_order():
         copy.deepcopy(stream)
 
 
+@pytest.mark.parametrize("mechanism", ["independent", "tree", "honaker-online", "banded=2", "blt=2", "toeplitz", "fourier", "anti-correlated", "mf", "mf+"])
+def test_no_stream_is_drawn_past_its_end(mechanism):
+    stream = rounds.noise.stream(mechanism, 5, 9, rounds=4, noise_multiplier=1.0)
+    kept = np.ones(5)
+    assert len(list(stream)) == 4
+    for draw in (stream.add, stream.into):
+        with pytest.raises(ValueError, match="used up"):
+            draw(kept)
+    assert np.array_equal(kept, np.ones(5)) and stream.round == 4
+
+
+def test_a_buffer_that_is_refused_takes_no_round():
+    stream = rounds.noise.stream("independent", 5, 9, rounds=4, noise_multiplier=1.0)
+    unaligned = np.frombuffer(bytearray(41), dtype=np.uint8)[1:].view(np.float64)
+    for buffer in (np.ones(10)[::2], unaligned, np.ones(4), np.ones(5, int)):
+        before = buffer.copy()
+        for draw in (stream.add, stream.into):
+            with pytest.raises((ValueError, TypeError)):
+                draw(buffer)
+        assert np.array_equal(buffer, before) and stream.round == 0
+
+
 def test_a_stream_of_the_system_is_another_one_each_time():
     one, other = (np.array(list(rounds.noise.stream("mf", 50, rounds=3, epsilon=1.0))) for _ in range(2))
     assert not np.any(one == other)
 
 
-@pytest.mark.parametrize("change", [dict(rounds=0), dict(epsilon=None), dict(noise_multiplier=1.0), dict(clip_norm=0.0), dict(epochs=0), dict(delta=0.0)])
+@pytest.mark.parametrize("change", [dict(rounds=0), dict(epsilon=None), dict(noise_multiplier=1.0), dict(clip_norm=0.0), dict(epochs=0), dict(epochs=-1), dict(epochs=3), dict(epochs=8), dict(delta=0.0)])
 def test_plans_that_cannot_be_are_refused(change):
     settings = {"rounds": 4, "epsilon": 1.0, **change}
-    if change == dict(epochs=0):
-        assert rounds.noise.stream("tree", 3, 1, **settings).rounds == 4
-        return
     with pytest.raises(ValueError):
         rounds.noise.stream("tree", 3, 1, **settings)
 

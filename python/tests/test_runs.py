@@ -195,7 +195,6 @@ def test_settings_that_cannot_be_are_refused_with_the_remedy(change, error, told
         (np.zeros(10, np.float32), [0], ValueError, "dimensions"),
         (np.zeros((5, 10), np.float32), [0, 1], ValueError, "inconsistent"),
         (np.zeros((5, 10), np.complex64), [0, 1, 0, 1, 0], TypeError, "complex"),
-        (np.full((5, 10), "a", object), [0, 1, 0, 1, 0], TypeError, "data frame"),
         (np.zeros((0, 10), np.float32), [], ValueError, "."),
         (np.zeros((5, 10), np.float32), None, ValueError, "labels"),
     ],
@@ -203,6 +202,13 @@ def test_settings_that_cannot_be_are_refused_with_the_remedy(change, error, told
 def test_rows_that_cannot_be_are_refused_with_the_remedy(X, y, error, told):
     with pytest.raises(error, match=told):
         rounds.train(X, y, domain=DOMAIN, epsilon=1.0, seed=1)
+
+
+def test_words_in_an_array_are_missing_numbers():
+    X, y = np.zeros((50, 10), object), [0, 1] * 25
+    X[3] = "a"
+    with pytest.warns(UserWarning, match="10 values are NaN"):
+        rounds.train(X, y, domain=DOMAIN, epsilon=1.0, seed=1, epochs=1)
 
 
 def test_data_frames_that_cannot_be_are_refused_with_the_remedy():
