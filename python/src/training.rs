@@ -97,7 +97,7 @@ fn set(training: &mut Training, name: &str, text: &str) -> PyResult<()> {
         "loss" => into!(some optimizer.loss),
         "regularization" => into!(optimizer.regularization),
         "checkpoint" => checkpoint.file = Some(text.into()),
-        "checkpoint_every" => into!(checkpoint.every),
+        "checkpoint_every" => into!(some checkpoint.every),
         "resume" => checkpoint.resume = Some(text.into()),
         parameter => training.parameters.push((parameter.replace('_', "-"), text.to_owned())),
     }

@@ -380,6 +380,7 @@ fn a_tuned_model_is_the_best_of_secretly_many_and_its_statement_is_verified() {
         ("--law -1", "above −1"),
         ("--law fixed", "logarithmic"),
         ("--secure --diagnostics", "--diagnostics"),
+        ("--checkpoint-every 100", "--checkpoint-every|after each trial"),
         ("--noise-multiplier 2 --epsilon 1", "cannot be used"),
     ] {
         assert_refused(&format!("{line} {more}"), reason);

@@ -129,6 +129,10 @@ impl Tuning {
             let problem = "scores of trials are for simulations; leave it out of a release";
             return refused("diagnostics", problem.to_owned());
         }
+        if training.checkpoint.every.is_some() {
+            let problem = "a selection writes a checkpoint after each trial; leave it out";
+            return refused("checkpoint-every", problem.to_owned());
+        }
         self.count()?;
         let points = self.grid.lengths().fold(1, usize::saturating_mul);
         if points <= 1 {

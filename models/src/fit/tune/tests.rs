@@ -182,6 +182,7 @@ fn what_is_no_selection_is_refused_by_name() {
     assert!(refused(|tuning| tuning.training.privacy.epsilon = None).contains("`epsilon`"));
     assert!(refused(|tuning| tuning.training.privacy.delta = 0.0).contains("`delta`"));
     assert!(refused(|tuning| tuning.training.algorithm = "sgd".to_owned()).contains("nothing to pay for"));
+    assert!(refused(|tuning| tuning.training.checkpoint.every = Some(100)).contains("`checkpoint-every`: a selection"));
     let diagnosed = refused(|tuning| {
         (tuning.training.privacy.secure, tuning.training.privacy.diagnostics) = (true, true);
     });
