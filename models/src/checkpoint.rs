@@ -30,6 +30,7 @@ use zeroize::Zeroizing;
 
 use crate::files::{self, OpenError};
 use crate::keyed::KeyedDigest;
+use crate::text::foreign;
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";
@@ -346,7 +347,7 @@ impl Checkpoint {
         let (length, rest) = body.split_first_chunk::<8>().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| short())?;
         let (header, state) = rest.split_at_checked(length).ok_or_else(short)?;
-        let header: Header = serde_json::from_slice(header).map_err(|error| damaged(path, error.to_string()))?;
+        let header: Header = serde_json::from_slice(header).map_err(|error| damaged(path, foreign(&error)))?;
         let lengths = header.fields.iter().map(|(_, length)| *length);
         if lengths.fold(0, usize::saturating_add) != state.len() {
             return Err(short());

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::files::{self, OpenError};
-use crate::text::three_digits;
+use crate::text::{foreign, three_digits};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -250,7 +250,7 @@ impl Account {
             if chained(before, entry) != sha256 {
                 return Err(damaged(number, "its digest is not that of its text after the lines before it"));
             }
-            let entry = serde_json::from_str(entry).map_err(|error| damaged(number, &error.to_string()))?;
+            let entry = serde_json::from_str(entry).map_err(|error| damaged(number, &foreign(&error)))?;
             let sha256 = sha256.to_owned();
             match (&mut account, entry) {
                 (None, Entry::Budget(budget)) if budget.version == VERSION => {

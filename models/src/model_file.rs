@@ -24,6 +24,7 @@ use crate::build::Build;
 use crate::data::{DataError, Explained, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
+use crate::text::foreign;
 
 /// The version of the header that is written, and the last one that is read.
 const VERSION: u32 = 1;
@@ -503,7 +504,7 @@ impl Model {
         let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
         let unreadable = |error: SafeTensorError| damaged(error.to_string());
         let header = &header_text(path, bytes)?;
-        let malformed = |error: serde_json::Error| damaged(format!("its header: {error}"));
+        let malformed = |error: serde_json::Error| damaged(format!("its header: {}", foreign(&error)));
         let Version { version } = serde_json::from_str(header).map_err(malformed)?;
         if version > VERSION {
             let path = path.into();

@@ -27,6 +27,7 @@ use crate::fit::tune::SelectionPlan;
 use crate::fit::{Training, Tuning};
 use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text};
 use crate::signature::PublicKey;
+use crate::text::foreign;
 
 /// The largest model whose statement is verified without its weights.
 const MOST_PARAMETERS: usize = 1 << 26;
@@ -47,13 +48,14 @@ pub enum StatementError {
     #[error("`statement {}`: it cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// Neither JSON nor a model.
-    #[error("`statement {}`: it is no JSON ({json}), and no model ({model})", path.display())]
+    #[error("`statement {}`: it is no JSON ({}), and no model ({model})", path.display(), foreign(json))]
     Foreign { path: PathBuf, json: serde_json::Error, model: Box<ModelFileError> },
     /// A document without a statement and its plan.
     #[error(
-        "`statement {}`: it holds no privacy statement with its plan ({source}); give a model of `rounds train --model`, or the \
+        "`statement {}`: it holds no privacy statement with its plan ({}); give a model of `rounds train --model`, or the \
          whole document of `rounds train --json`",
-        path.display()
+        path.display(),
+        foreign(source)
     )]
     Absent { path: PathBuf, source: serde_json::Error },
     /// A statement that claims no release.

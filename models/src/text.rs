@@ -8,6 +8,12 @@ pub const ARGUMENTS: &str = "accountant adjacency allow-weak-privacy batch-size 
     learning-rate ledger loss model momentum noise noise-multiplier public-rows regularization resume rows sampling scale-features schema \
     score-on secure seed set sign statement task test test-split trials unit unit-ids verify";
 
+/// A message of another library on one line, its names in quotes: a name in backticks is an argument here, whatever field of a file it is
+/// there.
+pub fn foreign(message: &(impl std::fmt::Display + ?Sized)) -> String {
+    message.to_string().trim().replace('`', "'").replace('\n', " ")
+}
+
 /// Three significant digits, without trailing zeros after the point.
 pub fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -57,6 +63,12 @@ mod tests {
     fn words_are_quoted_for_a_shell() {
         assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
         assert_eq!((quoted("it's").as_str(), quoted("").as_str()), (r"'it'\''s'", "''"));
+    }
+
+    #[test]
+    fn fields_of_a_file_are_no_arguments() {
+        let error = crate::data::schema::parse("s.toml", "[rows]\nlabel = 'x'\n").unwrap_err().to_string();
+        assert!(error.contains("unknown field 'label'") && !error.contains('`'), "{error}");
     }
 
     #[test]

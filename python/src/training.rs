@@ -14,7 +14,9 @@ use pyo3::prelude::*;
 use rounds_algorithms::parallel::Engine;
 use rounds_kernels::features::Norm;
 use rounds_models::data::TrainTest;
-use rounds_models::fit::{Execution, FitError, Fitted, Grid, Observer, Stage, Training, Tuned, Tuning, fit, tune};
+use rounds_models::fit::{
+    Execution, FitError, Fitted, Grid, Observer, PublicRows, Stage, Training, Tuned, Tuning, fit, tune,
+};
 
 use crate::model::Model;
 use crate::rows::Rows;
@@ -99,7 +101,7 @@ fn set(training: &mut Training, name: &str, text: &str) -> PyResult<()> {
         "loss" => into!(some optimizer.loss),
         "regularization" => into!(optimizer.regularization),
         "checkpoint" => checkpoint.file = Some(text.into()),
-        "checkpoint_every" => into!(checkpoint.every),
+        "checkpoint_every" => into!(some checkpoint.every),
         "resume" => checkpoint.resume = Some(text.into()),
         parameter => training.parameters.push((parameter.replace('_', "-"), text.to_owned())),
     }
@@ -222,6 +224,7 @@ type Selection = (Vec<(String, Vec<String>)>, f64, String, Option<PathBuf>);
 /// The selection whose trials are runs of `training`.
 fn tuning(training: Training, (grid, trials, law, score_on): Selection) -> PyResult<Tuning> {
     let grid = Grid::new(grid).map_err(|error| refused(&error))?;
+    let score_on = score_on.as_deref().map(PublicRows::read).transpose().map_err(|error| exception(&error))?;
     Ok(Tuning { training, grid, trials, law: read("law", &law)?, score_on })
 }
 

@@ -80,6 +80,10 @@ pub(crate) trait Dual {
     fn objective(&self) -> Objective;
     /// The start of the maximisation.
     fn start(&self) -> Result<Vec<f64>, FactorizationError>;
+    /// A start near the optimum, where there is one, for when the way from the first one ends elsewhere.
+    fn near_start(&self) -> Option<Vec<f64>> {
+        None
+    }
     /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;
     /// The first weight of the barriers that keep the dual's blocks away from singular ones, −Σ_π ln det S_π/b, and its
@@ -89,14 +93,28 @@ pub(crate) trait Dual {
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError>;
 }
 
-/// Steps until the certificate meets the goal. A cheap estimate decides when a certificate is worth its price.
+/// Steps until the certificate meets the goal, from the first start or else from the near one.
 pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationError> {
+    let first = minimize_gap_from(dual, dual.start()?, dual.first_barrier(), goal);
+    match first {
+        Err(FactorizationError::NotConverged { .. }) if let Some(start) = dual.near_start() => {
+            minimize_gap_from(dual, start, 0.0, goal)
+        }
+        first => first,
+    }
+}
+
+/// Steps from `start` until the certificate meets the goal. A cheap estimate decides when a certificate is worth its price.
+fn minimize_gap_from(
+    dual: &impl Dual,
+    start: Vec<f64>,
+    mut barrier: f64,
+    goal: f64,
+) -> Result<Optimum, FactorizationError> {
     const MOST_STEPS: usize = 5000;
     const MOST_STEPS_A_BARRIER: usize = 200;
-    let start = dual.start()?;
     let size = start.len();
     let failed = move || numerical("the dual of the optimal factorisation", size);
-    let mut barrier = dual.first_barrier();
     let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
     let mut minimizer = Minimizer::new(start, first, 30);
     // The last barrier costs far less than the goal.
@@ -125,7 +143,9 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
                 if best.as_ref().is_none_or(|best| gap < best.relative_gap) {
                     best = Some(found);
                 }
-                if gap <= goal {
+                // Some block of the dual is all but singular where its weight is so small that D does not see it: no step leads back.
+                let is_lost = gap > 0.5 && dual.objective() == Objective::Frobenius;
+                if gap <= goal || is_lost {
                     break;
                 }
             }

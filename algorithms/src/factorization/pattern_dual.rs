@@ -16,7 +16,7 @@ use super::participation::{Participation, gram_sensitivity};
 use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
 use super::quadrature::InverseSquareRoot;
 use super::workload::{Workload, squared_row_errors};
-use crate::vectors::dot;
+use crate::vectors::{add_scaled, dot, norm};
 use rounds_numerics::dense;
 
 /// The dual problem over block-diagonal U.
@@ -224,6 +224,13 @@ impl Dual for PatternDual<'_> {
         finite_start(start, rounds)
     }
 
+    /// Steps that see a block whatever its weight is, unlike those of a quasi-Newton method on D.
+    fn near_start(&self) -> Option<Vec<f64>> {
+        const STEPS: usize = 100;
+        let start = self.start().ok().filter(|_| self.objective == Objective::Frobenius)?;
+        (0..STEPS).try_fold(start, |point, _| self.ascended(&point))
+    }
+
     fn first_barrier(&self) -> f64 {
         let coupled = self.patterns.iter().any(|pattern| pattern.len() > 1);
         if coupled || self.objective == Objective::Max { 1.0 } else { 0.0 }
@@ -244,13 +251,7 @@ impl Dual for PatternDual<'_> {
         {
             let size = pattern.len();
             // M = X·L; ⟨S, X⟩ = Σ L∘M; ∂(2 ln nuclear)/∂L = 2v·M/nuclear.
-            let mut product = vec![0.0; size * size];
-            for row in 0..size {
-                for column in 0..size {
-                    product[row * size + column] =
-                        (column..size).map(|k| gram[row * size + k] * root[k * size + column]).sum();
-                }
-            }
+            let product = times_lower(gram, root, size);
             inner_products.push(dot(&product, root));
             for row in 0..size {
                 let line = row * size..=row * size + row;
@@ -308,6 +309,38 @@ impl Dual for PatternDual<'_> {
 }
 
 impl PatternDual<'_> {
+    /// The dual point with the largest ⟨Q, A·U'^(1/2)⟩, Q the polar factor of A·U^(1/2) at `point`: D does not fall, since that is at most
+    /// ‖A·U'^(1/2)‖_* and equal at U. With U_π = v·L·Lᵀ it is known row by row: L' ∝ X·L, √v' ∝ √v·Σ ‖rows of X·L‖ [derived].
+    fn ascended(&self, point: &[f64]) -> Option<Vec<f64>> {
+        let blocks = self.blocks(point);
+        let primal = self.primal(&blocks)?;
+        let mut next = Vec::with_capacity(point.len());
+        let mut angles = Vec::with_capacity(point.len());
+        for ((pattern, (root, _)), (gram, scale)) in
+            self.patterns.iter().zip(&blocks.roots).zip(primal.gram.iter().zip(&blocks.scales))
+        {
+            let size = pattern.len();
+            let mut rows = times_lower(gram, root, size);
+            next.push(scale.ln() + 2.0 * rows.chunks(size).map(norm).sum::<f64>().ln());
+            for row in 0..size {
+                // Gram–Schmidt on rows: what lies along the rows before over what is left are the a's.
+                let (before, line) = rows.split_at_mut(row * size);
+                let line = &mut line[..size];
+                let along = |before: &[f64]| {
+                    let along = dot(before, line);
+                    add_scaled(line, -along, before);
+                    along
+                };
+                let along: Vec<f64> = before.chunks(size).map(along).collect();
+                let rest = norm(line);
+                line.iter_mut().for_each(|value| *value /= rest);
+                angles.extend(along.iter().map(|value| value / rest));
+            }
+        }
+        next.extend(angles);
+        Some(next)
+    }
+
     /// Makes the columns of every pattern orthogonal, their squared norms adding up to at most 1, by Gram–Schmidt on F: a
     /// congruence of X = FᵀF, so X stays positive definite however badly it is conditioned.
     fn orthogonalize(&self, factor: &mut Mat<f64>) {
@@ -354,6 +387,13 @@ impl PatternDual<'_> {
         let relative_gap = (primal - bound) / primal;
         Ok(relative_gap.is_finite().then_some(Optimum { strategy, relative_gap }))
     }
+}
+
+/// X·L of small row-major matrices, L lower triangular.
+fn times_lower(left: &[f64], root: &[f64], size: usize) -> Vec<f64> {
+    let entry =
+        |row: usize, column: usize| (column..size).map(|k| left[row * size + k] * root[k * size + column]).sum();
+    (0..size * size).map(|at| entry(at / size, at % size)).collect()
 }
 
 /// L⁻¹ of a small row-major lower-triangular matrix.

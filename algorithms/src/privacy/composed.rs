@@ -276,6 +276,7 @@ mod tests {
             expected_trials: 2.0,
             grid_sha256: String::new(),
             score: String::new(),
+            score_sha256: None,
             trial_epsilon: 0.1,
             trial_delta: 1e-6,
             mechanisms: vec![gaussian(20.0)],

@@ -264,6 +264,9 @@ pub struct SelectionStatement {
     pub grid_sha256: String,
     /// The score in words.
     pub score: String,
+    /// SHA-256 of the file of declared public rows that scores are of; none where they are paid for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_sha256: Option<String>,
     /// ε of a trial's training at `trial_delta`, to which its noise is calibrated.
     pub trial_epsilon: f64,
     /// δ/E\[K\].

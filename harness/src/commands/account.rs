@@ -321,8 +321,8 @@ impl Answer {
         }
     }
 
-    fn with<const N: usize>(mut self, details: [(&str, Value); N]) -> Self {
-        self.details.extend(details.map(|(key, value)| (key.to_owned(), value)));
+    fn with<'a>(mut self, details: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        self.details.extend(details.into_iter().map(|(key, value)| (key.to_owned(), value)));
         self
     }
 
@@ -492,7 +492,8 @@ impl Question {
                     loss = loss.with_interval(interval)?;
                 }
                 let bounds = loss.epsilon_bounds(delta)?;
-                (bounds.upper, answer.with([("epsilon_lower", json!(bounds.lower))]))
+                let lower = bounds.lower.map(|lower| ("epsilon_lower", json!(lower)));
+                (bounds.upper, answer.with(lower))
             }
             (_, Some(_)) => {
                 return Err(PrivacyError::RefusedAccountant {
@@ -636,6 +637,14 @@ zcdp --delta 1e-5 | --rho";
             let message = ask(line).expect_err(line);
             assert!(message.contains(part), "{line}: {message}");
         }
+    }
+
+    #[test]
+    fn a_lower_bound_that_is_not_computed_is_not_shown() {
+        let line = "subsampled-gaussian --noise-multiplier 2 --steps 4 --delta 1e-5";
+        let shows = |sampler: &str| ask(&format!("{line} {sampler}")).unwrap().get("epsilon_lower").is_some();
+        assert!(shows("--sampling-rate 0.25 --accountant pld"));
+        assert!(!shows("--slots 4"));
     }
 
     #[test]

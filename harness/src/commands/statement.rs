@@ -76,14 +76,16 @@ pub(super) fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, Str
         ("domain", known(domain)),
     ];
     rows.extend(privacy.selection.iter().flat_map(|selection| {
+        let short = |digest: &str| digest.chars().take(16).collect::<String>();
         let trial = format!(
             "training at ε = {} and δ = {}, {} expected, from the grid sha256 {}…",
             shown(selection.trial_epsilon),
             scientific(selection.trial_delta),
             selection.expected_trials,
-            selection.grid_sha256.chars().take(16).collect::<String>()
+            short(&selection.grid_sha256)
         );
-        [("a trial", trial), ("score", selection.score.clone())]
+        let rows = selection.score_sha256.as_ref().map(|sha256| format!(", sha256 {}…", short(sha256)));
+        [("a trial", trial), ("score", selection.score.clone() + &rows.unwrap_or_default())]
     }));
     rows.extend(privacy.bounds_epsilon.map(|epsilon| {
         let text = format!("private ones of the columns of numbers, ε = {} of the above", shown(epsilon));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rounds_algorithms::privacy::TrialLaw;
-use rounds_models::fit::{FitError, Grid, Tuning, tune};
+use rounds_models::fit::{FitError, Grid, PublicRows, Tuning, tune};
 
 use super::Output;
 use super::terminal::Terminal;
@@ -48,7 +48,12 @@ fn tuned(arguments: &TuneArguments, output: Output, cluster: &Cluster) -> anyhow
         grid: Grid::new(lists).map_err(|error| reported(true, error))?,
         trials: arguments.trials,
         law: arguments.law,
-        score_on: arguments.score_on.clone(),
+        score_on: arguments
+            .score_on
+            .as_deref()
+            .map(PublicRows::read)
+            .transpose()
+            .map_err(|error| reported(true, error))?,
         training,
     };
     let mut terminal = Terminal::new(output, cluster, &tuning.training);

@@ -21,6 +21,7 @@ use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
 use crate::drawing::Show;
 use crate::usage::nearest;
 use rounds_models::data::{self, schema::line_of};
+use rounds_models::text::foreign;
 
 include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 
@@ -323,7 +324,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         if definition.options.is_none() {
             let options = toml::from_str("");
             definition.options = Some(options.map_err(|error: toml::de::Error| {
-                definition.invalid(format!("[options] is missing: {}", error.message()))
+                definition.invalid(format!("[options] is missing: {}", foreign(error.message())))
             })?);
         }
         if !definition.show.like.is_empty() {
@@ -658,7 +659,7 @@ fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Definitio
             Some((key, known)) if message.starts_with("unknown field") => {
                 format!("unknown key '{key}'; {}", way_out(key, known))
             }
-            _ => message.to_owned(),
+            _ => foreign(message),
         };
         DefinitionError(format!("{name}:{}: {message}", line_of(text, &error)))
     })

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::files::{Folder, npy, npz};
 use crate::support::{assert_ends, assert_refused, assert_succeeds, document, rounds, stderr, stdout};
@@ -380,10 +381,18 @@ fn a_tuned_model_is_the_best_of_secretly_many_and_its_statement_is_verified() {
         ("--law -1", "above −1"),
         ("--law fixed", "logarithmic"),
         ("--secure --diagnostics", "--diagnostics"),
+        ("--checkpoint-every 100", "--checkpoint-every|after each trial"),
         ("--noise-multiplier 2 --epsilon 1", "cannot be used"),
     ] {
         assert_refused(&format!("{line} {more}"), reason);
     }
+    let public = folder.write("public.csv", table(50, "id,height,colour,weight,kind"));
+    let scored = folder.path().join("scored.st");
+    assert_succeeds(&format!("{line} --secure --score-on {} --model {}", public.display(), scored.display()));
+    let verified = document(&format!("account --statement {}", scored.display()));
+    let digest = rounds_algorithms::hexadecimal(&Sha256::digest(fs::read(&public).unwrap()));
+    assert_eq!(verified["statement"]["selection"]["score_sha256"], digest);
+    assert_eq!(verified["holds"], true);
     let own = format!("{line} --secure --score-on {}", data.display());
     assert_refused(&own, "--score-on|these are the training rows");
 }

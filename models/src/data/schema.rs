@@ -13,6 +13,7 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::error::{DataError, Explained, listing};
+use crate::text::foreign;
 
 /// The reason for which no domain can be declared.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +196,7 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
         Ok(table) => table,
         Err(error) => {
             let line = line_of(text, &error);
-            return refuse(&format!("{place}, line {line}"), error.message().replace('\n', " "));
+            return refuse(&format!("{place}, line {line}"), foreign(error.message()));
         }
     };
     let is_noted = |line: &str| line.split_once('#').is_some_and(|(_, note)| note.to_ascii_lowercase().contains(NOTE));
@@ -256,7 +257,7 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
             Ok(MatrixTable { count, bounds }) => {
                 Ok(Columns::Matrix { count, bounds: bounds_of(place, "columns", bounds)? })
             }
-            Err(error) => refuse(place, format!("columns: {}", error.message())),
+            Err(error) => refuse(place, format!("columns: {}", foreign(error.message()))),
         };
     }
     let mut tables: Vec<_> = tables.into_iter().collect();
@@ -285,7 +286,7 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
                 };
                 ColumnKind::Category { values, other }
             }
-            Err(error) => return refuse(place, format!("{key}: {}", error.message().replace('\n', " "))),
+            Err(error) => return refuse(place, format!("{key}: {}", foreign(error.message()))),
         };
         Ok(Column { name, kind })
     };

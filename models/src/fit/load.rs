@@ -64,7 +64,7 @@ pub(super) fn load(
         return group.all_ok(Err(FitError::argument("unit", data::UNITS_OVER_RANKS)));
     }
     let kept = &training.checkpoint;
-    let every = kept.file.is_some().then_some(kept.every);
+    let every = kept.file.is_some().then(|| kept.interval());
     let lines = setup.parameters.iter().map(|(name, value)| format!("`{name}` {value}\n"));
     group.check_same("command line", &(lines.collect::<String>() + &format!("checkpoint every {every:?}")))?;
     if group.count().is_some() {
@@ -133,7 +133,7 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
         let argument = format!("regularization {regularization}");
         return Err(FitError::argument(argument, "a finite number of at least 0 is needed"));
     }
-    if training.checkpoint.every == 0 {
+    if training.checkpoint.every == Some(0) {
         return Err(FitError::argument("checkpoint-every", "at least 1 round is needed"));
     }
     if let Some(path) = training.model.as_ref().filter(|_| is_root) {

@@ -21,7 +21,7 @@ pub use error::FitError;
 pub use observer::{Execution, Observer, Stage};
 pub use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
 pub use settings::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
-pub use tune::{Grid, TrialScore, Tuned, Tuning, tune};
+pub use tune::{Grid, PublicRows, TrialScore, Tuned, Tuning, tune};
 
 use crate::model_file::Model;
 

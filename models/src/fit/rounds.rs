@@ -38,7 +38,7 @@ pub(super) fn run<'p>(
         }
         let stopped = group.count().is_none() && observer.stops();
         if let (Some(path), Some(binding)) = (&kept.file, binding)
-            && (stopped || round % kept.every == 0)
+            && (stopped || round % kept.interval() == 0)
         {
             group.root_only(|| {
                 let (ledger, key) = (executor.ledger(), &loaded.source);

@@ -170,19 +170,20 @@ pub struct OptimizerSettings {
 }
 
 /// The checkpoint of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CheckpointSettings {
     /// Its file (mode 0600; removed at the end).
     pub file: Option<PathBuf>,
-    /// Rounds between two checkpoints, at least 1.
-    pub every: u64,
+    /// Rounds between two checkpoints, at least 1 [default: 100].
+    pub every: Option<u64>,
     /// A checkpoint to go on from; all other settings must match.
     pub resume: Option<PathBuf>,
 }
 
-impl Default for CheckpointSettings {
-    fn default() -> Self {
-        Self { file: None, every: 100, resume: None }
+impl CheckpointSettings {
+    /// Rounds between two checkpoints.
+    pub(crate) fn interval(&self) -> u64 {
+        self.every.unwrap_or(100)
     }
 }
 

@@ -93,7 +93,7 @@ fn a_release_is_refused_here_whatever_its_face() {
     refused(&with(&|training| training.optimizer.epochs = Some(f64::NAN)), "`epochs`|finite");
     refused(&with(&|training| training.optimizer.clip_norm = Some(f64::INFINITY)), "`clip-norm`|finite");
     refused(&with(&|training| training.privacy.noise_multiplier = Some(1.0)), "`noise-multiplier`|`epsilon`");
-    refused(&with(&|training| training.checkpoint.every = 0), "`checkpoint-every`");
+    refused(&with(&|training| training.checkpoint.every = Some(0)), "`checkpoint-every`");
 }
 
 #[test]

@@ -55,8 +55,8 @@ const LOG_LAMBDA: (f64, f64) = (-12.0, 28.0);
 /// ε from below and above.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// At most the true value of the composed pairs.
-    pub lower: f64,
+    /// At most the true value of the composed pairs; none where all steps are laws that are computed from above alone.
+    pub lower: Option<f64>,
     /// At least the true value.
     pub upper: f64,
 }
@@ -214,12 +214,17 @@ impl PrivacyLoss {
     /// As [`epsilon`](Self::epsilon).
     pub fn epsilon_bounds(&self, delta: f64) -> Result<Bounds, PrivacyError> {
         let upper = self.epsilon(delta)?;
-        let mut lower = 0.0;
-        for direction in &self.directions {
+        let is_known = |direction: &&Direction| direction.iter().any(|(step, _)| !matches!(step, Step::Allocation(_)));
+        let mut lower = None;
+        for direction in self.directions.iter().filter(is_known) {
             let target = Target::for_delta(direction, delta, self.interval);
-            if target.renyi_epsilon(direction) > lower {
-                lower = f64::max(lower, self.direction_epsilon(direction, &target, Bound::Lower)?);
-            }
+            let before = lower.unwrap_or(0.0);
+            let own = if target.renyi_epsilon(direction) > before {
+                self.direction_epsilon(direction, &target, Bound::Lower)?
+            } else {
+                before
+            };
+            lower = Some(before.max(own));
         }
         Ok(Bounds { lower, upper })
     }

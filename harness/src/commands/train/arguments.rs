@@ -158,9 +158,9 @@ struct CheckpointArguments {
     /// File of the checkpoint (mode 0600; removed at the end)
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// Rounds between two checkpoints
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    checkpoint_every: u64,
+    /// Rounds between two checkpoints [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint_every: Option<u64>,
     /// Resume from a checkpoint; all other arguments must match
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,

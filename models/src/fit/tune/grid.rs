@@ -1,6 +1,6 @@
 //! The settings of a selection: a run, the grid that its settings are drawn from, and the law of the number of trials.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::hexadecimal;
@@ -80,6 +80,30 @@ impl Grid {
     }
 }
 
+/// A file of declared public rows, as its bytes were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicRows {
+    pub(super) path: PathBuf,
+    /// SHA-256 of the file, which the statement names.
+    pub(super) sha256: String,
+}
+
+impl PublicRows {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// A path that is no file, or cannot be read.
+    pub fn read(path: &Path) -> Result<Self, FitError> {
+        let refused = |problem: &str| FitError::argument(format!("score-on {}", path.display()), problem);
+        if !path.is_file() {
+            let remedy = "name a file of public rows, or leave it out to score on the training rows, which is paid for";
+            return Err(refused(remedy));
+        }
+        let bytes = std::fs::read(path).map_err(|error| refused(&format!("it cannot be read: {error}")))?;
+        Ok(Self { path: path.to_owned(), sha256: hexadecimal(&Sha256::digest(bytes)) })
+    }
+}
+
 /// A selection: all that decides its winner. The budget of its training is that of all trials together.
 #[derive(Clone, Debug)]
 pub struct Tuning {
@@ -93,8 +117,8 @@ pub struct Tuning {
     /// The law of the number of trials. For the same number the logarithmic one costs less, but has a single trial in every fourth
     /// selection: for the same noise the geometric one meets a good point more often, from some five trials on.
     pub law: TrialLaw,
-    /// A file of declared public rows that scores are of, in place of the training rows.
-    pub score_on: Option<PathBuf>,
+    /// Declared public rows that scores are of, in place of the training rows.
+    pub score_on: Option<PublicRows>,
 }
 
 impl Tuning {
@@ -128,6 +152,10 @@ impl Tuning {
         if privacy.secure && privacy.diagnostics {
             let problem = "scores of trials are for simulations; leave it out of a release";
             return refused("diagnostics", problem.to_owned());
+        }
+        if training.checkpoint.every.is_some() {
+            let problem = "a selection writes a checkpoint after each trial; leave it out";
+            return refused("checkpoint-every", problem.to_owned());
         }
         self.count()?;
         let points = self.grid.lengths().fold(1, usize::saturating_mul);
@@ -219,7 +247,7 @@ impl Tuning {
         let own = [
             ("trials", self.trials.to_string()),
             ("law", self.law.to_string()),
-            ("score", if self.score_on.is_some() { PUBLIC } else { PAID }.to_owned()),
+            ("score", self.score_on.as_ref().map_or(PAID.to_owned(), |rows| format!("{PUBLIC}{}", rows.sha256))),
         ];
         grid.chain(own.map(|(name, value)| (name.to_owned(), value))).collect()
     }
@@ -243,8 +271,10 @@ impl Tuning {
             grid: Grid::new(lists).map_err(|error| error.to_string())?,
             score_on: match text("score") {
                 Some(PAID) => None,
-                Some(PUBLIC) => Some(PathBuf::new()),
-                _ => return Err(unread("score")),
+                score => {
+                    let sha256 = score.and_then(|score| score.strip_prefix(PUBLIC)).ok_or_else(|| unread("score"))?;
+                    Some(PublicRows { path: PathBuf::new(), sha256: sha256.to_owned() })
+                }
             },
             training: winner.clone(),
         };
@@ -269,4 +299,4 @@ impl Tuning {
 
 /// The rows that scores are of, in a header.
 const PAID: &str = "training rows";
-const PUBLIC: &str = "public rows";
+const PUBLIC: &str = "public rows, sha256 ";

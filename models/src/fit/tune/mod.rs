@@ -13,7 +13,7 @@
 mod grid;
 mod plan;
 
-pub use grid::{Grid, Tuning};
+pub use grid::{Grid, PublicRows, Tuning};
 pub(crate) use plan::SelectionPlan;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -96,8 +96,8 @@ fn tune_drawn(
         return Err(FitError::argument("engine", "trials run in one process; leave out ranks"));
     }
     let algorithm = tuning.check()?;
-    if let Some(path) = &tuning.score_on {
-        check_score_rows(tuning, path)?;
+    if let Some(rows) = &tuning.score_on {
+        check_score_rows(tuning, &rows.path)?;
     }
     let training = &tuning.training;
     // What a ledger books before a row is read: all trials together.
@@ -108,7 +108,7 @@ fn tune_drawn(
     };
     let mut loaded = load::load(training, execution, observer, draw, &stated)?;
     observer.enter(Stage::Planning);
-    let public = tuning.score_on.as_deref().map(|path| score_rows(tuning, &loaded, path)).transpose()?;
+    let public = tuning.score_on.as_ref().map(|rows| score_rows(tuning, &loaded, rows)).transpose()?;
     let selection = SelectionPlan::new(tuning, algorithm, &loaded.problem, &loaded.setup.settings, None)?;
     if let Some(reason) = &selection.unclaimed {
         check_release(training, &loaded.problem, &rounds_algorithms::privacy::PrivacyStatement::none(reason))?;
@@ -308,10 +308,7 @@ fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
     let refused = |problem: &str| Err(FitError::argument(format!("score-on {}", path.display()), problem));
     let file =
         |path: &Path| std::fs::metadata(path).ok().filter(|file| file.is_file()).map(|file| (file.dev(), file.ino()));
-    let Some(own) = file(path) else {
-        return refused("name a file of public rows, or leave it out to score on the training rows, which is paid for");
-    };
-    if file(Path::new(&training.data.data)) == Some(own) {
+    if file(path).is_some_and(|own| file(Path::new(&training.data.data)) == Some(own)) {
         return refused(
             "these are the training rows, which the claim protects: a score on them without noise would void it. Leave it out to score on \
              them with noise that is paid for",
@@ -333,8 +330,8 @@ fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
 }
 
 /// The declared public rows that scores are of, treated as the training rows are.
-fn score_rows(tuning: &Tuning, loaded: &Loaded, path: &Path) -> Result<Problem, FitError> {
-    let training = &tuning.training;
+fn score_rows(tuning: &Tuning, loaded: &Loaded, stated: &PublicRows) -> Result<Problem, FitError> {
+    let (training, path) = (&tuning.training, &stated.path);
     let domain = loaded.setup.domain.as_ref();
     let argument = format!("score-on {}", path.display());
     let test = data::test_file(Path::new(&training.data.data), training.request(None));
@@ -358,6 +355,9 @@ fn score_rows(tuning: &Tuning, loaded: &Loaded, path: &Path) -> Result<Problem, 
     };
     let place = path.to_string_lossy();
     let rows = data::rows_for_model(&place, None, request, classes).map_err(|error| explained(training, error))?;
+    if PublicRows::read(path)? != *stated {
+        return Err(FitError::argument(argument, "it changed while it was read"));
+    }
     let rows = treat_features(rows.dataset, training.data.scale_features, training.data.clip_features);
     let rows = rows.and_then(|rows| rows.for_loss(Some(loaded.problem.model().loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;

@@ -166,6 +166,7 @@ impl SelectionPlan {
             expected_trials: tuning.trials,
             grid_sha256: tuning.grid.digest(),
             score: score.to_owned(),
+            score_sha256: tuning.score_on.as_ref().map(|rows| rows.sha256.clone()),
             trial_epsilon,
             trial_delta,
             mechanisms: mechanisms(&kinds, trial_epsilon)?,

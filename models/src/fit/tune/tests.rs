@@ -7,6 +7,7 @@ use rounds_algorithms::problem::{Bounds, Columns, Dataset, Domain, DomainSource,
 use super::*;
 use crate::data::TrainTest;
 use crate::fit::Training;
+use sha2::{Digest as _, Sha256};
 
 /// 400 rows of two classes, of which the first is null or not, in a domain.
 fn rows(is_null: bool) -> TrainTest {
@@ -182,6 +183,7 @@ fn what_is_no_selection_is_refused_by_name() {
     assert!(refused(|tuning| tuning.training.privacy.epsilon = None).contains("`epsilon`"));
     assert!(refused(|tuning| tuning.training.privacy.delta = 0.0).contains("`delta`"));
     assert!(refused(|tuning| tuning.training.algorithm = "sgd".to_owned()).contains("nothing to pay for"));
+    assert!(refused(|tuning| tuning.training.checkpoint.every = Some(100)).contains("`checkpoint-every`: a selection"));
     let diagnosed = refused(|tuning| {
         (tuning.training.privacy.secure, tuning.training.privacy.diagnostics) = (true, true);
     });
@@ -193,7 +195,7 @@ fn rows_to_score_on_are_public_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut tuning = of_table(folder.path());
     let on = |tuning: &mut Tuning, path: PathBuf| {
-        tuning.score_on = Some(path);
+        tuning.score_on = Some(PublicRows::read(&path)?);
         tune(tuning, &Execution::default(), &mut ())
     };
     let said = |result: Result<Tuned, FitError>| result.err().expect("refused").to_string();
@@ -212,8 +214,14 @@ fn rows_to_score_on_are_public_ones() {
     tuning.training.data.test = Some(test.clone());
     assert!(said(on(&mut tuning, test.clone())).contains("not public"));
     tuning.training.data.test = None;
-    let tuned = on(&mut tuning, test).unwrap();
+    let tuned = on(&mut tuning, test.clone()).unwrap();
     let selection = tuned.model.privacy().selection.clone().unwrap();
+    let sha256 = rounds_algorithms::hexadecimal(&Sha256::digest(std::fs::read(&test).unwrap()));
+    assert_eq!(selection.score_sha256, Some(sha256.clone()));
+    assert_eq!(tuned.model.header().parameters["score"], format!("public rows, sha256 {sha256}"));
+    // Rows that change are not those of the statement.
+    std::fs::write(&test, std::fs::read_to_string(&table).unwrap() + "3,no\n").unwrap();
+    assert!(said(tune(&tuning, &Execution::default(), &mut ())).contains("it changed while it was read"));
     // No noise is paid for.
     assert!(selection.score.contains("public") && selection.mechanisms[0].steps().len() == 1, "{selection:?}");
 }
