@@ -202,6 +202,9 @@ impl Scene {
         if let Some(batch_size) = self.batch_size {
             settings.set("batch-size", batch_size);
         }
+        if let Some(max_batch) = self.max_batch {
+            settings.set("max-batch", max_batch);
+        }
         for (name, value) in self.parameters {
             settings.set(name, value);
         }
@@ -308,8 +311,8 @@ impl Scene {
         let copies = if sabotage.is_some_and(Sabotage::repeats) { 2 } else { 1 };
         // And a row that stays, whatever the coins are.
         let scale = (copies * canaries + 1).div_ceil(self.rows);
-        let batch_size = self.batch_size.map(|batch_size| scale * batch_size);
-        Self { rows: scale * self.rows, batch_size, second: scale * self.second, ..self.clone() }
+        let [batch_size, max_batch] = [self.batch_size, self.max_batch].map(|size| size.map(|size| scale * size));
+        Self { rows: scale * self.rows, batch_size, max_batch, second: scale * self.second, ..self.clone() }
     }
 
     /// The problem of a scene [`with_canaries`](Self::with_canaries), each of them in or out as `coins` say; out is what the relation says.

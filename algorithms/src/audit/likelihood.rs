@@ -21,8 +21,6 @@ pub(super) struct NoiseLaw {
     pub(super) density: Density,
     /// Probability that a round reads the canary: 1 where its batches are fixed.
     pub(super) rate: f64,
-    /// Rounds of an epoch, and those between two that may read the canary, where it is in one of an epoch.
-    pub(super) allocation: Option<(usize, usize)>,
 }
 
 /// Sums over coordinates that the canary does not touch.
@@ -184,7 +182,7 @@ impl LikelihoodRatio {
     /// The part of the canary's coordinate; `transcript` is overwritten.
     pub(super) fn of_shift(&self, transcript: &mut [f64]) -> f64 {
         whiten(&self.root, transcript);
-        let NoiseLaw { density, rate, allocation } = self.law;
+        let NoiseLaw { density, rate } = self.law;
         let moved = transcript.iter().zip(self.without.iter().zip(&self.with)).map(|(u, (without, with))| {
             let shift = (with - without) / rate;
             let from = u - without;
@@ -194,22 +192,16 @@ impl LikelihoodRatio {
                 Density::Laplace => std::f64::consts::SQRT_2 * (from.abs() - (from - shift).abs()),
             }
         });
-        // ln(1 − Σ q + q·Σ e^x), from the largest of the terms.
-        let mixed = |exponents: &mut dyn Iterator<Item = f64>| {
-            let mut terms: Vec<f64> = exponents.map(|exponent| rate.ln() + exponent).collect();
-            terms.push((1.0 - rate * terms.len() as f64).max(0.0).ln());
-            let largest = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            largest + terms.iter().map(|term| (term - largest).exp()).sum::<f64>().ln()
-        };
-        match allocation {
-            // The canary is in one round of an epoch.
-            Some((epoch, stride)) => {
-                let exponents: Vec<f64> = moved.collect();
-                exponents.chunks(epoch).map(|epoch| mixed(&mut epoch.iter().step_by(stride).copied())).sum()
-            }
-            None if rate == 1.0 => moved.sum(),
-            None => moved.map(|exponent| mixed(&mut std::iter::once(exponent))).sum(),
+        if rate == 1.0 {
+            return moved.sum();
         }
+        // ln(1 − q + q·e^x), from the larger of the terms.
+        let mixed = |exponent: f64| {
+            let (with, without) = (rate.ln() + exponent, (-rate).ln_1p());
+            let largest = with.max(without);
+            largest + ((with - largest).exp() + (without - largest).exp()).ln()
+        };
+        moved.map(mixed).sum()
     }
 }
 
@@ -218,7 +210,7 @@ mod tests {
     use super::*;
     use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
-    const ALWAYS: NoiseLaw = NoiseLaw { density: Density::Gaussian, rate: 1.0, allocation: None };
+    const ALWAYS: NoiseLaw = NoiseLaw { density: Density::Gaussian, rate: 1.0 };
 
     fn draws(seed: u64, count: usize) -> Vec<f32> {
         let mut draws = vec![0.0; count];

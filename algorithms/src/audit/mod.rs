@@ -330,7 +330,7 @@ pub fn audit(
     let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
     let law = match settings.sabotage {
         // Who breaks the claim knows the order.
-        Some(Sabotage::FixedOrder) => NoiseLaw { rate: 1.0, allocation: None, ..noise_law(&family.mechanism) },
+        Some(Sabotage::FixedOrder) => NoiseLaw { rate: 1.0, ..noise_law(&family.mechanism) },
         _ => noise_law(&family.mechanism),
     };
     let ratio = LikelihoodRatio::new(law, [&noise[0], &noise[1]], [&means[0], &means[1]]);
@@ -459,10 +459,6 @@ fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
         density: match step {
             Mechanism::Laplace { .. } => Density::Laplace,
             _ => Density::Gaussian,
-        },
-        allocation: match step.sampling() {
-            Some(Sampling::RandomAllocation { groups, slots }) => Some((groups * slots, groups)),
-            _ => None,
         },
         rate: step.sampling().and_then(Sampling::rate_in_turn).unwrap_or(1.0),
     }

@@ -44,6 +44,13 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             ..Scene::POISSON
         },
         Scene {
+            name: "truncated Poisson",
+            max_batch: Some(14),
+            power: 0.15,
+            parameters: &[("rounds", "4"), ("sampling", "truncated-poisson"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
             name: "Poisson, local steps",
             power: 0.05,
             parameters: &[

@@ -26,6 +26,8 @@ pub struct Scene {
     pub rows: usize,
     /// Batch size; `None` reads all rows.
     pub batch_size: Option<usize>,
+    /// Rows of a batch at most, where it is cut.
+    pub max_batch: Option<usize>,
     /// Other parameters.
     pub parameters: &'static [(&'static str, &'static str)],
     /// Parameters in units of the clip norm.
@@ -56,6 +58,7 @@ impl Scene {
         name: "fixed order",
         rows: 8,
         batch_size: Some(2),
+        max_batch: None,
         parameters: &[("rounds", "8"), ("sampling", "fixed")],
         scaled: &[],
         epsilon: None,
