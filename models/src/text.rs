@@ -3,10 +3,10 @@
 use std::error::Error;
 
 /// The names of arguments, as messages have them in backticks.
-pub const ARGUMENTS: &str = "accountant adjacency allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
-    clip-features clip-norm data data-dir delta diagnostics dimension drop engine epochs epsilon factorization first-index grid label law \
-    learning-rate ledger loss model momentum noise noise-multiplier public-rows regularization resume rows sampling scale-features schema \
-    score-on secure seed set sign statement task test test-split trials unit unit-ids verify";
+pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
+    clip-features clip-norm compose data data-dir delta diagnostics dimension drop engine epochs epsilon factorization first-index grid label \
+    law learning-rate ledger loss model momentum noise noise-multiplier one-run public-rows regularization resume rows sampling scale-features \
+    schema score-on secure seed selection set sign statement task test test-split trials unit unit-ids units verify";
 
 /// Three significant digits, without trailing zeros after the point.
 pub fn three_digits(value: f64) -> String {
@@ -16,6 +16,21 @@ pub fn three_digits(value: f64) -> String {
     let decimals = (2 - value.abs().log10().floor() as i32).max(0) as usize;
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+/// Three significant digits, never more than there is.
+pub fn rounded_down(value: f64) -> String {
+    rounded(value, f64::floor)
+}
+
+/// Three significant digits, never less than there is.
+pub fn rounded_up(value: f64) -> String {
+    rounded(value, f64::ceil)
+}
+
+fn rounded(value: f64, round: fn(f64) -> f64) -> String {
+    let unit = 10_f64.powi(value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 - 2);
+    three_digits(if value.is_finite() && unit > 0.0 { round(value / unit) * unit } else { value })
 }
 
 /// A word as a shell reads it.
@@ -57,6 +72,15 @@ mod tests {
     fn words_are_quoted_for_a_shell() {
         assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
         assert_eq!((quoted("it's").as_str(), quoted("").as_str()), (r"'it'\''s'", "''"));
+    }
+
+    #[test]
+    fn digits_are_rounded_to_the_safe_side() {
+        for (value, down, up) in
+            [(0.29991, "0.299", "0.3"), (99.97, "99.9", "100"), (0.0, "0", "0"), (100.0, "100", "100")]
+        {
+            assert_eq!((rounded_down(value).as_str(), rounded_up(value).as_str()), (down, up));
+        }
     }
 
     #[test]
