@@ -110,20 +110,17 @@ impl Budget {
         (filter, epsilon, delta): (FilterKind, f64, f64),
     ) -> Result<Self, LedgerError> {
         let adjacency = domain.relation.adjacency();
-        let refused = |needed| {
-            let given = rows.map_or_else(|| "N".to_owned(), |rows| rows.to_string());
-            LedgerError::Rows { given, relation: adjacency, needed }
-        };
-        let rows = match (domain.relation, rows) {
-            (Relation::AddRemove { public_rows }, None) => public_rows,
-            (Relation::AddRemove { .. }, Some(_)) => {
-                return Err(refused("the number of rows is private; `public-rows` stands for it"));
+        let (known, needed) = match domain.relation {
+            Relation::AddRemove { public_rows } => {
+                (rows.is_none().then_some(public_rows), "the number of rows is private; `public-rows` stands for it")
             }
-            (_, Some(rows)) if rows > 0 => rows,
-            (..) => {
-                return Err(refused("the number of rows, or of units, is public and plans follow from it: give it"));
+            _ => {
+                let needed = "the number of rows, or of units, is public and plans follow from it: give it";
+                (rows.filter(|&rows| rows > 0), needed)
             }
         };
+        let given = rows.map_or_else(|| "N".to_owned(), |rows| rows.to_string());
+        let rows = known.ok_or(LedgerError::Rows { given, relation: adjacency, needed })?;
         let unit = PrivacyStatement::name_of_unit(domain.unit.as_ref());
         let budget = Self { version: VERSION, data: name_of(data), rows, adjacency, unit, epsilon, delta, filter };
         budget.filter()?;
@@ -326,7 +323,7 @@ impl Account {
         }
         let filter = self.budget.filter;
         let wanted = match filter {
-            _ if share[part].is_finite() => format!("{} % of it", rounded_up(100.0 * share[part])),
+            _ if share[part].is_finite() => format!("{} % of it", rounded_up(100.0 * share[part], 3)),
             FilterKind::Basic => "a δ, of which it has none".to_owned(),
             _ => format!("more of it than the {filter} filter can count"),
         };

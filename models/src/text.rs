@@ -8,29 +8,34 @@ pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy b
     law learning-rate ledger loss model momentum noise noise-multiplier one-run public-rows regularization resume rows sampling scale-features \
     schema score-on secure seed selection set sign statement task test test-split trials unit unit-ids units verify";
 
-/// Three significant digits, without trailing zeros after the point.
-pub fn three_digits(value: f64) -> String {
+/// The power of ten of the last of so many significant digits.
+fn last_place(value: f64, digits: i32) -> i32 {
+    value.abs().clamp(f64::MIN_POSITIVE, f64::MAX).log10().floor() as i32 + 1 - digits
+}
+
+fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    let decimals = (2 - value.abs().log10().floor() as i32).max(0) as usize;
-    let text = format!("{value:.decimals$}");
+    let text = format!("{value:.*}", (-last_place(value, digits)).max(0) as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+/// Three significant digits, without trailing zeros after the point.
+pub fn three_digits(value: f64) -> String {
+    significant(value, 3)
 }
 
 /// Three significant digits, never more than there is.
 pub fn rounded_down(value: f64) -> String {
-    rounded(value, f64::floor)
+    let unit = 10_f64.powi(last_place(value, 3));
+    significant((value / unit).floor() * unit, 3)
 }
 
-/// Three significant digits, never less than there is.
-pub fn rounded_up(value: f64) -> String {
-    rounded(value, f64::ceil)
-}
-
-fn rounded(value: f64, round: fn(f64) -> f64) -> String {
-    let unit = 10_f64.powi(value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 - 2);
-    three_digits(if value.is_finite() && unit > 0.0 { round(value / unit) * unit } else { value })
+/// Significant digits, never less than there is; a number that is round but for its last bits gains none.
+pub fn rounded_up(value: f64, digits: i32) -> String {
+    let unit = 10_f64.powi(last_place(value, digits));
+    significant((value / unit * (1.0 - 1e-13)).ceil() * unit, digits)
 }
 
 /// A word as a shell reads it.
@@ -79,7 +84,7 @@ mod tests {
         for (value, down, up) in
             [(0.29991, "0.299", "0.3"), (99.97, "99.9", "100"), (0.0, "0", "0"), (100.0, "100", "100")]
         {
-            assert_eq!((rounded_down(value).as_str(), rounded_up(value).as_str()), (down, up));
+            assert_eq!((rounded_down(value).as_str(), rounded_up(value, 3).as_str()), (down, up));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::error::PrivacyError;
+use super::error::{self, PrivacyError};
 use super::mechanism::Mechanism;
 use super::{Accountant, Adjacency, PrivacyStatement};
 
@@ -139,14 +139,9 @@ impl Composed {
         let delta = delta.unwrap_or(basic.1);
         let mechanism = Mechanism::Composition(mechanisms);
         let with = |accountant: Accountant| {
-            let found = accountant.epsilon(&mechanism, adjacency, delta - reserved);
-            let spent = || PrivacyError::OutOfRange {
-                quantity: "delta",
-                found: delta,
-                expected: "above the sum of the selections', which counts by itself",
-                remedy: "raise it",
-            };
-            Ok((found.map_err(|error| if 0.0 < reserved && delta <= reserved { spent() } else { error })?, accountant))
+            let expected = "above the sum of the selections', which counts by itself";
+            error::checked(delta, reserved == 0.0 || delta > reserved, "delta", expected, "raise it")?;
+            Ok((accountant.epsilon(&mechanism, adjacency, delta - reserved)?, accountant))
         };
         let mut found = with(Accountant::default_for(&mechanism));
         for other in [Accountant::Pld, Accountant::Rdp] {

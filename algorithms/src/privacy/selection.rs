@@ -88,7 +88,7 @@ impl fmt::Display for TrialLaw {
         match *self {
             Self::NegativeBinomial(0.0) => formatter.write_str("logarithmic"),
             Self::NegativeBinomial(1.0) => formatter.write_str("geometric"),
-            Self::NegativeBinomial(eta) => write!(formatter, "{eta}"),
+            Self::NegativeBinomial(eta) => formatter.write_str(&error::brief(eta)),
             Self::Poisson => formatter.write_str("poisson"),
         }
     }

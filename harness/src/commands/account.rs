@@ -517,15 +517,7 @@ impl Question {
 
 /// Six significant digits, never below the value: neither an ε nor a noise multiplier may look better than it is.
 fn rounded_up(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 300);
-    let scale = 10f64.powi(decimals);
-    // The tolerance keeps a value that is a round number up to its last bits from gaining a digit.
-    let digits = (value * scale * (1.0 - 1e-13)).ceil();
-    let text = format!("{:.*}", decimals as usize, digits / scale);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    rounds_models::text::rounded_up(value, 6)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use rounds_algorithms::privacy::{Adjacency, FilterKind};
 use rounds_models::data::{Declaration, declare};
 use rounds_models::ledger::{Account, BookedRun, Budget, Ledger, LedgerError, State};
 use rounds_models::text::{rounded_down, rounded_up};
-use serde::Serialize;
 
 use super::declaration::DeclarationArguments;
 use super::{Output, UsageError, output};
@@ -81,7 +80,10 @@ pub fn run(arguments: &LedgerArguments, output: Output) -> anyhow::Result<()> {
         }
     };
     let account = Account::read(file).map_err(refused)?;
-    output.print(&Shown::of(&account), table(&account))
+    let spent = account.spent().into_iter().fold(0.0, f64::max);
+    let mut document = serde_json::to_value(&account)?;
+    (document["spent"], document["left"]) = (spent.into(), (1.0 - spent).max(0.0).into());
+    output.print(&document, table(&account, spent))
 }
 
 /// The budget that the arguments declare.
@@ -107,26 +109,9 @@ fn budget(arguments: &NewArguments) -> anyhow::Result<Budget> {
     Budget::new(data, &domain, *rows, (*filter, *epsilon, *delta)).map_err(|error| reported(true, error))
 }
 
-/// A ledger as a document.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    account: &'a Account,
-    spent: f64,
-    left: f64,
-}
-
-impl<'a> Shown<'a> {
-    fn of(account: &'a Account) -> Self {
-        let spent = account.spent().into_iter().fold(0.0, f64::max);
-        Self { account, spent, left: (1.0 - spent).max(0.0) }
-    }
-}
-
-fn table(account: &Account) -> Table {
-    let taken = |part: f64| format!("{} %", rounded_up(100.0 * part));
+fn table(account: &Account, spent: f64) -> Table {
+    let taken = |part: f64| format!("{} %", rounded_up(100.0 * part, 3));
     let Budget { data, rows, adjacency, unit, epsilon, delta, filter, .. } = &account.budget;
-    let Shown { spent, left, .. } = Shown::of(account);
     let numbered: Vec<String> = (1..=account.runs.len()).map(|number| format!("run {number}")).collect();
     let told = |run: &BookedRun| {
         let [own_epsilon, own_delta] =
@@ -146,7 +131,7 @@ fn table(account: &Account) -> Table {
         ("data", format!("{data}, {}", plural(*rows, if unit == "example" { "row" } else { "unit" }))),
         ("adjacency", format!("{adjacency}, of one {unit}")),
         ("spent", taken(spent)),
-        ("left", format!("{} %{}", rounded_down(100.0 * left), account.room_in_words(*delta))),
+        ("left", format!("{} %{}", rounded_down(100.0 * (1.0 - spent)), account.room_in_words(*delta))),
     ];
     let runs = numbered.iter().map(String::as_str).zip(account.runs.iter().map(told));
     output::pairs(head.into_iter().chain(runs).chain([("last line", account.sha256.clone())]))

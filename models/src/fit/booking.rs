@@ -20,7 +20,7 @@ pub(super) struct Booking {
     /// Rows or units that it was planned for.
     rows: usize,
     /// Its noise may have been drawn: from here on it stays booked, whatever happens.
-    has_begun: bool,
+    pub(super) has_begun: bool,
 }
 
 /// What a run states by public facts alone.
@@ -93,11 +93,6 @@ pub(super) fn book(
 }
 
 impl Booking {
-    /// Private bounds are about to be drawn.
-    pub(super) fn draws_bounds(&mut self) {
-        self.has_begun = true;
-    }
-
     /// The rounds are about to begin: as they were booked, or not at all.
     pub(super) fn begin(&mut self, stated: &PrivacyStatement, problem: &Problem) -> Result<(), FitError> {
         let account = self.ledger.account();
@@ -114,11 +109,6 @@ impl Booking {
         self.has_begun = true;
         Ok(())
     }
-
-    /// The model is written.
-    pub(super) fn done(mut self, model_sha256: &str) -> Result<(), FitError> {
-        Ok(self.ledger.close(&self.run, model_sha256)?)
-    }
 }
 
 impl Drop for Booking {
@@ -132,8 +122,8 @@ impl Drop for Booking {
 
 /// Notes in the ledger of a run, if it has one, that its model is written.
 pub(super) fn done(booking: Option<Booking>, observer: &mut dyn Observer, model: &Model) {
-    if let Some(booking) = booking
-        && let Err(error) = booking.done(&model.header().model_sha256)
+    if let Some(mut booking) = booking
+        && let Err(error) = booking.ledger.close(&booking.run, &model.header().model_sha256)
     {
         observer.warn(&format!("the run is done and counted, but its ledger does not say that it is done: {error}"));
     }

@@ -89,7 +89,7 @@ pub(super) fn load(
         let decided = serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
         let decided = decided.expect("names and values");
         let key = |counts: &[u8; 32]| {
-            booking.iter_mut().for_each(Booking::draws_bounds);
+            booking.iter_mut().for_each(|booking| booking.has_begun = true);
             keyed::derived(&source, "bounds", &[&counts[..], &decided].concat())
         };
         let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);

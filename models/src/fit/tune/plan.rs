@@ -93,7 +93,7 @@ impl SelectionPlan {
     /// statement, or the greatest for which the selection costs no more than the total.
     ///
     /// # Errors
-    /// A point that the algorithm refuses; a total that no noise reaches; a given ε of trials that is not that of the total.
+    /// A point that the algorithm refuses; a total that no noise reaches; a given ε of trials that costs more than the total.
     pub(crate) fn new(
         tuning: &Tuning,
         algorithm: &'static Algorithm,
