@@ -10,7 +10,7 @@ pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy b
 
 /// The power of ten of the last of so many significant digits.
 fn last_place(value: f64, digits: i32) -> i32 {
-    value.abs().clamp(f64::MIN_POSITIVE, f64::MAX).log10().floor() as i32 + 1 - digits
+    value.abs().clamp(1e-290, f64::MAX).log10().floor() as i32 + 1 - digits
 }
 
 fn significant(value: f64, digits: i32) -> String {

@@ -508,37 +508,41 @@ mod tests {
 
     const TUNED: &str = r#"
         repeats = 1
+        [options]
+        metric = "excess-objective"
         [[problem]]
         dataset = "synthetic-logistic"
-        parameters = { rows = 3000, loss = "logistic", regularization = 0.01, test-split = 0.5 }
+        parameters = { rows = 2000, loss = "logistic", regularization = 0.05, feature-bound = 1.0 }
         [[problem.method]]
         algorithm = "dp-sgd"
-        parameters = { epsilon = 8, delta = 1e-5, epochs = 2, batch-size = 100, grid = "clip-norm=0.01,0.02", trials = 3 }
+        parameters = { epsilon = 8, delta = 1e-5, epochs = 2, batch-size = 100, grid = "clip-norm=0.5,0.6", trials = 3 }
     "#;
 
     #[test]
     fn a_selection_trains_the_problem_that_it_is_compared_on() {
-        let value = |from: &str, to: &str| {
+        // Of the training alone, whatever it is judged by.
+        let trained = |from: &str, to: &str| {
             let (_, results) = testing::small::<Training>(&TUNED.replace(from, to), 1).unwrap();
             let run = results.samples.first().unwrap();
-            assert!(run.clipped > 0.5, "{run:?}");
-            (run.value, run.privacy["noise_multiplier"].clone(), run.rounds)
+            (run.clipped, run.rounds)
         };
-        let logistic = value("", "");
-        assert_ne!(logistic, value("\"logistic\"", "\"hinge\""));
-        assert_ne!(logistic, value("0.01, test", "50.0, test"));
-        assert_eq!((logistic.2, value("= 100", "= 50").2), (30, 60));
+        let logistic = trained("", "");
+        assert!(logistic.0 > 0.0 && logistic.1 == 40, "{logistic:?}");
+        assert_ne!(logistic.0, trained("\"logistic\"", "\"huber=1\"").0);
+        assert_ne!(logistic.0, trained("0.05, feature", "5.0, feature").0);
+        assert_eq!(trained("= 100", "= 50").1, 80);
         let refused = |from: &str, to: &str| {
             let text = TUNED.replace(from, to);
             let error = testing::small::<Training>(&text, 1).err().unwrap_or_else(|| panic!("refused: {text}"));
             format!("{error:#}")
         };
-        assert!(refused("test-split = 0.5", "test-split = 0.5, bias = false").contains("models with a bias"));
-        assert!(refused("grid = \"clip-norm=0.01,0.02\", ", "").contains("trials draw from a grid"));
-        assert!(refused("clip-norm=0.01,0.02", "clip-norm=0.01").contains("dp-sgd"), "the cell is named");
+        assert!(refused("bound = 1.0", "bound = 1.0, bias = false").contains("models with a bias"));
+        assert!(refused("grid = \"clip-norm=0.5,0.6\", ", "").contains("trials draw from a grid"));
+        assert!(refused("clip-norm=0.5,0.6", "clip-norm=0.5").contains("dp-sgd"), "the cell is named");
         assert!(refused("delta = 1e-5, ", "").contains("delta is missing"));
-        let planted = refused("\"synthetic-logistic\"", "\"planted-logistic\"");
-        assert!(planted.contains("test-split: its models are judged"), "{planted}");
+        let split = SMALL.replace("norm = 3.0", "norm = 3.0, test-split = 0.2");
+        let split = format!("{:#}", testing::small::<Training>(&split, 1).err().unwrap());
+        assert!(split.contains("test-split: its models are judged"), "{split}");
     }
 
     #[test]

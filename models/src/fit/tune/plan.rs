@@ -93,7 +93,7 @@ impl SelectionPlan {
     /// statement, or the greatest for which the selection costs no more than the total.
     ///
     /// # Errors
-    /// A point that the algorithm refuses; a total that no noise reaches; a given ε of trials that costs more than the total.
+    /// A point that the algorithm refuses; a total that no noise reaches; a given ε of trials that is not that of the total.
     pub(crate) fn new(
         tuning: &Tuning,
         algorithm: &'static Algorithm,
@@ -122,6 +122,10 @@ impl SelectionPlan {
             }
             Ok(Some(noise))
         };
+        let spent = |kinds: &[Vec<usize>], epsilon: f64| {
+            let mechanisms = points.mechanisms(kinds, budget(epsilon), score_noise(epsilon)?)?;
+            Ok::<_, FitError>(selection::epsilon(count, &mechanisms, adjacency, delta)?.0)
+        };
         // One point stands for all of its mechanism. Points of one at one ε may have several at another, as with bands that are chosen by it:
         // all points are looked at again at the ε that was found, until none of them has a mechanism that was not counted.
         let mut kinds: Vec<Vec<usize>> = Vec::new();
@@ -145,15 +149,16 @@ impl SelectionPlan {
                 break own;
             }
             kinds.extend(own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0));
-            let spent = |epsilon: f64| {
-                let mechanisms = points.mechanisms(&kinds, budget(epsilon), score_noise(epsilon)?)?;
-                Ok::<_, FitError>(selection::epsilon(count, &mechanisms, adjacency, delta)?.0)
-            };
+            let spent = |epsilon| spent(&kinds, epsilon);
             trial_epsilon = given.map_or_else(|| selection::trial_epsilon(total, delta, spent), Ok)?;
         };
-        // Less than the total where the cost of trials jumps with their ε, as with the number of bands.
         let (epsilon, bound) = selection::epsilon(count, &mechanisms, adjacency, delta)?;
-        if epsilon > total {
+        // Trials of a greater ε cost more than the total, which may be well above what they cost where that jumps, as with the number of bands.
+        let is_most = given.is_none()
+            || trial_epsilon == total
+            || epsilon > total * (1.0 - 5e-4)
+            || spent(&tuning.grid.points().collect::<Vec<_>>(), 1.001 * trial_epsilon)? > total;
+        if epsilon > total || !is_most {
             let problem = format!("trials of ε = {trial_epsilon} come to {epsilon}");
             return Err(FitError::argument(format!("epsilon {total}"), problem));
         }

@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rounds_algorithms::optimizers::SamplingKind;
 use rounds_algorithms::privacy::{Claim, TrialLaw};
 use rounds_algorithms::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Storage};
 
@@ -155,17 +154,6 @@ fn every_kind_of_noise_in_a_grid_is_accounted_for() {
     tuning.grid = Grid::new([("batch-size", &["20", "50"]), ("regularization", &["0", "0.01"])]).unwrap();
     let tuned = tune(&tuning, &Execution::default(), &mut ()).unwrap();
     assert_eq!(tuned.model.privacy().selection.as_ref().unwrap().mechanisms.len(), 2);
-}
-
-/// The bands that are chosen at an ε jump with it, and what trials cost.
-#[test]
-fn a_total_that_trials_do_not_reach_to_the_digit_is_taken() {
-    let mut tuning = tuning(false);
-    tuning.training.privacy.epsilon = Some(8.0);
-    (tuning.training.optimizer.batch_size, tuning.training.optimizer.epochs) = (Some(30), Some(2.0));
-    tuning.training.optimizer.sampling = Some(SamplingKind::CyclicPoisson);
-    let spent = tune(&tuning, &Execution::default(), &mut ()).unwrap().model.privacy().epsilon.unwrap();
-    assert!(spent < 0.999 * 8.0 && spent > 4.0, "{spent}");
 }
 
 fn refused(change: impl FnOnce(&mut Tuning)) -> String {
