@@ -529,7 +529,7 @@ mod tests {
         let logistic = trained("", "");
         assert!(logistic.0 > 0.0 && logistic.1 == 40, "{logistic:?}");
         assert_ne!(logistic.0, trained("\"logistic\"", "\"huber=1\"").0);
-        assert_ne!(logistic.0, trained("0.05, feature", "5.0, feature").0);
+        assert_ne!(logistic.0, trained("0.05, feature", "0.02, feature").0);
         assert_eq!(trained("= 100", "= 50").1, 80);
         let refused = |from: &str, to: &str| {
             let text = TUNED.replace(from, to);
