@@ -14,6 +14,7 @@ mod normal;
 pub mod optimizers;
 pub mod oracle;
 pub mod parallel;
+mod plural;
 pub mod prelude;
 pub mod privacy;
 pub mod problem;
@@ -25,3 +26,4 @@ pub mod theory;
 mod vectors;
 
 pub use hexadecimal::hexadecimal;
+pub use plural::plural;

@@ -1,5 +1,6 @@
 //! Text for people: times with units, significant digits, grouped thousands, lines of a width.
 
+pub(crate) use rounds_algorithms::plural;
 pub(crate) use rounds_models::text::three_digits;
 
 /// A time with a suitable unit: `17 µs`, `3.4 ms`.
@@ -82,15 +83,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((0, "B"));
     format!("{} {unit}", three_digits(bytes as f64 / f64::from(1_u32 << shift)))
-}
-
-/// A number with its noun: `1 core`, `2 cores`, `2 studies`.
-pub(crate) fn plural(number: usize, noun: &str) -> String {
-    match noun.strip_suffix('y') {
-        _ if number == 1 => format!("1 {noun}"),
-        Some(stem) => format!("{number} {stem}ies"),
-        None => format!("{number} {noun}s"),
-    }
 }
 
 /// Lines of at most `letters` letters, broken between words; a longer word has a line of its own.

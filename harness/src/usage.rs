@@ -85,8 +85,8 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 mod tests {
     use super::*;
     use crate::commands::account::AccountArguments;
+    use crate::commands::audit::AuditArguments;
     use crate::commands::ledger::LedgerArguments;
-    use crate::commands::train::TrainArguments;
     use crate::commands::tune::TuneArguments;
     use anyhow::Context as _;
     use clap::Args as _;
@@ -115,15 +115,18 @@ mod tests {
         ] {
             assert_eq!(flags(message), said);
         }
-        let train = TrainArguments::augment_args(clap::Command::new("train"));
         let account = AccountArguments::augment_args(clap::Command::new("account"));
         let tune = TuneArguments::augment_args(clap::Command::new("tune"));
         let ledger = LedgerArguments::augment_args(clap::Command::new("ledger"));
         let new = ledger.find_subcommand("new").unwrap();
-        let known = |name: &str| {
-            [&train, &account, &tune, new].iter().any(|of| of.get_arguments().any(|own| own.get_long() == Some(name)))
-        };
-        text::ARGUMENTS.split(' ').for_each(|name| assert!(known(name), "--{name}"));
+        let audit = AuditArguments::augment_args(clap::Command::new("audit"));
+        // `tune` has the flags of `train`.
+        let others = [(&account, "compose statement verify"), (new, "rows"), (&audit, "one-run selection units")];
+        for name in text::ARGUMENTS.split(' ') {
+            let other = others.iter().find(|(_, names)| names.split(' ').any(|own| own == name));
+            let command = other.map_or(&tune, |(command, _)| command);
+            assert!(command.get_arguments().any(|own| own.get_long() == Some(name)), "--{name}");
+        }
         let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };
         let reported = reported(true, rounds_models::fit::FitError::from(shared));
         assert_eq!(reported.downcast_ref::<SharedError>().unwrap().message, "rank 1 of 2: --model a: no");

@@ -12,10 +12,11 @@
 //! but one test a guess at that one. So a ledger cannot tell new contents under one name and number from the old ones.
 //!
 //! **One process.** The file is locked (advisory, `flock`) while a run goes on. A copy of a ledger is another budget, and one that is put back from a
-//! backup forgets: no file can prevent either. Whoever publishes its last line's digest beside a model can show that it did not shrink.
+//! backup forgets: no file can prevent either, but for one that is replaced while a run has it in use, which the run finds before its noise is drawn. Whoever publishes its last line's digest beside a model can show that it did not shrink.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rounds_algorithms::hexadecimal;
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::files::{self, OpenError};
-use crate::text::{foreign, three_digits};
+use crate::text::{foreign, rounded_down, rounded_up};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -39,26 +40,30 @@ const MOST_BYTES: u64 = 1 << 30;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum LedgerError {
-    #[error("`ledger {}`: cannot {action}: {source}", path.display())]
+    #[error("ledger {}: cannot {action}: {source}", path.display())]
     File { path: PathBuf, action: &'static str, source: io::Error },
-    #[error("`ledger {}`: there is none; `rounds ledger new {}` makes one", path.display(), path.display())]
+    #[error("ledger {}: there is none; `rounds ledger new {}` makes one", path.display(), path.display())]
     Absent { path: PathBuf },
-    #[error("`ledger {}`: it is {is}; name the file itself", path.display())]
+    #[error("ledger {}: it is {is}; name the file itself", path.display())]
     Place { path: PathBuf, is: &'static str },
-    #[error("`ledger {}`: another run has it in use; begin again when that has ended", path.display())]
+    #[error("ledger {}: another run has it in use; begin again when that has ended", path.display())]
     InUse { path: PathBuf },
-    #[error("`ledger {}`: line {line} is damaged: {reason}; no run is booked in a ledger that cannot be read whole", path.display())]
+    #[error("ledger {}: another file has taken its place since this run opened it; nothing was drawn, begin again", path.display())]
+    Replaced { path: PathBuf },
+    #[error("ledger {}: line {line} is damaged: {reason}; no run is booked in a ledger that cannot be read whole", path.display())]
     Damaged { path: PathBuf, line: usize, reason: String },
-    #[error("`ledger {}`: it is of another data set: its {what} is {of_ledger}, of this run {of_run}", path.display())]
+    #[error("ledger {}: it is of another data set: its {what} is {of_ledger}, of this run {of_run}", path.display())]
     OtherData { path: PathBuf, what: &'static str, of_ledger: String, of_run: String },
     #[error(
-        "`ledger {}`: the budget would be exceeded: this run takes {} % of it, and {} % is left{room}. It read no row and spent nothing",
-        path.display(), percent(*wanted), percent(*left)
+        "ledger {}: the budget would be exceeded: this run takes {wanted}, and {} % is left{way_out}. It read no row and spent nothing",
+        path.display(), rounded_down(100.0 * left)
     )]
-    Exceeded { path: PathBuf, wanted: f64, left: f64, room: String },
-    #[error("`ledger {}`: {source}", path.display())]
+    Exceeded { path: PathBuf, wanted: String, left: f64, way_out: String },
+    #[error("ledger {}: {source}", path.display())]
     Privacy { path: PathBuf, source: PrivacyError },
-    #[error("`ledger {}`: the run of this checkpoint is not open in it ({reason}); a run is booked when it begins", path.display())]
+    #[error(transparent)]
+    Budget(#[from] PrivacyError),
+    #[error("ledger {}: the run of this checkpoint is not open in it ({reason}); a run is booked when it begins", path.display())]
     NotOpen { path: PathBuf, reason: &'static str },
     #[error("`rows {given}`: the relation is {relation}, and {needed}")]
     Rows { given: String, relation: Adjacency, needed: &'static str },
@@ -67,13 +72,8 @@ pub enum LedgerError {
 impl LedgerError {
     /// Something that the settings decide.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::File { .. } | Self::Damaged { .. } | Self::InUse { .. })
+        !matches!(self, Self::File { .. } | Self::Damaged { .. } | Self::InUse { .. } | Self::Replaced { .. })
     }
-}
-
-/// A part of the budget in percent, for people.
-fn percent(part: f64) -> String {
-    three_digits(100.0 * part)
 }
 
 /// The budget of a data set, the first line of its ledger.
@@ -110,24 +110,21 @@ impl Budget {
         (filter, epsilon, delta): (FilterKind, f64, f64),
     ) -> Result<Self, LedgerError> {
         let adjacency = domain.relation.adjacency();
-        let refused = |needed| {
-            let given = rows.map_or_else(|| "N".to_owned(), |rows| rows.to_string());
-            LedgerError::Rows { given, relation: adjacency, needed }
-        };
-        let rows = match (domain.relation, rows) {
-            (Relation::AddRemove { public_rows }, None) => public_rows,
-            (Relation::AddRemove { .. }, Some(_)) => {
-                return Err(refused("the number of rows is private; `public-rows` stands for it"));
+        let (known, needed) = match domain.relation {
+            Relation::AddRemove { public_rows } => {
+                (rows.is_none().then_some(public_rows), "the number of rows is private; `public-rows` stands for it")
             }
-            (_, Some(rows)) if rows > 0 => rows,
-            (..) => {
-                return Err(refused("the number of rows, or of units, is public and plans follow from it: give it"));
+            _ => {
+                let needed = "the number of rows, or of units, is public and plans follow from it: give it";
+                (rows.filter(|&rows| rows > 0), needed)
             }
         };
+        let given = rows.map_or_else(|| "N".to_owned(), |rows| rows.to_string());
+        let rows = known.ok_or(LedgerError::Rows { given, relation: adjacency, needed })?;
         let unit = PrivacyStatement::name_of_unit(domain.unit.as_ref());
         let budget = Self { version: VERSION, data: name_of(data), rows, adjacency, unit, epsilon, delta, filter };
-        let source = budget.filter().err();
-        source.map_or(Ok(budget), |source| Err(LedgerError::Privacy { path: PathBuf::new(), source }))
+        budget.filter()?;
+        Ok(budget)
     }
 
     fn filter(&self) -> Result<Filter, PrivacyError> {
@@ -324,12 +321,26 @@ impl Account {
         if all[part] <= 1.0 {
             return Ok(share);
         }
-        let delta = statement.delta.unwrap_or(0.0);
-        let room = self.room(delta).filter(|&room| part == 0 && room > 0.0);
-        let room =
-            room.map(|room| format!(", enough for ε = {} at δ = {delta:e} by Gaussian noise", rounded_down(room)));
-        let (wanted, left) = (share[part], 1.0 - spent[part]);
-        Err(LedgerError::Exceeded { path: self.path.clone(), wanted, left, room: room.unwrap_or_default() })
+        let filter = self.budget.filter;
+        let wanted = match filter {
+            _ if share[part].is_finite() => format!("{} % of it", rounded_up(100.0 * share[part], 3)),
+            FilterKind::Basic => "a δ, of which it has none".to_owned(),
+            _ => format!("more of it than the {filter} filter can count"),
+        };
+        let way_out = if filter != FilterKind::Basic && (share[part].is_infinite() || statement.selection.is_some()) {
+            "; of such a run ε and δ alone are counted, for which the basic filter is made".to_owned()
+        } else {
+            self.room_in_words(statement.delta.unwrap_or(0.0))
+        };
+        Err(LedgerError::Exceeded { path: self.path.clone(), wanted, left: 1.0 - spent[part], way_out })
+    }
+
+    /// [`room`](Self::room) in words, if there is some.
+    pub fn room_in_words(&self, delta: f64) -> String {
+        let Some(room) = self.room(delta).filter(|&room| room > 0.0) else { return String::new() };
+        let delta = if delta == 0.0 { "0".to_owned() } else { format!("{delta:e}") };
+        let by = if self.budget.filter == FilterKind::Basic { "" } else { " by Gaussian noise" };
+        format!(", enough for ε = {} at δ = {delta}{by}", rounded_down(room))
     }
 
     /// Refuses a run on other data.
@@ -337,12 +348,6 @@ impl Account {
         let path = self.path.clone();
         if of_ledger == of_run { Ok(()) } else { Err(LedgerError::OtherData { path, what, of_ledger, of_run }) }
     }
-}
-
-/// Three digits, never more than there is.
-fn rounded_down(value: f64) -> String {
-    let unit = 10_f64.powi(value.log10().floor() as i32 - 2);
-    three_digits((value / unit).floor() * unit)
 }
 
 /// A ledger that this process alone has in use.
@@ -372,10 +377,13 @@ impl Ledger {
             let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_all());
             written
                 .and_then(|()| File::open(files::folder_of(path))?.sync_all())
-                .inspect_err(|_| drop(std::fs::remove_file(path)))
+                .inspect_err(|_| drop(fs::remove_file(path)))
         });
-        let action = "make it (a ledger is never replaced)";
-        written.map_err(|source| LedgerError::File { path: path.into(), action, source })
+        written.map_err(|source| {
+            let is_there = source.kind() == io::ErrorKind::AlreadyExists;
+            let action = if is_there { "make it, since a ledger is never replaced" } else { "make it" };
+            LedgerError::File { path: path.into(), action, source }
+        })
     }
 
     /// Takes a ledger into use, until it is dropped.
@@ -385,7 +393,11 @@ impl Ledger {
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
         let file = opened(path, OpenOptions::new().read(true).append(true))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { account: Account::of(path, &file)?, file }),
+            Ok(()) => {
+                let ledger = Self { account: Account::of(path, &file)?, file };
+                ledger.check_place()?;
+                Ok(ledger)
+            }
             Err(TryLockError::WouldBlock) => Err(LedgerError::InUse { path: path.into() }),
             Err(TryLockError::Error(source)) => Err(LedgerError::File { path: path.into(), action: "lock it", source }),
         }
@@ -443,6 +455,17 @@ impl Ledger {
         // No half of a line stays.
         written.inspect_err(|_| drop(self.file.set_len(before))).map_err(failed)?;
         self.account = account;
-        Ok(())
+        self.check_place()
+    }
+
+    /// Refuses a file that no longer has its name: nobody would read what is booked in it.
+    fn check_place(&self) -> Result<(), LedgerError> {
+        let path = &self.account.path;
+        let same =
+            |own: Metadata| Ok((own.dev(), own.ino()) == fs::symlink_metadata(path).map(|of| (of.dev(), of.ino()))?);
+        match self.file.metadata().and_then(same) {
+            Ok(true) => Ok(()),
+            _ => Err(LedgerError::Replaced { path: path.clone() }),
+        }
     }
 }

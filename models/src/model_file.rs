@@ -282,7 +282,7 @@ pub(crate) fn treat_features(
 
 impl Target {
     /// The meaning that a domain declares.
-    fn of(domain: &Domain) -> Self {
+    pub(crate) fn of(domain: &Domain) -> Self {
         match &domain.label {
             Label::Classes(names) => Self::Classes(names.clone()),
             Label::Number(bounds) => Self::Bounds(Some([bounds.lo(), bounds.hi()])),

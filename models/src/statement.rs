@@ -36,8 +36,8 @@ const MOST_PARAMETERS: usize = 1 << 26;
 const TOLERANCE: f64 = 1e-9;
 
 /// What no document shows.
-const UNSHOWN: &str = "that this run took place, as its build runs, on rows of this domain, with a secret key; of a selection that the rows which \
-                       it calls public are";
+const UNSHOWN: &str = "that this run took place, as its build runs, on rows of this domain, with a secret key; and of a selection, that the rows \
+                       which it calls public are public";
 
 /// A file without a statement that can be verified.
 #[derive(Debug, thiserror::Error)]

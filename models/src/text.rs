@@ -3,10 +3,10 @@
 use std::error::Error;
 
 /// The names of arguments, as messages have them in backticks.
-pub const ARGUMENTS: &str = "accountant adjacency allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
-    clip-features clip-norm data data-dir delta diagnostics dimension drop engine epochs epsilon factorization first-index grid label law \
-    learning-rate ledger loss model momentum noise noise-multiplier public-rows regularization resume rows sampling scale-features schema \
-    score-on secure seed set sign statement task test test-split trials unit unit-ids verify";
+pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
+    clip-features clip-norm compose data data-dir delta diagnostics dimension drop engine epochs epsilon factorization first-index grid label \
+    law learning-rate ledger loss model momentum noise noise-multiplier one-run public-rows regularization resume rows sampling scale-features \
+    schema score-on secure seed selection set sign statement task test test-split trials unit unit-ids units verify";
 
 /// A message of another library on one line, its names in quotes: a name in backticks is an argument here, whatever field of a file it is
 /// there.
@@ -14,14 +14,34 @@ pub fn foreign(message: &(impl std::fmt::Display + ?Sized)) -> String {
     message.to_string().trim().replace('`', "'").replace('\n', " ")
 }
 
-/// Three significant digits, without trailing zeros after the point.
-pub fn three_digits(value: f64) -> String {
+/// The power of ten of the last of so many significant digits.
+fn last_place(value: f64, digits: i32) -> i32 {
+    value.abs().clamp(1e-290, f64::MAX).log10().floor() as i32 + 1 - digits
+}
+
+fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    let decimals = (2 - value.abs().log10().floor() as i32).max(0) as usize;
-    let text = format!("{value:.decimals$}");
+    let text = format!("{value:.*}", (-last_place(value, digits)).max(0) as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+/// Three significant digits, without trailing zeros after the point.
+pub fn three_digits(value: f64) -> String {
+    significant(value, 3)
+}
+
+/// Three significant digits, never more than there is.
+pub fn rounded_down(value: f64) -> String {
+    let unit = 10_f64.powi(last_place(value, 3));
+    significant((value / unit).floor() * unit, 3)
+}
+
+/// Significant digits, never less than there is; a number that is round but for its last bits gains none.
+pub fn rounded_up(value: f64, digits: i32) -> String {
+    let unit = 10_f64.powi(last_place(value, digits));
+    significant((value / unit * (1.0 - 1e-13)).ceil() * unit, digits)
 }
 
 /// A word as a shell reads it.
@@ -69,6 +89,15 @@ mod tests {
     fn fields_of_a_file_are_no_arguments() {
         let error = crate::data::schema::parse("s.toml", "[rows]\nlabel = 'x'\n").unwrap_err().to_string();
         assert!(error.contains("unknown field 'label'") && !error.contains('`'), "{error}");
+    }
+
+    #[test]
+    fn digits_are_rounded_to_the_safe_side() {
+        for (value, down, up) in
+            [(0.29991, "0.299", "0.3"), (99.97, "99.9", "100"), (0.0, "0", "0"), (100.0, "100", "100")]
+        {
+            assert_eq!((rounded_down(value).as_str(), rounded_up(value, 3).as_str()), (down, up));
+        }
     }
 
     #[test]

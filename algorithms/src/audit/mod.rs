@@ -85,6 +85,8 @@ pub struct AuditSettings {
     pub selection: bool,
     /// So many canaries in one run, instead of many runs with one.
     pub one_run: Option<usize>,
+    /// Audits in one run that are judged together.
+    pub judged: usize,
 }
 
 impl Default for AuditSettings {
@@ -101,6 +103,7 @@ impl Default for AuditSettings {
             units: false,
             selection: false,
             one_run: None,
+            judged: 1,
         }
     }
 }
@@ -257,7 +260,7 @@ fn checked(settings: &AuditSettings) -> Result<Adjacency, AuditError> {
         let problem = if settings.selection {
             "of a selection report-the-score and deterministic-count are audited"
         } else {
-            "it breaks claims about selections alone; audit `selection`"
+            "it breaks claims about selections alone; audit `selection`, which takes many runs"
         };
         return Err(AuditError::Selections(sabotage.name(), problem));
     }

@@ -2,7 +2,8 @@
 //!
 //! A guesser who sees all that a private run releases can hardly be right more often than its guarantee allows, whatever the guesses are made
 //! from; and he may abstain. Coins are independent, so that one run with m canaries shows what m runs with one would, up to what canaries hide from
-//! each other in the theorem (not in these scenes: each has a coordinate of its own). A bound holds with probability 1 − [`GUESS_ERROR`].
+//! each other in the theorem (not in these scenes: each has a coordinate of its own). The bounds of all audits that are judged together hold with
+//! probability 1 − [`GUESS_ERROR`]: each has its part of that error.
 //!
 //! | run | canaries | used for |
 //! | --- | --- | --- |
@@ -19,7 +20,7 @@ use crate::oracle::Oracle;
 use crate::parallel::Engine;
 use crate::problem::Problem;
 
-/// Probability that a bound from one run exceeds the truth.
+/// Probability that some bound exceeds the truth, of all audits in one run that are judged together.
 pub const GUESS_ERROR: f64 = 0.05;
 /// Fewest and most canaries: every row has a column for each.
 pub const CANARIES: (usize, usize) = (100, 4_096);
@@ -27,7 +28,7 @@ pub const CANARIES: (usize, usize) = (100, 4_096);
 const PARTS: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 /// Guesses of the coins of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guesses {
     /// Canaries m.
     pub canaries: usize,
@@ -35,6 +36,8 @@ pub struct Guesses {
     pub guesses: usize,
     /// Right ones v.
     pub right: usize,
+    /// Probability that a bound from them exceeds the truth.
+    pub error: f64,
 }
 
 /// ln P[Binomial(n, p) = k], for 0 < p < 1.
@@ -61,7 +64,7 @@ impl Guesses {
     /// The largest ε that an (ε, δ)-DP run contradicts (Steinke, Nasr and Jagielski 2023, Theorem 3.1): with p = e^ε/(1 + e^ε),
     /// `P[≥ v right] ≤ β + 2mδ·α`, `β = P[Bin(r, p) ≥ v]`, `α = max_{1 ≤ i ≤ v} (P[Bin(r, p) ≥ v − i] − β)/i`.
     pub fn epsilon(self, delta: f64) -> f64 {
-        let Self { canaries, guesses, right } = self;
+        let Self { canaries, guesses, right, error } = self;
         largest(30.0, |epsilon| {
             let (log_p, log_other) = (-(-epsilon).exp().ln_1p(), -epsilon.exp().ln_1p());
             let mass = |count: usize| log_binomial(count, guesses, log_p, log_other).exp();
@@ -72,18 +75,18 @@ impl Guesses {
                 above += mass(right - i);
                 alpha = alpha.max(above / i as f64);
             }
-            beta + 2.0 * canaries as f64 * delta * alpha < GUESS_ERROR
+            beta + 2.0 * canaries as f64 * delta * alpha < error
         })
     }
 
-    /// True if so many right guesses have a probability below [`GUESS_ERROR`] on an f-DP run (Mahloujifar, Melis and Chaudhuri 2024, Algorithm 3).
+    /// True if so many right guesses have a probability below that of an error on an f-DP run (Mahloujifar, Melis and Chaudhuri 2024, Algorithm 3).
     /// `least` maps the probability of an event on one of two neighbours to the least that it can have on the other, x to f(1 − x).
     ///
     /// With r_i and h_i the probabilities that a canary's guess is right, or wrong, and at least i are right, a recursion down from i = v, where
     /// both sum to τ·r/m, bounds them from below; they sum to r/m at most at i = 0.
     fn contradict(self, least: impl Fn(f64) -> f64) -> bool {
         let [canaries, guesses, right] = [self.canaries, self.guesses, self.right].map(|count| count as f64);
-        let (mut is_right, mut is_wrong) = (GUESS_ERROR * right / canaries, GUESS_ERROR * (guesses - right) / canaries);
+        let (mut is_right, mut is_wrong) = (self.error * right / canaries, self.error * (guesses - right) / canaries);
         for i in (0..self.right).rev() {
             let wrong = least(is_right).max(is_wrong);
             is_right += i as f64 / (guesses - i as f64) * (wrong - is_wrong);
@@ -191,10 +194,11 @@ pub(super) fn audited(
     for (iterates, is_in) in [(&without, false), (&with, true)] {
         rehearsed.extend(scores.of(iterates).into_iter().map(|score| (score, is_in)));
     }
+    let error = GUESS_ERROR / audit.judged as f64;
     let bound = |part: f64| {
         let wrong: usize = guessed(&rehearsed, (2.0 * part * canaries as f64) as usize).iter().sum();
         let guesses = (part * canaries as f64) as usize;
-        Guesses { canaries, guesses, right: guesses - wrong.div_ceil(2).min(guesses) }.gaussian_mu()
+        Guesses { canaries, guesses, right: guesses - wrong.div_ceil(2).min(guesses), error }.gaussian_mu()
     };
     let part = PARTS.into_iter().max_by(|one, other| bound(*one).total_cmp(&bound(*other))).unwrap_or(1.0);
 
@@ -203,7 +207,7 @@ pub(super) fn audited(
     let seen: Vec<(f64, bool)> = scores.of(&run(Part::Misses, &problem)?).into_iter().zip(coins).collect();
     let guesses = (part * canaries as f64) as usize;
     let [false_alarms, misses] = guessed(&seen, guesses);
-    let found = Guesses { canaries, guesses, right: guesses - false_alarms - misses };
+    let found = Guesses { canaries, guesses, right: guesses - false_alarms - misses, error };
     let bound = claim.family.lower_bound(Seen::Guesses(found))?;
     let shifts = scores.0.iter().map(LikelihoodRatio::shift).sum::<f64>() / canaries as f64;
     Ok(Finding {
@@ -221,7 +225,7 @@ pub(super) fn audited(
         trials: guesses as u64,
         false_alarms: false_alarms as u64,
         misses: misses as u64,
-        confidence: 1.0 - GUESS_ERROR,
+        confidence: 1.0 - error,
         guesses: Some(found),
     })
 }
@@ -232,7 +236,7 @@ mod tests {
     use crate::privacy::examples::assert_relative;
 
     const fn guesses(canaries: usize, guesses: usize, right: usize) -> Guesses {
-        Guesses { canaries, guesses, right }
+        Guesses { canaries, guesses, right, error: GUESS_ERROR }
     }
 
     /// Values of a reference implementation of both papers.
@@ -259,9 +263,25 @@ mod tests {
         assert_eq!((guesses(1_000, 100, 50).gaussian_mu(), guesses(1_000, 100, 50).epsilon(1e-5)), (0.0, 0.0));
     }
 
-    /// A guesser who is as right as randomised response allows gets above its ε once in twenty, or less.
+    /// A guesser who is as right as randomised response allows gets above its ε once in twenty, or less, whatever number of audits is judged.
     #[test]
-    fn guesses_at_random_and_coins_are_fair() {
+    fn bounds_exceed_the_truth_with_the_probability_of_an_error_at_most() {
+        let (truth, count) = (1.0, 400);
+        for audits in [1, 31] {
+            let seen = |right| Guesses { error: GUESS_ERROR / f64::from(audits), ..guesses(count, count, right) };
+            let above = (0..=count).filter(|&right| seen(right).epsilon(0.0) > truth);
+            let probability = |right| log_binomial(right, count, -(-truth).exp().ln_1p(), -truth.exp().ln_1p()).exp();
+            let of_some = 1.0 - (1.0 - above.map(probability).sum::<f64>()).powi(audits);
+            assert!((0.3 * GUESS_ERROR..=GUESS_ERROR).contains(&of_some), "{audits}: {of_some}");
+            assert!(
+                seen(330).gaussian_mu() > 0.0
+                    && (audits == 1 || seen(330).gaussian_mu() < guesses(count, count, 330).gaussian_mu())
+            );
+        }
+    }
+
+    #[test]
+    fn coins_are_fair_and_the_surest_guesses_count() {
         let heads = coins(7, 4_096).into_iter().filter(|&coin| coin).count();
         assert!((1_900..2_200).contains(&heads), "{heads}");
         assert_ne!(coins(7, 100), coins(8, 100));

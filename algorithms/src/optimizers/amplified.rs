@@ -8,7 +8,7 @@
 
 use super::accelerated_plan::NumberOr;
 use super::algorithm::{PrepareError, Run};
-use super::parameters::{Range, parameters};
+use super::parameters::{ParameterValue as _, Range, parameters};
 use super::plan::{self, BatchPlan, Extent};
 use super::schedule::LearningRateSchedule;
 use super::settings::{SamplingKind, SettingsError};
@@ -36,17 +36,22 @@ parameters! {
     }
 }
 
+/// Refuses a value that is given and not read.
+fn unused(
+    algorithm: &'static str,
+    parameter: &'static str,
+    given: Option<String>,
+    reason: &'static str,
+) -> Result<(), SettingsError> {
+    given.map_or(Ok(()), |value| Err(SettingsError::unsupported(parameter, value, algorithm, reason)))
+}
+
 impl Samplers {
     /// Refuses parameters of samplers where none of them is taken.
     pub(super) fn none_given(&self, id: &'static str) -> Result<(), SettingsError> {
-        let given = [("bands", self.bands.is_some()), ("max-batch", self.max_batch.is_some())];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) => {
-                let reason = "takes it for samplers of its own, and none of them with the accountant last-iterate";
-                Err(SettingsError::unsupported(name, "", id, reason))
-            }
-            None => Ok(()),
-        }
+        let reason = "takes it for samplers of its own, and none of them with the accountant last-iterate";
+        unused(id, "bands", self.bands.text(), reason)?;
+        unused(id, "max-batch", self.max_batch.text(), reason)
     }
 
     /// The description of batches of this kind; nothing for one that other methods take, too.
@@ -57,17 +62,10 @@ impl Samplers {
         (kind, size): (SamplingKind, Extent),
     ) -> Result<Option<Sampling>, PrepareError> {
         let is_cyclic = matches!(kind, SamplingKind::CyclicPoisson | SamplingKind::CyclicAllocation);
-        let unused = |given: bool, parameter, reason| {
-            let error = SettingsError::unsupported(parameter, "", run.id, reason);
-            if given { Err(error) } else { Ok(()) }
-        };
-        unused(
-            self.bands.is_some() && !is_cyclic,
-            "bands",
-            "takes it for sampling cyclic-poisson and cyclic-allocation",
-        )?;
-        let is_cut = kind == SamplingKind::TruncatedPoisson;
-        unused(self.max_batch.is_some() && !is_cut, "max-batch", "takes it for sampling truncated-poisson")?;
+        let bands = self.bands.text().filter(|_| !is_cyclic);
+        unused(run.id, "bands", bands, "takes it for sampling cyclic-poisson and cyclic-allocation")?;
+        let most = self.max_batch.text().filter(|_| kind != SamplingKind::TruncatedPoisson);
+        unused(run.id, "max-batch", most, "takes it for sampling truncated-poisson")?;
         let Extent { batch_size, rows, .. } = size;
         let slots = |groups: usize| rows.div_ceil(batch_size.saturating_mul(groups));
         Ok(Some(match kind {
@@ -99,8 +97,7 @@ impl Samplers {
             return if bands <= most as f64 { Ok(bands as usize) } else { Err(refused(bands).into()) };
         }
         let Budget::Target { epsilon, delta } = run.budget() else {
-            let expected =
-                "a number of groups where the noise is given: auto weighs noise against bands at a target ε; a number";
+            let expected = "a target ε, at which auto weighs noise against bands, or a number of groups";
             return Err(SettingsError::out_of_range("bands", "auto", expected).into());
         };
         let workload =
@@ -244,15 +241,15 @@ mod tests {
     #[test]
     fn what_no_theorem_covers_is_refused_by_name() {
         for (settings, reason) in [
-            ("sampling=cyclic-poisson bands=4 noise=banded=5", "at most 4 band(s)"),
-            ("sampling=cyclic-poisson bands=4 noise=optimal", "at most 4 band(s)"),
-            ("sampling=random-allocation noise=banded=2", "1 round(s) apart"),
+            ("sampling=cyclic-poisson bands=4 noise=banded=5", "at most 4 bands"),
+            ("sampling=cyclic-poisson bands=4 noise=optimal", "at most 4 bands"),
+            ("sampling=random-allocation noise=banded=2", "1 round apart"),
             ("sampling=cyclic-poisson bands=100 noise=tree", "noise of a square C"),
             ("sampling=cyclic-poisson bands=101", "at most one group a round"),
             ("sampling=cyclic-poisson bands=50 batch-size=21", "at most rows / batch size"),
             ("sampling=cyclic-poisson bands=4 adjacency=replace-one", "replace-one"),
             ("sampling=truncated-poisson adjacency=replace-one", "replace-one"),
-            ("sampling=poisson bands=4", "takes it for sampling cyclic-poisson"),
+            ("sampling=poisson bands=4", "bands 4: algorithm 'dp-sgd' takes it for sampling cyclic-poisson"),
             ("sampling=cyclic-poisson bands=4 max-batch=30", "truncated-poisson"),
             ("sampling=poisson noise=banded=4", "takes no other noise"),
             ("sampling=truncated-poisson noise=banded=4", "takes no other noise"),
@@ -267,7 +264,7 @@ mod tests {
         let settings = Settings::new(budget, StreamKey::Simulation(1)).with("sampling", "random-allocation");
         let refused =
             super::super::matrix_factorization::DP_MEMF.prepare(&problem, &settings).err().unwrap().to_string();
-        assert!(refused.contains("dp-sgd takes these"), "{refused}");
+        assert!(refused.contains("dp-sgd does"), "{refused}");
     }
 
     /// As many bands as groups, and all of the rounds: one participation at most, at the rate of the group.

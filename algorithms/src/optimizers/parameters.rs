@@ -277,7 +277,7 @@ parameters! {
         sampling: Option<SamplingKind>,
         /// Step size
         learning_rate: Option<f64> [Range::POSITIVE],
-        /// Step sizes over the rounds, as factors of the learning rate: linear ends at 0, cooldown falls to 0 over the last quarter (default: constant)
+        /// Step sizes over the rounds, as factors of the learning rate: linear ends at 0, cooldown falls to 0 over the last quarter (default: constant; linear where dp-sgd chooses the step size for classes)
         learning_rate_schedule: Option<LearningRateSchedule>,
         /// Momentum β
         momentum: Option<f64> [Range::FRACTION],

@@ -100,7 +100,7 @@ impl BatchPlan {
             | SamplingKind::RandomAllocation
             | SamplingKind::CyclicAllocation
             | SamplingKind::TruncatedPoisson => {
-                let reason = "is accounted for on other batches alone; dp-sgd takes these";
+                let reason = "draws no such batches; dp-sgd does";
                 return Err(SettingsError::unsupported("sampling", kind, run.id, reason).into());
             }
             SamplingKind::Poisson => Sampling::Poisson { rate: batch_size as f64 / rows as f64 },

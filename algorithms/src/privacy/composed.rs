@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::error::PrivacyError;
+use super::error::{self, PrivacyError};
 use super::mechanism::Mechanism;
 use super::{Accountant, Adjacency, PrivacyStatement};
 
@@ -138,8 +138,11 @@ impl Composed {
         let (adjacency, unit, _) = about.expect("two statements");
         let delta = delta.unwrap_or(basic.1);
         let mechanism = Mechanism::Composition(mechanisms);
-        let with =
-            |accountant: Accountant| Ok((accountant.epsilon(&mechanism, adjacency, delta - reserved)?, accountant));
+        let with = |accountant: Accountant| {
+            let expected = "above the sum of the selections', which counts by itself";
+            error::checked(delta, reserved == 0.0 || delta > reserved, "delta", expected, "raise it")?;
+            Ok((accountant.epsilon(&mechanism, adjacency, delta - reserved)?, accountant))
+        };
         let mut found = with(Accountant::default_for(&mechanism));
         for other in [Accountant::Pld, Accountant::Rdp] {
             let least = found.as_ref().map_or(f64::INFINITY, |(least, _)| *least);
@@ -294,6 +297,8 @@ mod tests {
         let selections = Composed::new(&[&selected, &selected], None).unwrap();
         assert_eq!((selections.accountant, selections.epsilon), (None, 2.0_f64.next_up()));
         assert!(Composed::new(&[&selected, &selected], Some(1e-6)).is_err());
+        let refused = Composed::new(&[&selected, &plain], Some(1e-6)).unwrap_err().to_string();
+        assert!(refused.starts_with("delta must be above the sum of the selections'"), "{refused}");
     }
 
     #[test]

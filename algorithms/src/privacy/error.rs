@@ -1,6 +1,7 @@
 //! Errors of accounting, each with the way out.
 
 use super::accountant::Accountant;
+use crate::plural;
 use crate::problem::adjacency::Adjacency;
 
 /// A privacy question without an answer. The messages name the value, what was expected, and the way out.
@@ -9,7 +10,7 @@ use crate::problem::adjacency::Adjacency;
 #[expect(missing_docs, reason = "each message describes its fields")]
 pub enum PrivacyError {
     /// A number outside its range (NaN and infinities included).
-    #[error("{quantity} must be {expected}, found {found}: {remedy}")]
+    #[error("{quantity} must be {expected}, found {}: {remedy}", brief(*found))]
     OutOfRange { quantity: &'static str, found: f64, expected: &'static str, remedy: &'static str },
     /// The sampler and the adjacency do not go together: no theorem covers the pair.
     #[error("{sampling} sampling cannot be accounted under {adjacency} adjacency: {reason}")]
@@ -19,8 +20,9 @@ pub enum PrivacyError {
     RefusedMechanism { mechanism: &'static str, sampling: &'static str, reason: &'static str },
     /// Participations of one unit whose bands overlap.
     #[error(
-        "noise of {bands} bands on {sampling} batches: participations of an example are {separation} round(s) apart at least, and \
-         no theorem covers more bands than that; take at most {separation} band(s), or a cyclic sampler of {bands} groups"
+        "noise of {bands} bands on {sampling} batches: participations of an example are {} apart at least, and no theorem covers \
+         more bands than that; take at most {}, or a cyclic sampler of {bands} groups",
+        plural(*separation, "round"), plural(*separation, "band")
     )]
     BandsBeyondSeparation { bands: usize, separation: usize, sampling: &'static str },
     /// The accountant has no theorem for the mechanism.
@@ -55,6 +57,11 @@ pub enum PrivacyError {
          take the rdp accountant"
     )]
     WideLosses { range: f64, limit: f64 },
+}
+
+/// A number of a message, in powers of ten where all its digits would be many.
+pub(super) fn brief(value: f64) -> String {
+    if value == 0.0 || (1e-6..1e16).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
 /// `value` where it is valid, or an error that names `quantity`.

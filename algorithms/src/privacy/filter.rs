@@ -108,9 +108,14 @@ pub struct Filter {
 /// A part of a budget: of μ² or ε, and of δ where that is counted by itself. Runs fit while neither sum exceeds 1.
 pub type Share = [f64; 2];
 
-/// The sum of two shares, rounded up.
+/// The sum of two shares, rounded up where it has no exact value.
 pub fn together(one: Share, other: Share) -> Share {
-    [0, 1].map(|part| if other[part] == 0.0 { one[part] } else { (one[part] + other[part]).next_up() })
+    [0, 1].map(|part| {
+        let (a, b) = (one[part].max(other[part]), one[part].min(other[part]));
+        let sum = a + b;
+        // What the greater part leaves of the sum is exact (Dekker).
+        if b > sum - a { sum.next_up() } else { sum }
+    })
 }
 
 impl Filter {
@@ -377,6 +382,10 @@ mod tests {
     #[test]
     fn budgets_out_of_range_are_refused_and_pure_ones_are_basic() {
         let basic = Filter::new(FilterKind::Basic, 1.0, 0.0).unwrap();
+        // A budget that fits exactly, alone or in halves, and a sum that has no exact value.
+        assert_eq!(together([0.0, 0.25], [1.0, 0.75]), [1.0, 1.0]);
+        assert_eq!(together([0.5; 2], [0.5, f64::INFINITY]), [1.0, f64::INFINITY]);
+        assert_eq!(together([1e-17, 1.0], [1.0, 1e-17]), [1.0_f64.next_up(); 2]);
         let share = |delta| basic.share(&statement(laplace(2.0, 1.0, 1), delta)).unwrap();
         assert_eq!(share(0.0), [0.5, 0.0]);
         assert_eq!(share(1e-9)[1], f64::INFINITY);

@@ -15,6 +15,7 @@
 ///
 /// Without contraction, c = 1, these are √t and √(1 + (E − 1)/l).
 pub(super) fn last_iterate_ratio(contraction: f64, batches: usize, rounds: usize) -> f64 {
+    let batches = batches.max(1);
     let (passes, batches) = (rounds.div_ceil(batches) as f64, batches as f64);
     let log = contraction.ln();
     // (1 − c^n)/(1 − c) and (1 − c^n)/(1 + c^n)·(1 + c)/(1 − c).

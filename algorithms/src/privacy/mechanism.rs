@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{self, PrivacyError};
 use super::sampling::{Draw, Sampling};
+use crate::plural;
 use crate::problem::adjacency::Adjacency;
 
 /// Everything that a run releases about its data.
@@ -153,7 +154,7 @@ impl Mechanism {
             | Self::SubsampledBanded { steps, .. }
             | Self::Laplace { steps, .. } => steps,
             Self::Factorized { .. } => 1,
-            Self::LastIterate { batches, rounds, .. } => rounds.div_ceil(batches),
+            Self::LastIterate { batches, rounds, .. } => rounds.div_ceil(batches.max(1)),
             Self::Tree { trees, .. } => trees,
             Self::Composition(ref parts) => parts.iter().map(Self::rounds).fold(0, usize::saturating_add),
         }
@@ -381,13 +382,13 @@ fn batches_of(sampling: Sampling) -> String {
             format!("{batch} of {population} examples without replacement")
         }
         Sampling::CyclicPoisson { groups, rate } => {
-            format!("Poisson batches, rate {rate}, of {groups} groups in turn")
+            format!("Poisson batches, rate {rate}, of {} in turn", plural(groups, "group"))
         }
         Sampling::RandomAllocation { groups: 1, slots } => {
-            format!("batches by random allocation, {slots} rounds an epoch")
+            format!("batches by random allocation, {} an epoch", plural(slots, "round"))
         }
         Sampling::RandomAllocation { groups, slots } => {
-            format!("batches by random allocation to {slots} rounds of each of {groups} groups in turn")
+            format!("batches by random allocation to {} of each of {groups} groups in turn", plural(slots, "round"))
         }
         Sampling::TruncatedPoisson { rate, most, population } => {
             format!("Poisson batches, rate {rate}, cut to {most} of {population} examples")
@@ -402,26 +403,29 @@ impl fmt::Display for Mechanism {
         let text = match self {
             Self::Gaussian { participations, .. } => format!("Gaussian, {participations} participation(s) an example"),
             Self::SubsampledGaussian { sampling: Sampling::Poisson { rate }, steps, .. } => {
-                format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
+                format!("Poisson-subsampled Gaussian, rate {rate}, {}", plural(*steps, "step"))
             }
             Self::SubsampledGaussian { sampling, steps, .. } => {
-                format!("Gaussian on {}, {steps} steps", batches_of(*sampling))
+                format!("Gaussian on {}, {}", batches_of(*sampling), plural(*steps, "step"))
             }
             Self::SubsampledBanded { sampling, bands, sensitivity, steps, .. } => format!(
-                "correlated Gaussian noise of {bands} band(s) with sensitivity {sensitivity} on {}, {steps} steps",
-                batches_of(*sampling)
+                "correlated Gaussian noise of {} with sensitivity {sensitivity} on {}, {}",
+                plural(*bands, "band"),
+                batches_of(*sampling),
+                plural(*steps, "step")
             ),
             Self::Factorized { sensitivity, .. } => {
                 format!("correlated Gaussian noise of a factorisation with sensitivity {sensitivity}")
             }
             Self::LastIterate { contraction, batches, rounds, .. } => {
-                format!("last of {rounds} iterates, {batches} batch(es) a pass, steps that contract by {contraction}")
+                let (rounds, contraction) = (plural(*rounds, "round"), error::brief(*contraction));
+                format!("last iterate of {rounds}, {batches} a pass, steps that contract by {contraction}")
             }
             Self::Tree { rounds, trees, .. } => {
                 format!("Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds")
             }
             Self::Laplace { scale, l1_sensitivity, steps, .. } => {
-                format!("Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {steps} steps")
+                format!("Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {}", plural(*steps, "step"))
             }
             Self::Composition(parts) => format!("composition of {} mechanisms", parts.len()),
         };

@@ -244,7 +244,9 @@ impl Sampling {
             }
             Self::TruncatedPoisson { rate, most, population } => {
                 error::rate(rate)?;
-                error::batch(most, population)?;
+                let valid = (1..=population).contains(&most);
+                let remedy = "it is the size that greater batches are cut to";
+                error::checked(most as f64, valid, "the greatest batch", "at least 1 and at most n", remedy)?;
                 match adjacency {
                     Adjacency::ZeroOut => Ok(()),
                     Adjacency::AddRemove => {

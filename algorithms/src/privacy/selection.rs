@@ -90,7 +90,7 @@ impl fmt::Display for TrialLaw {
         match *self {
             Self::NegativeBinomial(0.0) => formatter.write_str("logarithmic"),
             Self::NegativeBinomial(1.0) => formatter.write_str("geometric"),
-            Self::NegativeBinomial(eta) => write!(formatter, "{eta}"),
+            Self::NegativeBinomial(eta) => formatter.write_str(&error::brief(eta)),
             Self::Poisson => formatter.write_str("poisson"),
         }
     }
@@ -514,6 +514,8 @@ pub fn trial_epsilon<E: From<PrivacyError>>(
     cost: impl Fn(f64) -> Result<f64, E>,
 ) -> Result<f64, E> {
     error::target_epsilon(epsilon)?;
+    let remedy = "beyond it no bound is computed; lower it";
+    error::checked(epsilon, epsilon <= MOST_EPSILON, "epsilon of a selection", "at most 20", remedy)?;
     let excess = |log: f64| Ok::<_, E>((cost(log.exp())? / epsilon).ln().clamp(-100.0, 100.0));
     let (mut lower, mut upper) = ((epsilon / 4.0).ln(), epsilon.ln());
     let mut at_lower = excess(lower)?;

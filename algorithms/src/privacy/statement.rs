@@ -10,6 +10,7 @@ use super::gdp;
 use super::mechanism::Mechanism;
 use super::sampling::Sampling;
 use super::selection::SelectionStatement;
+use crate::plural;
 use crate::problem::adjacency::Adjacency;
 use crate::problem::{PublicProblem, Relation, UnitDeclaration};
 
@@ -59,6 +60,9 @@ impl Arithmetic {
 
 /// The note to a run that spends its whole budget on each of several disjoint chunks of its rows.
 pub const DISJOINT_CHUNKS: &str = "disjoint chunks: each spends the whole budget, none is composed";
+
+/// A public choice of every run, but for the winner of a selection.
+const HYPER_PARAMETERS: &str = "hyper-parameters, which must be chosen without the rows";
 
 /// The reason against δ = 0 under Laplace noise in floating point.
 const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: floating-point noise takes finitely many \
@@ -251,7 +255,8 @@ impl PrivacyStatement {
             accountant: None,
             mechanism: Some(format!("the best of a random number of trials ({})", selection.trials)),
             mechanisms: Vec::new(),
-            public: self.public.into_iter().chain([fact.to_owned()]).collect(),
+            // The winner's were chosen by its score.
+            public: self.public.into_iter().filter(|of| of != HYPER_PARAMETERS).chain([fact.to_owned()]).collect(),
             notes: weak_delta.into_iter().chain(notes).collect(),
             selection: Some(selection),
             ..self
@@ -294,12 +299,9 @@ impl PrivacyStatement {
         };
         let unit = problem.unit().map(|unit| format!("a unit: {unit}; the number of a unit's rows is private"));
         let shape = format!(
-            "{} features and {}, from the declared domain",
-            problem.model().features,
-            match problem.model().outputs {
-                1 => "1 output".to_owned(),
-                outputs => format!("{outputs} outputs"),
-            }
+            "{} and {}, from the declared domain",
+            plural(problem.model().features, "feature"),
+            plural(problem.model().outputs, "output")
         );
         let relation = match (adjacency, &unit) {
             (Adjacency::ZeroOut, None) => {
@@ -313,8 +315,7 @@ impl PrivacyStatement {
                 "compared: any two data sets that differ in one unit's rows, their number included"
             }
         };
-        let hyper_parameters = "hyper-parameters, which must be chosen without the rows".to_owned();
-        [relation.to_owned()].into_iter().chain(unit).chain([rows, shape, hyper_parameters]).collect()
+        [relation.to_owned()].into_iter().chain(unit).chain([rows, shape, HYPER_PARAMETERS.to_owned()]).collect()
     }
 
     /// The unit of protection of a domain, as statements name it.

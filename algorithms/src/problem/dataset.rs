@@ -19,6 +19,7 @@ use super::features::{Buffer, DatasetError, Features, Labels, SparseMatrix, argu
 use super::units::{UnitDeclaration, UnitIds, Units};
 use crate::parallel::ranks::{Ranks, gather_messages};
 use crate::parallel::{Engine, partition};
+use crate::plural;
 
 /// Shares of the rows that are hashed side by side, and rows of one after each other.
 const SHARES: usize = 16;
@@ -132,7 +133,7 @@ impl Dataset {
             refused(&self.name, problem)
         };
         if self.columns() != domain.features() {
-            let features = |count| format!("{count} features");
+            let features = |count| plural(count, "feature");
             return refuse(features(self.columns()), features(domain.features()));
         }
         let storage = self.features.storage();

@@ -51,7 +51,7 @@ enum MechanismArguments {
     /// Gaussian noise on a sum of clipped terms; a given example is read in every step.
     Gaussian(GaussianArguments),
     /// Gaussian noise on randomly drawn batches: Poisson, cyclic or truncated, by random allocation, or without replacement; with noise of as
-    /// many bands as there are groups, too, of which a column is as long as 1.
+    /// many bands as there are groups, too, whose columns have norm 1.
     SubsampledGaussian(SubsampledArguments),
     /// The last of the iterates of contracting steps on the same batches in every pass, all others unseen; no gradient is clipped.
     LastIterate(LastIterateArguments),
@@ -369,8 +369,8 @@ fn answer(mechanism: &MechanismArguments) -> Result<Answer, PrivacyError> {
                 rounds: arguments.steps,
             };
             let answer = arguments.question.solve(Adjacency::ZeroOut, None, &mechanism)?;
-            let details = [("contraction", json!(arguments.contraction)), ("batches", json!(arguments.batches))];
-            Ok(answer.with(details).with([("steps", json!(arguments.steps))]))
+            let LastIterateArguments { contraction, batches, steps, .. } = arguments;
+            Ok(answer.with([("contraction", json!(contraction)), ("batches", json!(batches)), ("steps", json!(steps))]))
         }
         MechanismArguments::Laplace(arguments) => laplace_answer(arguments),
         MechanismArguments::Tree(arguments) => {
@@ -518,15 +518,7 @@ impl Question {
 
 /// Six significant digits, never below the value: neither an ε nor a noise multiplier may look better than it is.
 fn rounded_up(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 300);
-    let scale = 10f64.powi(decimals);
-    // The tolerance keeps a value that is a round number up to its last bits from gaining a digit.
-    let digits = (value * scale * (1.0 - 1e-13)).ceil();
-    let text = format!("{:.*}", decimals as usize, digits / scale);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    rounds_models::text::rounded_up(value, 6)
 }
 
 #[cfg(test)]
@@ -616,6 +608,9 @@ subsampled-gaussian --noise-multiplier 1 --sampling-rate 1.5 --delta 1e-5 | the 
 subsampled-gaussian --noise-multiplier 1 --slots 10 --groups 2 --delta 1e-5 --adjacency add-remove | another group
 subsampled-gaussian --noise-multiplier 1 --slots 0 --delta 1e-5 | the rounds of an epoch must be
 last-iterate --noise-multiplier 1 --contraction 1.5 --delta 1e-5 | the contraction must be
+last-iterate --noise-multiplier 3 --contraction 0.99 --delta 1e-5 --batches 0 | the batches of a pass must be
+last-iterate --noise-multiplier 3 --contraction 1e300 --delta 1e-5 | at most 1, found 1e300:
+subsampled-gaussian --noise-multiplier 2 --sampling-rate 0.1 --n 600 --max-batch 0 --delta 1e-5 | the greatest batch must be
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant last-iterate | whose steps contract
 subsampled-gaussian --noise-multiplier 1 --delta 1e-5 | --sampling-rate
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --steps 0 --delta 1e-5 | the number of steps must be

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Output, UsageError, output, threads};
 use crate::drawing::{Entry, Table};
 use crate::experiment::definition::{counts, most_threads};
-use crate::format::scientific;
+use crate::format::{scientific, three_digits};
 
 /// Arguments of `rounds audit`.
 #[derive(clap::Args)]
@@ -49,7 +49,7 @@ pub struct AuditArguments {
     /// Audit the best of a random number of runs, as `rounds tune` releases it.
     #[arg(long)]
     selection: bool,
-    /// One training with M canaries, each in or out by a fair coin, instead of many with one: a weaker bound, in a moment
+    /// One training with M canaries, each in or out by a fair coin, instead of many with one: a weaker bound, in seconds
     #[arg(long, value_name = "M", conflicts_with_all = ["runs", "selection"])]
     one_run: Option<usize>,
     /// Seed of all runs.
@@ -80,6 +80,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         units: arguments.units,
         selection: arguments.selection,
         one_run: arguments.one_run,
+        judged: audited.len(),
     };
     let runs = if settings.one_run.is_some() { 3 } else { settings.runs };
     let length = runs * audited.len() as u64;
@@ -152,10 +153,10 @@ fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm
     }
 }
 
-/// The probability with which each bound holds.
-fn confidence(reports: &[TimedReport]) -> f64 {
+/// The probability with which each bound exceeds the truth.
+fn error(reports: &[TimedReport]) -> f64 {
     let found = reports.iter().find_map(|one| Some(one.report.finding.as_ref().ok()?.confidence));
-    found.unwrap_or(1.0 - audit::ERROR)
+    found.map_or(audit::ERROR, |confidence| 1.0 - confidence)
 }
 
 struct TimedReport {
@@ -179,8 +180,8 @@ fn judge(reports: &[TimedReport]) -> anyhow::Result<()> {
     let wrong = wrong.join(", ");
     match reports.first().and_then(|first| first.report.sabotage) {
         None => anyhow::bail!(
-            "the bound exceeds the claim of {wrong}: except with probability {:e}, less noise was added than the claim needs",
-            1.0 - confidence(reports)
+            "the bound exceeds the claim of {wrong}: except with probability {}, less noise was added than the claim needs",
+            three_digits(error(reports) * reports.len() as f64)
         ),
         Some(sabotage) => anyhow::bail!(
             "{} was not detected in {wrong}: raise --runs, or check that the sabotage has an effect",
@@ -277,7 +278,7 @@ impl TimedReport {
 fn text(reports: &[TimedReport]) -> String {
     let mut table = Table::new(
         "Audit",
-        "algorithm|scene|relation|#μ claim|#μ at least|#ε claim|#ε at least|#by (ε, δ)|right|δ|bound",
+        "algorithm|scene|relation|#μ claim|#μ at least|#ε claim|#ε at least|#any noise|right guesses|δ|bound",
     );
     reports.iter().for_each(|report| table.row(report.row()));
     let (table, mut shared) = table.without_empty_columns().without_shared_columns(&["relation", "δ"]);
@@ -306,13 +307,14 @@ fn text(reports: &[TimedReport]) -> String {
         Some((CanaryRows::F32, _)) => "Rows of f32.\n",
         None => "",
     };
-    let bounds = confidence(reports);
-    let one = if bounds < 1.0 - audit::ERROR {
-        "One run with many canaries. The guesses bound μ or ε by the mechanism's own trade-off, and ε by (ε, δ) alone. "
+    let is_one = |one: &TimedReport| one.report.finding.as_ref().is_ok_and(|found| found.guesses.is_some());
+    let one = if reports.iter().any(is_one) {
+        "One run with many canaries. Only the bound on ε of any noise holds for noise of another kind than is claimed. "
     } else {
         ""
     };
-    let end = format!("{one}Bounds hold with probability {bounds} each; a bound below a claim is no proof of it.");
+    let error = three_digits(error(reports));
+    let end = format!("{one}Each bound holds but with probability {error}; one below a claim is no proof of it.");
     format!("{table}\n{}", output::wrapped(&format!("{shared}\n{reasons}{rows}{end}"), 0))
 }
 

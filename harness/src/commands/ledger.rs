@@ -7,7 +7,7 @@ use comfy_table::Table;
 use rounds_algorithms::privacy::{Adjacency, FilterKind};
 use rounds_models::data::{Declaration, declare};
 use rounds_models::ledger::{Account, BookedRun, Budget, Ledger, LedgerError, State};
-use serde::Serialize;
+use rounds_models::text::{rounded_down, rounded_up};
 
 use super::declaration::DeclarationArguments;
 use super::{Output, UsageError, output};
@@ -80,13 +80,25 @@ pub fn run(arguments: &LedgerArguments, output: Output) -> anyhow::Result<()> {
         }
     };
     let account = Account::read(file).map_err(refused)?;
-    output.print(&Shown::of(&account), table(&account))
+    let spent = account.spent().into_iter().fold(0.0, f64::max);
+    let mut document = serde_json::to_value(&account)?;
+    (document["spent"], document["left"]) = (spent.into(), (1.0 - spent).max(0.0).into());
+    output.print(&document, table(&account, spent))
 }
 
 /// The budget that the arguments declare.
 fn budget(arguments: &NewArguments) -> anyhow::Result<Budget> {
     let NewArguments { data, data_dir, rows, filter, epsilon, delta, .. } = arguments;
     let flags = Declaration { relation: arguments.adjacency, ..arguments.declared.declaration() };
+    let read = [
+        ("--unit", flags.columns.unit.is_some()),
+        ("--unit-ids", flags.unit_ids.is_some()),
+        ("--bounds private:E", flags.private_bounds().is_some()),
+    ];
+    if let Some((flag, _)) = read.into_iter().find(|(_, given)| *given) {
+        let problem = "a ledger has the unit of the schema, and reads no row; give it to the runs";
+        return Err(UsageError::of(format!("{flag}: {problem}")));
+    }
     let domain = declare(data, data_dir.as_deref(), &flags).map_err(|error| reported(true, error))?;
     let Some(domain) = domain.filter(|domain| !domain.is_draft()) else {
         let problem = "no checked schema declares these data, and a ledger takes relation and unit from it";
@@ -97,39 +109,19 @@ fn budget(arguments: &NewArguments) -> anyhow::Result<Budget> {
     Budget::new(data, &domain, *rows, (*filter, *epsilon, *delta)).map_err(|error| reported(true, error))
 }
 
-/// A ledger as a document.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    account: &'a Account,
-    spent: f64,
-    left: f64,
-}
-
-impl<'a> Shown<'a> {
-    fn of(account: &'a Account) -> Self {
-        let spent = account.spent().into_iter().fold(0.0, f64::max);
-        Self { account, spent, left: (1.0 - spent).max(0.0) }
-    }
-}
-
-fn table(account: &Account) -> Table {
-    let percent = |part: f64| format!("{} %", three_digits(100.0 * part));
+fn table(account: &Account, spent: f64) -> Table {
+    let taken = |part: f64| format!("{} %", rounded_up(100.0 * part, 3));
     let Budget { data, rows, adjacency, unit, epsilon, delta, filter, .. } = &account.budget;
-    let Shown { spent, left, .. } = Shown::of(account);
-    let room = account
-        .room(*delta)
-        .map(|room| format!(", enough for ε = {} at δ = {} by Gaussian noise", three_digits(room), scientific(*delta)));
     let numbered: Vec<String> = (1..=account.runs.len()).map(|number| format!("run {number}")).collect();
     let told = |run: &BookedRun| {
         let [own_epsilon, own_delta] =
             [run.statement.epsilon, run.statement.delta].map(|number| number.unwrap_or(f64::NAN));
         let state = match run.state {
-            State::Open => "open: it goes on, was stopped, or died; its checkpoint can be resumed",
+            State::Open => "open: its noise may have been seen; a checkpoint, if there is one, can be resumed",
             State::Done => "done",
             State::Void => "void: it ended before its noise was drawn, and spent nothing",
         };
-        let share = percent(if run.state == State::Void { 0.0 } else { run.share.into_iter().fold(0.0, f64::max) });
+        let share = taken(if run.state == State::Void { 0.0 } else { run.share.into_iter().fold(0.0, f64::max) });
         let sha256 = run.model_sha256.as_deref().and_then(|sha256| sha256.get(..16));
         let model = sha256.map(|sha256| format!(", model {sha256}…")).unwrap_or_default();
         format!("{share}, ε = {} at δ = {}, {state}{model}", three_digits(own_epsilon), scientific(own_delta))
@@ -138,8 +130,8 @@ fn table(account: &Account) -> Table {
         ("budget", format!("ε = {epsilon} at δ = {}, {filter} filter", scientific(*delta))),
         ("data", format!("{data}, {}", plural(*rows, if unit == "example" { "row" } else { "unit" }))),
         ("adjacency", format!("{adjacency}, of one {unit}")),
-        ("spent", percent(spent)),
-        ("left", percent(left) + &room.unwrap_or_default()),
+        ("spent", taken(spent)),
+        ("left", format!("{} %{}", rounded_down(100.0 * (1.0 - spent)), account.room_in_words(*delta))),
     ];
     let runs = numbered.iter().map(String::as_str).zip(account.runs.iter().map(told));
     output::pairs(head.into_iter().chain(runs).chain([("last line", account.sha256.clone())]))

@@ -170,7 +170,7 @@ fn list(plans: &[(Group, Selection, Box<dyn Plan>)], output: Output, cluster: &C
         }
     }
     if output == Output::Text && cluster.is_root() {
-        println!("{} cells", cells.len());
+        println!("{}", plural(cells.len(), "cell"));
     }
     Ok(())
 }

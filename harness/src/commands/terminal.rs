@@ -13,8 +13,7 @@ use crate::cluster::{Cluster, Traffic};
 use crate::usage::flags;
 
 /// Message of the first Ctrl-C of a run with a checkpoint.
-const AFTER_THIS_ROUND: &str =
-    "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
+const AFTER_THIS_ROUND: &str = "stopping after the current round, with a checkpoint (a trial of `tune` begins anew); press Ctrl-C again to stop at once";
 
 /// The terminal of a run: its clock, its progress bar, its warnings and Ctrl-C.
 pub(super) struct Terminal<'a> {

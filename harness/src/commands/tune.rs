@@ -16,6 +16,11 @@ use crate::usage::{command_again, flags, reported};
 /// Arguments of `rounds tune`: a grid, and the run whose settings are drawn from it. `--epsilon` and `--delta` are those of all trials
 /// together.
 #[derive(clap::Args)]
+#[command(
+    mut_arg("epsilon", |own| own.help("ε of all trials together")),
+    mut_arg("delta", |own| own.help("δ of all trials together")),
+    mut_arg("noise_multiplier", |own| own.hide(true))
+)]
 pub struct TuneArguments {
     /// Values of a parameter that trials draw from (`learning-rate=0.5,1,2`); may be repeated
     #[arg(long, value_name = "KEY=V1,V2,…", value_parser = key_value, required = true)]

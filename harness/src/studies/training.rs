@@ -26,6 +26,7 @@ use serde_json::Value;
 use super::logistic::objective;
 use crate::experiment::cache::{Loaded, Memo, check};
 use crate::experiment::cell::PLANTED_LOGISTIC;
+use crate::experiment::settings::{self, BUDGET};
 use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Selection, Study,
     Trial, lines,
@@ -75,10 +76,11 @@ pub(crate) struct Trained {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     test_accuracy: Option<f64>,
     n: usize,
+    /// Of a selection rounds, queries and clipped gradients are the winner's.
     rounds: u64,
     gradient_queries: u64,
     clipped: f64,
-    /// Seconds of the rounds, on one thread, without preparation and evaluation.
+    /// Seconds of the rounds, on one thread, without preparation and evaluation; of a selection with its plan and all trials.
     seconds: f64,
     /// Rounds and queries when the target was first seen to be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,6 +119,17 @@ impl Study for Training {
             cell.configuration.parameters.retain(|name, _| !TUNING.contains(&name.as_str()));
         }
         check(&settings)?;
+        for cell in cells.iter().map(|cell| &cell.configuration) {
+            let has = |name: &str| cell.parameters.contains_key(name);
+            ensure!(
+                cell.dataset != PLANTED_LOGISTIC || !has("test-split"),
+                "{}: test-split: its models are judged by their population; leave it out",
+                cell.key()
+            );
+            if TUNING.into_iter().any(has) {
+                Self::tuning(cell).with_context(|| cell.key())?;
+            }
+        }
         Ok(cells)
     }
 
@@ -235,22 +248,24 @@ impl Judge<'_> {
 }
 
 impl Training {
-    /// A selection among trials, which draw their settings from the cell's grid.
-    fn tuned(&self, run: &Run<'_, Trained>, loaded: &Loaded) -> anyhow::Result<Outcome<Trained>> {
-        let cell = &run.cell.configuration;
-        let rows = loaded.train.dataset().as_ref().clone();
-        let mut training = fit::Training::on_rows(TrainTest { train: rows, test: None });
-        training.algorithm.clone_from(&cell.algorithm);
-        training.seed = run.trial.seed(self.definition.seed);
+    /// The selection of a cell with a grid, but for its rows and its seed.
+    fn tuning(cell: &Configuration) -> anyhow::Result<Tuning> {
+        let lists = cell
+            .text(TUNING[0])
+            .context("trials draw from a grid: give grid = \"NAME=V1,V2,…\", or leave trials out")?;
+        let problem = cell.on_problem().parameters;
+        ensure!(
+            cell.dataset != PLANTED_LOGISTIC && problem.get("bias") != Some(&false.into()),
+            "grid: trials train models with a bias, and this problem has none; leave grid out, or take another problem"
+        );
+        let mut training = fit::Training { algorithm: cell.algorithm.clone(), ..fit::Training::default() };
         training.privacy.epsilon = cell.optional("epsilon")?;
         training.privacy.delta = cell.number("delta")?;
-        let own = cell
-            .of_algorithm()
-            .into_iter()
-            .filter(|(name, _)| !TUNING.contains(&name.as_str()) && !["epsilon", "delta"].contains(&name.as_str()));
-        training.parameters =
-            own.map(|(name, _)| cell.text(&name).map(|value| (name, value))).collect::<Option<_>>().context("texts")?;
-        let lists = cell.text(TUNING[0]).unwrap_or_default();
+        training.optimizer.batch_size = Some(cell.batch_size).filter(|&size| size > 0);
+        training.optimizer.loss = settings::loss(&problem)?;
+        training.optimizer.regularization = settings::regularization(&problem)?;
+        let own = cell.of_algorithm().into_keys().filter(|name| ![&TUNING[..], &BUDGET].concat().contains(&&name[..]));
+        training.parameters = own.filter_map(|name| cell.text(&name).map(|value| (name, value))).collect();
         let lists = lists.split(';').map(|list| {
             let (name, values) = list.split_once('=').context("a grid is NAME=V1,V2,…")?;
             Ok((name.trim().to_owned(), values.split(',').map(str::trim).map(str::to_owned).collect::<Vec<_>>()))
@@ -258,6 +273,16 @@ impl Training {
         let mut tuning = Tuning::of(training);
         tuning.grid = Grid::new(lists.collect::<anyhow::Result<Vec<_>>>()?)?;
         tuning.trials = cell.optional(TUNING[1])?.unwrap_or(tuning.trials);
+        tuning.check()?;
+        Ok(tuning)
+    }
+
+    fn tuned(&self, run: &Run<'_, Trained>, loaded: &Loaded) -> anyhow::Result<Outcome<Trained>> {
+        let cell = &run.cell.configuration;
+        let mut tuning = Self::tuning(cell)?;
+        let rows = TrainTest { train: loaded.train.dataset().as_ref().clone(), test: None };
+        tuning.training.data = fit::Training::on_rows(rows).data;
+        tuning.training.seed = run.trial.seed(self.definition.seed);
         let judge = self.judge(cell, run.trial.draw, loaded)?;
         let started = Instant::now();
         let tuned = tune(&tuning, &fit::Execution::default(), &mut ()).with_context(|| cell.key())?;
@@ -270,7 +295,7 @@ impl Training {
             n: loaded.train.rows(),
             rounds: tuned.outcome.header.rounds,
             gradient_queries: tuned.outcome.gradient_queries,
-            clipped: 0.0,
+            clipped: tuned.outcome.diagnostics.map_or(0.0, |of_winner| of_winner.clipped_fraction),
             seconds: started.elapsed().as_secs_f64(),
             to_target: None,
             privacy: serde_json::to_value(&tuned.outcome.header.privacy)?,
@@ -479,6 +504,45 @@ mod tests {
         results.samples.retain(|run| run.n < 800 || run.trial.draw == 0);
         let stopped = shown(&results.samples.into_iter().collect());
         assert!(!stopped.contains("1.00 (1.00"), "{stopped}");
+    }
+
+    const TUNED: &str = r#"
+        repeats = 1
+        [options]
+        metric = "excess-objective"
+        [[problem]]
+        dataset = "synthetic-logistic"
+        parameters = { rows = 2000, loss = "logistic", regularization = 0.05, feature-bound = 1.0 }
+        [[problem.method]]
+        algorithm = "dp-sgd"
+        parameters = { epsilon = 8, delta = 1e-5, epochs = 2, batch-size = 100, grid = "clip-norm=0.5,0.6", trials = 3 }
+    "#;
+
+    #[test]
+    fn a_selection_trains_the_problem_that_it_is_compared_on() {
+        // Of the training alone, whatever it is judged by.
+        let trained = |from: &str, to: &str| {
+            let (_, results) = testing::small::<Training>(&TUNED.replace(from, to), 1).unwrap();
+            let run = results.samples.first().unwrap();
+            (run.clipped, run.rounds)
+        };
+        let logistic = trained("", "");
+        assert!(logistic.0 > 0.0 && logistic.1 == 40, "{logistic:?}");
+        assert_ne!(logistic.0, trained("\"logistic\"", "\"huber=1\"").0);
+        assert_ne!(logistic.0, trained("0.05, feature", "0.02, feature").0);
+        assert_eq!(trained("= 100", "= 50").1, 80);
+        let refused = |from: &str, to: &str| {
+            let text = TUNED.replace(from, to);
+            let error = testing::small::<Training>(&text, 1).err().unwrap_or_else(|| panic!("refused: {text}"));
+            format!("{error:#}")
+        };
+        assert!(refused("bound = 1.0", "bound = 1.0, bias = false").contains("models with a bias"));
+        assert!(refused("grid = \"clip-norm=0.5,0.6\", ", "").contains("trials draw from a grid"));
+        assert!(refused("clip-norm=0.5,0.6", "clip-norm=0.5").contains("dp-sgd"), "the cell is named");
+        assert!(refused("delta = 1e-5, ", "").contains("delta is missing"));
+        let split = SMALL.replace("norm = 3.0", "norm = 3.0, test-split = 0.2");
+        let split = format!("{:#}", testing::small::<Training>(&split, 1).err().unwrap());
+        assert!(split.contains("test-split: its models are judged"), "{split}");
     }
 
     #[test]

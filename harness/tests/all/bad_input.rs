@@ -26,6 +26,28 @@ fn table(folder: &Path) -> String {
     path.display().to_string()
 }
 
+/// Of audits in one run that are judged together, and of arguments that only their own command has.
+#[test]
+fn audits_in_one_run_share_an_error_and_name_their_flags() {
+    let audit = "audit --algorithm dp-sgd --one-run 100 --threads 1";
+    let reports = document(audit);
+    let reports = reports.as_array().unwrap();
+    assert!(reports.len() > 2);
+    for report in reports {
+        let error = 1.0 - report["confidence"].as_f64().unwrap();
+        assert!((error * reports.len() as f64 - 0.05).abs() < 1e-9, "{error} of {}", reports.len());
+    }
+    assert!(stdout(audit).replace('\n', " ").contains("holds for noise of another kind than is claimed"));
+    assert_refused(&format!("{audit} --sabotage report-the-score"), "audit --selection, which takes many runs");
+    assert_refused(
+        "tune --data synthetic-logistic --grid bands=2,4 --epsilon 1 --law 1e300",
+        "--law 1e300: with --trials 10",
+    );
+    assert!(!stdout("tune --help").contains("--noise-multiplier"));
+    assert!(stdout("tune --help").contains("ε of all trials together"));
+    assert_refused("account --compose a", "--compose");
+}
+
 /// Lines of `rounds train` that are bad usage, each after the arguments of its group, and a part of the message.
 const REFUSED: [(&str, &str); 4] = [
     (

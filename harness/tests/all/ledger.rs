@@ -27,6 +27,10 @@ fn releases_share_a_budget_and_what_does_not_fit_is_refused() {
     );
     assert_refused(&new("--delta 0 --rows 300"), "delta");
     assert_refused(&new("--delta 1e-4 --rows 300 --filter none"), "gaussian, renyi, basic");
+    for of_runs in ["--unit x", "--bounds private:0.1"] {
+        assert_refused(&new(&format!("--delta 1e-4 --rows 300 {of_runs}")), "give it to the runs");
+    }
+    assert_ends(&new("--delta 1e-4 --rows 300").replace("budget", "none/budget"), 1, "cannot make it: no such file");
     let warned = assert_succeeds(&new("--delta 0.01 --rows 300").replace("budget", "weak"));
     assert!(warned.contains("at least 1/n"), "{warned}");
     assert_succeeds(&new("--delta 1e-4 --rows 300"));
@@ -44,7 +48,7 @@ fn releases_share_a_budget_and_what_does_not_fit_is_refused() {
     assert_eq!(shown["runs"][0]["statement"]["epsilon"], outcome["privacy"]["epsilon"]);
     let spent = shown["spent"].as_f64().unwrap();
     assert!((0.2..0.5).contains(&spent), "{spent}");
-    assert_refused(&train(0.95), "--ledger|budget would be exceeded|read no row");
+    assert_refused(&train(0.95), "budget would be exceeded|by gaussian noise|read no row");
     assert_refused(&train(0.3).replace(" --secure", ""), "--ledger|give --secure");
     assert_refused(&(train(0.3) + " --diagnostics"), "--diagnostics|in no ledger");
     assert_refused(&train(0.3).replace("budget", "none"), "rounds ledger new");

@@ -1,6 +1,6 @@
 //! The ledger of a run: booked by its plan before a row is read, noted as done at the end.
 
-use rounds_algorithms::privacy::{Mechanism, PrivacyStatement};
+use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{Problem, PublicProblem, Relation};
 
 use super::error::FitError;
@@ -17,31 +17,24 @@ pub(super) struct Booking {
     ledger: Ledger,
     /// Its name there.
     pub(super) run: String,
-    /// The mechanism that was booked, of a run that begins.
-    mechanism: Option<Mechanism>,
     /// Rows or units that it was planned for.
     rows: usize,
     /// Its noise may have been drawn: from here on it stays booked, whatever happens.
-    has_begun: bool,
+    pub(super) has_begun: bool,
 }
 
-/// What a run states by public facts alone, and its mechanism: a selection has several, and none here.
-pub(super) type Stated<'a> =
-    &'a dyn Fn(&Setup, &PublicProblem) -> Result<(PrivacyStatement, Option<Mechanism>), FitError>;
+/// What a run states by public facts alone.
+pub(super) type Stated<'a> = &'a dyn Fn(&Setup, &PublicProblem) -> Result<PrivacyStatement, FitError>;
 
 /// [`Stated`] of a single run.
-pub(super) fn of_run(
-    setup: &Setup,
-    problem: &PublicProblem,
-) -> Result<(PrivacyStatement, Option<Mechanism>), FitError> {
-    let prepared = setup.algorithm.prepare(problem, &setup.settings)?;
-    Ok((prepared.privacy, prepared.mechanism))
+pub(super) fn of_run(setup: &Setup, problem: &PublicProblem) -> Result<PrivacyStatement, FitError> {
+    Ok(setup.algorithm.prepare(problem, &setup.settings)?.privacy)
 }
 
 /// Books the run in the ledger of its settings, if they name one, or finds the booking of the run that is resumed.
 ///
 /// The plan is made for the number of rows that the ledger declares, by the code that plans the run, and no row is read for it. The loaded rows must be
-/// as many, and the run's own mechanism that of the booking ([`Booking::begin`]).
+/// as many, and what the run states that of the booking ([`Booking::begin`]).
 pub(super) fn book(
     training: &Training,
     execution: &Execution,
@@ -66,49 +59,48 @@ pub(super) fn book(
     let mut ledger = Ledger::open(path)?;
     let budget = ledger.account().budget.clone();
     ledger.account().same("name", budget.data, name_of(&training.data.data))?;
-    if let Some(checkpoint) = resumed {
-        let Some(run) = checkpoint.booking() else {
-            return refused("ledger", "the run of this checkpoint was booked in none, and is resumed without");
-        };
-        ledger.check_open(run)?;
-        return Ok(Some(Booking { run: run.to_owned(), ledger, mechanism: None, rows: budget.rows, has_begun: true }));
-    }
     // A release has a domain, and no draft.
     let Some(domain) = &setup.domain else {
         return refused("ledger", "it is of data of a declared domain");
     };
     check_domain(training, domain)?;
     let rows = match (training.split(), domain.relation) {
-        (Some(split), _) => split.training_rows(budget.rows).unwrap_or_default(),
+        (Some(split), _) => split.training_rows(budget.rows).ok_or_else(|| {
+            FitError::argument("test-split", "it leaves none of the rows for training or none for testing")
+        })?,
         (None, Relation::AddRemove { public_rows }) => {
             ledger.account().same("public number of rows", budget.rows.to_string(), public_rows.to_string())?;
             public_rows
         }
         (None, _) => budget.rows,
     };
+    if let Some(checkpoint) = resumed {
+        let Some(run) = checkpoint.booking() else {
+            return refused("ledger", "the run of this checkpoint was booked in none, and is resumed without");
+        };
+        ledger.check_open(run)?;
+        return Ok(Some(Booking { run: run.to_owned(), ledger, rows, has_begun: true }));
+    }
     let problem = public_problem(training, (&training.data.data, None), domain, rows);
     let problem = problem.map_err(|problem| FitError::argument("ledger", problem))?;
-    let (mut statement, mechanism) = stated(setup, &problem)?;
+    let mut statement = stated(setup, &problem)?;
     if let Some(epsilon) = training.data.declaration.private_bounds() {
         statement = statement.after_private_bounds(epsilon);
     }
     check_release(training, &problem, &statement)?;
     let run = ledger.book(&statement)?;
-    Ok(Some(Booking { ledger, run, mechanism, rows, has_begun: false }))
+    Ok(Some(Booking { ledger, run, rows, has_begun: false }))
 }
 
 impl Booking {
-    /// Private bounds are about to be drawn.
-    pub(super) fn draws_bounds(&mut self) {
-        self.has_begun = true;
-    }
-
     /// The rounds are about to begin: as they were booked, or not at all.
-    pub(super) fn begin(&mut self, mechanism: Option<&Mechanism>, problem: &Problem) -> Result<(), FitError> {
+    pub(super) fn begin(&mut self, stated: &PrivacyStatement, problem: &Problem) -> Result<(), FitError> {
         let account = self.ledger.account();
         let rows = problem.public().rows();
         account.same("number of training rows, or of units,", self.rows.to_string(), rows.to_string())?;
-        if self.mechanism.is_some() && self.mechanism.as_ref() != mechanism {
+        let noise = |of: &PrivacyStatement| (of.mechanisms.clone(), of.selection.clone());
+        let booked = account.runs.iter().find(|run| run.id == self.run).map(|run| noise(&run.statement));
+        if booked != Some(noise(stated)) {
             return Err(FitError::argument(
                 "ledger",
                 "the plan of these rows is not the one that was booked; nothing was drawn",
@@ -116,11 +108,6 @@ impl Booking {
         }
         self.has_begun = true;
         Ok(())
-    }
-
-    /// The model is written.
-    pub(super) fn done(mut self, model_sha256: &str) -> Result<(), FitError> {
-        Ok(self.ledger.close(&self.run, model_sha256)?)
     }
 }
 
@@ -135,8 +122,8 @@ impl Drop for Booking {
 
 /// Notes in the ledger of a run, if it has one, that its model is written.
 pub(super) fn done(booking: Option<Booking>, observer: &mut dyn Observer, model: &Model) {
-    if let Some(booking) = booking
-        && let Err(error) = booking.done(&model.header().model_sha256)
+    if let Some(mut booking) = booking
+        && let Err(error) = booking.ledger.close(&booking.run, &model.header().model_sha256)
     {
         observer.warn(&format!("the run is done and counted, but its ledger does not say that it is done: {error}"));
     }

@@ -24,7 +24,7 @@ use super::settings::Training;
 use super::setup::Setup;
 use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
-use crate::data::{self, DataError};
+use crate::data::{self, DataError, TrainTest};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
 use crate::keyed;
 use crate::model_file::{self, TrainedOn, treat_features};
@@ -88,8 +88,10 @@ pub(super) fn load(
     if let (Some(domain), Some(epsilon)) = (&mut setup.domain, training.data.declaration.private_bounds()) {
         let decided = serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
         let decided = decided.expect("names and values");
-        booking.iter_mut().for_each(Booking::draws_bounds);
-        let key = |counts: &[u8; 32]| keyed::derived(&source, "bounds", &[&counts[..], &decided].concat());
+        let key = |counts: &[u8; 32]| {
+            booking.iter_mut().for_each(|booking| booking.has_begun = true);
+            keyed::derived(&source, "bounds", &[&counts[..], &decided].concat())
+        };
         let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);
         let (bounded, counts) = group.all_ok(bounded.map_err(|error| of_schema(training, error)))?;
         (*domain, counted) = (Arc::new(bounded), Some(counts));
@@ -230,7 +232,7 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
         Some(rows) => {
             let rows = request
                 .split
-                .map_or_else(|| Ok(rows.clone()), |split| rows.split(Path::new(&training.data.data), split));
+                .map_or_else(|| Ok(TrainTest::clone(rows)), |split| rows.split(Path::new(&training.data.data), split));
             rows.map(|rows| Part { train: rows.train, test: rows.test, digests: Digests::default() })
         }
     };

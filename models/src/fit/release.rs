@@ -38,12 +38,16 @@ pub(super) fn of_schema(training: &Training, error: SchemaError) -> FitError {
     }
 }
 
+/// The file or folder at a path, the same under each of its names.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// Refuses test rows of a release that are its training rows.
 fn check_test_rows(training: &Training) -> Result<(), FitError> {
     let data = Path::new(&training.data.data);
     let test = data::test_file(data, training.request(None)).filter(|_| training.privacy.secure);
-    let file = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let is_data = |test: &Path| file(data).is_some_and(|of| file(test) == Some(of));
+    let is_data = |test: &Path| identity(data).is_some_and(|of| identity(test) == Some(of));
     match test.filter(|test| is_data(test)) {
         None => Ok(()),
         Some(test) => Err(FitError::argument(

@@ -3,6 +3,7 @@
 use std::fmt::{Debug, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
@@ -77,7 +78,7 @@ pub struct DataSettings {
     pub data: String,
     /// Rows in memory, instead of those at `data`, which is then their name. They carry their domain.
     #[serde(skip)]
-    pub rows: Option<TrainTest>,
+    pub rows: Option<Arc<TrainTest>>,
     /// Folder of the named data sets.
     #[serde(skip)]
     pub data_dir: Option<PathBuf>,
@@ -219,7 +220,7 @@ impl Training {
     /// A run on rows in memory.
     pub fn on_rows(rows: TrainTest) -> Self {
         let mut training = Self::on(rows.train.name());
-        training.data.rows = Some(rows);
+        training.data.rows = Some(Arc::new(rows));
         training
     }
 
@@ -257,7 +258,7 @@ impl Training {
     }
 
     /// The rows that the run asks for.
-    pub(super) fn request<'a>(&'a self, domain: Option<&'a std::sync::Arc<Domain>>) -> Request<'a> {
+    pub(super) fn request<'a>(&'a self, domain: Option<&'a Arc<Domain>>) -> Request<'a> {
         let data = &self.data;
         let unit_ids = data.declaration.unit_ids.as_deref();
         Request {

@@ -213,7 +213,7 @@ fn rows_in_memory_give_the_model_of_their_file() {
         domain
     });
     let rows = train.clone().in_domain(public).unwrap();
-    in_memory.data.rows = Some(TrainTest { train: rows.clone(), test: Some(rows) });
+    in_memory.data.rows = Some(TrainTest { train: rows.clone(), test: Some(rows) }.into());
     let outcome = serde_json::to_value(run(&in_memory).unwrap().outcome).unwrap();
     assert!(outcome.get("test_accuracy").is_none() && outcome.get("test_rows").is_none(), "{outcome}");
     assert!(!format!("{in_memory:?}").contains("values"), "settings show rows");
@@ -224,10 +224,10 @@ fn rows_in_memory_give_the_model_of_their_file() {
         let mut domain = (**train.domain().unwrap()).clone();
         change(&mut domain);
         let train = train.clone().in_domain(Arc::new(domain)).unwrap();
-        in_memory.data.rows = Some(TrainTest { train, test: None });
+        in_memory.data.rows = Some(TrainTest { train, test: None }.into());
         refused(&in_memory, "`data`|enters no statement");
     }
-    in_memory.data.rows = Some(TrainTest { train: train.clone(), test: None });
+    in_memory.data.rows = Some(TrainTest { train: train.clone(), test: None }.into());
     for refused in
         ranks(|engine| fit(&in_memory, &Execution::on(engine), &mut ()).err().expect("a refusal").to_string())
     {

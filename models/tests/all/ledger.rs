@@ -7,7 +7,9 @@ use std::path::Path;
 use rounds_algorithms::optimizers::SamplingKind;
 use rounds_algorithms::privacy::{Accountant, Adjacency, FilterKind, Mechanism, PrivacyStatement, Sampling};
 use rounds_algorithms::problem::{Bounds, Columns, Domain, DomainSource, Label, Relation, Storage};
-use rounds_models::fit::{Execution, FitError, Observer, PrivacySettings, Training, fit};
+use rounds_models::fit::{
+    Execution, FitError, Grid, Observer, PrivacySettings, PublicRows, Training, Tuning, fit, tune,
+};
 use rounds_models::ledger::{Account, Budget, Ledger, LedgerError, State};
 
 fn domain(relation: Relation) -> Domain {
@@ -58,6 +60,7 @@ fn runs_are_booked_until_the_budget_is_spent_and_then_refused() {
     let refused = ledger.book(&run(4.5)).expect_err("it does not fit");
     assert!(matches!(&refused, LedgerError::Exceeded { left, .. } if *left == 1.0 - spent), "{refused}");
     assert!(refused.to_string().contains("% is left, enough for ε = 0."), "{refused}");
+    assert!(refused.to_string().contains("at δ = 1e-6 by Gaussian noise. It read no row"), "{refused}");
     assert_eq!(fs::read(&path).expect("a file"), before, "nothing half-spent");
     // All the rest, but for the roundings up.
     let room = ledger.account().room(1e-6).expect("some");
@@ -78,6 +81,43 @@ fn runs_are_booked_until_the_budget_is_spent_and_then_refused() {
     assert!(ledger.close(&first, "abc").is_err());
     drop(ledger);
     Account::read(&path).expect("still whole");
+}
+
+#[test]
+fn a_refusal_says_what_another_filter_counts_and_a_basic_budget_is_spent_to_the_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = |filter: FilterKind, delta: f64| {
+        let path = folder.path().join(format!("{filter} {delta}"));
+        let budget = Budget::new("d", &domain(Relation::ZeroOut), Some(1_000), (filter, 1.0, delta));
+        Ledger::create(&path, &budget.expect("a budget")).expect("a new file");
+        Ledger::open(&path).expect("a ledger")
+    };
+    let said = |ledger: &mut Ledger, run: &PrivacyStatement| ledger.book(run).expect_err("refused").to_string();
+    // A claim without mechanisms, as of a selection.
+    let plain = |epsilon, delta| PrivacyStatement {
+        epsilon: Some(epsilon),
+        delta: Some(delta),
+        mechanisms: Vec::new(),
+        ..run(10.0)
+    };
+    let counted = said(&mut ledger(FilterKind::Renyi, 1e-6), &plain(0.1, 1e-7));
+    assert!(
+        counted.contains("takes more of it than the renyi filter can count, and 100 % is left; of such a run"),
+        "{counted}"
+    );
+    assert!(counted.contains("the basic filter is made"), "{counted}");
+    let mut pure = ledger(FilterKind::Basic, 0.0);
+    assert!(said(&mut pure, &plain(0.5, 1e-9)).contains("this run takes a δ, of which it has none"));
+    for _ in 0..2 {
+        pure.book(&plain(0.5, 0.0)).expect("it fits exactly");
+    }
+    let mut basic = ledger(FilterKind::Basic, 1e-6);
+    basic.book(&plain(0.70009, 1e-7)).expect("it fits");
+    let refused = said(&mut basic, &plain(0.29995, 1e-7));
+    assert!(
+        refused.contains("takes 30 % of it, and 29.9 % is left, enough for ε = 0.299 at δ = 1e-7. It"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -124,7 +164,13 @@ fn a_ledger_is_of_one_process_and_no_link_and_is_never_replaced() {
     assert!(matches!(Ledger::open(&path), Err(LedgerError::InUse { .. })));
     Account::read(&path).expect("whoever reads needs no lock");
     drop(ledger);
-    Ledger::open(&path).expect("free again");
+    let mut ledger = Ledger::open(&path).expect("free again");
+    // Another file in its place, in which other runs are booked.
+    let copy = folder.path().join("copy");
+    fs::copy(&path, &copy).expect("a file");
+    fs::rename(&copy, &path).expect("a file");
+    assert!(matches!(ledger.book(&run(10.0)), Err(LedgerError::Replaced { .. })));
+    assert!(Account::read(&path).expect("whole").runs.is_empty());
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).expect("a link");
     assert!(matches!(Ledger::open(&link), Err(LedgerError::Place { .. })));
@@ -251,6 +297,7 @@ fn a_run_is_booked_before_its_rows_are_read_and_spends_once() {
 fn a_stopped_run_stays_booked_and_is_resumed_once_at_no_cost() {
     let folder = tempfile::tempdir().expect("a folder");
     let (folder, mut training) = (folder.path(), release(folder.path()));
+    training.data.test_split = Some(0.2);
     let saved = folder.join("saved");
     training.checkpoint.file = Some(saved.clone());
     let stop = |training: &Training| fit(training, &Execution::default(), &mut Stopping(5, 0)).err().expect("stopped");
@@ -296,4 +343,37 @@ fn private_bounds_are_booked_and_not_given_back() {
     fs::write(folder.join("table.csv"), table + "3,no\n").expect("a file");
     assert!(said(&training).contains("of this run 201"));
     assert_eq!(state_of_runs(folder), [State::Done, State::Done, State::Open]);
+    // Nothing was drawn for a file that is no table, nor is a run booked whose split leaves no rows.
+    fs::write(folder.join("table.csv"), "x,y\n1,\"no\n").expect("a file");
+    said(&training);
+    assert_eq!(state_of_runs(folder)[3..], [State::Void]);
+    training.data.test_split = Some(0.9999);
+    assert!(said(&training).starts_with("`test-split`: it leaves none of the rows"), "{}", said(&training));
+}
+
+#[test]
+fn a_selection_is_booked_as_it_runs_and_not_before_its_public_rows_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (folder, training) = (folder.path(), release(folder.path()));
+    let budget = Budget::new("table.csv", &domain(Relation::ReplaceOne), Some(200), (FilterKind::Basic, 1.0, 1e-4));
+    fs::remove_file(folder.join("budget")).expect("a file");
+    Ledger::create(&folder.join("budget"), &budget.expect("a budget")).expect("a new file");
+    let mut tuning = Tuning::of(training);
+    // The default sampling is none of replace-one.
+    tuning.training.privacy.adjacency = Some(Adjacency::ReplaceOne);
+    tuning.training.privacy.delta = 5e-5;
+    tuning.grid = Grid::new([("sampling", ["fixed", "shuffled"])]).expect("a grid");
+    tuning.trials = 2.0;
+    let tuned = tune(&tuning, &Execution::default(), &mut ()).expect("it fits");
+    let (account, privacy) = (Account::read(&folder.join("budget")).expect("whole"), tuned.model.privacy());
+    let booked = &account.runs[0].statement;
+    assert_eq!(
+        (&booked.selection, booked.epsilon, booked.noise_multiplier),
+        (&privacy.selection, privacy.epsilon, privacy.noise_multiplier)
+    );
+    tuning.training.data.declaration.bounds = Some("private:0.1".to_owned());
+    fs::write(folder.join("public.csv"), "x,y\n1,\"no\n").expect("a file");
+    tuning.score_on = Some(PublicRows::read(&folder.join("public.csv")).unwrap());
+    assert!(tune(&tuning, &Execution::default(), &mut ()).is_err());
+    assert_eq!(state_of_runs(folder), [State::Done]);
 }

@@ -86,7 +86,7 @@ struct PrivacyArguments {
     /// Neighbouring relation: zero-out, add-remove or replace-one
     #[arg(long, value_name = "RELATION")]
     adjacency: Option<Adjacency>,
-    /// Accountant: gdp, zcdp, zcdp-simple, rdp, pld or pure
+    /// Accountant: gdp, zcdp, zcdp-simple, rdp, pld, pure or last-iterate
     #[arg(long)]
     accountant: Option<Accountant>,
     /// Release: draw noise and sampling from a 256-bit key of the operating system

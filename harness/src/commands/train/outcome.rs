@@ -27,7 +27,7 @@ pub(crate) fn table(outcome: &Outcome) -> Table {
         Target::Classes(names) => format!("{} classes", names.len()),
     };
     let of = if outcome.unit.is_some() { "units" } else { "rows" };
-    row("data", format!("{rows} {of}, {} features, {label}", header.data.dimension));
+    row("data", format!("{rows} {of}, {}, {label}", plural(header.data.dimension, "feature")));
     if let Some(unit) = &outcome.unit {
         row("a unit", unit.clone());
     }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::data::listing;
 use crate::fit::error::FitError;
-use crate::fit::settings::{DataSettings, Training};
+use crate::fit::settings::Training;
 
 /// Most points of a grid: each is planned before the first round.
 const MOST_POINTS: usize = 4096;
@@ -24,7 +24,7 @@ const OF_THE_CLAIM: [&str; 2] = ["adjacency", "accountant"];
 pub struct Grid(Vec<(String, Vec<String>)>);
 
 impl Grid {
-    /// Lists of values by the names of parameters.
+    /// Lists of values by the names of parameters, which are put in their order.
     ///
     /// # Errors
     /// A name or a value that is given twice, and a value with a comma.
@@ -40,14 +40,16 @@ impl Grid {
             if grid.0.iter().any(|(other, _)| *other == name) {
                 return refused(format!("{name} is given twice; give all its values in one list"));
             }
+            if values.iter().any(|value| value.is_empty() || value.contains(',')) {
+                return refused("each value is a text of one letter or more, without a comma".to_owned());
+            }
             if let Some(twice) = (1..values.len()).find(|&place| values[..place].contains(&values[place])) {
                 return refused(format!("{} stands in it twice", values[twice]));
             }
-            if values.iter().any(|value| value.is_empty() || value.contains(',')) {
-                return refused("each value is a text without a comma".to_owned());
-            }
             grid.0.push((name, values));
         }
+        // One order, whichever a command or a document has them in.
+        grid.0.sort();
         Ok(grid)
     }
 
@@ -182,6 +184,11 @@ impl Tuning {
                 return refused(&argument, problem);
             } else if given.contains_key(name) {
                 return refused(&argument, format!("`{name}` is given too; leave one of them out"));
+            } else if name == "epochs" && (given.contains_key("rounds") || lists.iter().any(|(of, _)| of == "rounds")) {
+                return refused(
+                    &argument,
+                    "rounds are given, beside which epochs decide nothing; leave one of them out".to_owned(),
+                );
             }
         }
         // A value is checked beside others: ranges of one may depend on another.
@@ -195,35 +202,14 @@ impl Tuning {
     pub(super) fn count(&self) -> Result<TrialCount, FitError> {
         let count = TrialCount::new(self.law, self.trials);
         count.map_err(|error| {
-            FitError::argument(format!("trials {}", self.trials), format!("law {}: {error}", self.law))
+            FitError::argument(format!("law {}", self.law), format!("with `trials {}`, {error}", self.trials))
         })
     }
 
     /// The run of a trial with the values at these places, without rows in memory and checkpoints; its budget is the total.
     pub(crate) fn at(&self, places: &[usize]) -> Result<Training, FitError> {
-        let base = &self.training;
-        // Rows in memory are many.
-        let data = DataSettings {
-            data: base.data.data.clone(),
-            rows: None,
-            data_dir: base.data.data_dir.clone(),
-            test: base.data.test.clone(),
-            declaration: base.data.declaration.clone(),
-            ..base.data
-        };
-        let mut training = Training {
-            algorithm: base.algorithm.clone(),
-            parameters: base.parameters.clone(),
-            data,
-            privacy: base.privacy.clone(),
-            optimizer: base.optimizer.clone(),
-            seed: base.seed,
-            model: base.model.clone(),
-            sign: base.sign.clone(),
-            checkpoint: Default::default(),
-            ledger: base.ledger.clone(),
-            holds_out: base.holds_out,
-        };
+        let mut training = Training { checkpoint: Default::default(), ..self.training.clone() };
+        training.data.rows = None;
         for (name, value) in self.grid.at(places) {
             if name == "regularization" {
                 let number = value.parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());

@@ -16,14 +16,14 @@ mod plan;
 pub use grid::{Grid, PublicRows, Tuning};
 pub(crate) use plan::SelectionPlan;
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rounds_algorithms::oracle::Ledger;
-use rounds_algorithms::problem::{Problem, PublicProblem};
+use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::instructions;
+use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use rounds_kernels::vector;
 use serde::Serialize;
@@ -34,7 +34,7 @@ use super::error::FitError;
 use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
 use super::outcome::{Outcome, Shown};
-use super::release::{check_release, explained};
+use super::release::{check_release, explained, identity};
 use super::{key, plan as run_plan, publish, rounds, setup};
 use crate::checkpoint::{self, Binding, Checkpoint};
 use crate::data::{self, LabelUse, Request};
@@ -100,15 +100,22 @@ fn tune_drawn(
         check_score_rows(tuning, &rows.path)?;
     }
     let training = &tuning.training;
-    // What a ledger books before a row is read: all trials together.
+    // What a ledger books before a row is read: all trials together. Public rows that are none are refused before it, and so before private
+    // bounds are drawn.
     let stated = |setup: &setup::Setup, problem: &PublicProblem| {
-        let selection = SelectionPlan::new(tuning, algorithm, problem, &setup.settings, None)?;
-        let (first, _) = booking::of_run(setup, problem)?;
-        Ok((selection.stated(first, problem), None))
+        if let (Some(rows), Some(domain)) = (&tuning.score_on, &setup.domain) {
+            let columns = (domain.features(), &Target::of(domain));
+            score_rows(tuning, Some(domain), columns, problem.model().loss, rows)?;
+        }
+        Ok(SelectionPlan::new(tuning, algorithm, problem, &setup.settings, None)?.booked(problem))
     };
     let mut loaded = load::load(training, execution, observer, draw, &stated)?;
     observer.enter(Stage::Planning);
-    let public = tuning.score_on.as_ref().map(|rows| score_rows(tuning, &loaded, rows)).transpose()?;
+    let score_rows = |rows| {
+        let (domain, of) = (loaded.setup.domain.as_ref(), &loaded.trained_on);
+        score_rows(tuning, domain, (of.dimension, &of.target), loaded.problem.model().loss, rows)
+    };
+    let public = tuning.score_on.as_ref().map(score_rows).transpose()?;
     let selection = SelectionPlan::new(tuning, algorithm, &loaded.problem, &loaded.setup.settings, None)?;
     if let Some(reason) = &selection.unclaimed {
         check_release(training, &loaded.problem, &rounds_algorithms::privacy::PrivacyStatement::none(reason))?;
@@ -141,7 +148,7 @@ fn tune_drawn(
     let count = number_of_trials(selection.statement.trials, &draws);
     let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
     if let Some(booking) = &mut loaded.booking {
-        booking.begin(None, &loaded.problem)?;
+        booking.begin(&selection.booked(&loaded.problem), &loaded.problem)?;
     }
     observer.enter(Stage::Trials);
     let mut told = training.privacy.diagnostics.then(Vec::new);
@@ -151,6 +158,9 @@ fn tune_drawn(
         }
         if best.done == count {
             break;
+        }
+        if observer.stops() {
+            return Err(FitError::Interrupted { checkpoint: kept.file.clone() });
         }
         let trial = best.done;
         let outcome = selecting.trial(observer, &mut loaded, (trial, &places(trial)))?;
@@ -306,50 +316,52 @@ impl Selecting<'_> {
 fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
     let training = &tuning.training;
     let refused = |problem: &str| Err(FitError::argument(format!("score-on {}", path.display()), problem));
-    let file =
-        |path: &Path| std::fs::metadata(path).ok().filter(|file| file.is_file()).map(|file| (file.dev(), file.ino()));
-    if file(path).is_some_and(|own| file(Path::new(&training.data.data)) == Some(own)) {
-        return refused(
-            "these are the training rows, which the claim protects: a score on them without noise would void it. Leave it out to score on \
-             them with noise that is paid for",
-        );
-    }
-    // Of a named set or a folder any file may hold training rows; its declared test rows are known by their name.
+    let Some(own) = identity(path).filter(|_| path.is_file()) else {
+        return refused("name a file of public rows, or leave it out to score on the training rows, which is paid for");
+    };
+    // Of a named set or a folder any file may hold training rows.
     let data = Path::new(&training.data.data);
     let folder = if data.is_dir() { Some(data) } else { training.data.data_dir.as_deref().filter(|_| !data.exists()) };
-    let inside = folder
-        .and_then(|folder| folder.canonicalize().ok())
-        .is_some_and(|folder| path.canonicalize().is_ok_and(|path| path.starts_with(folder)));
-    if inside {
+    if identity(data) == Some(own) || folder.is_some_and(|folder| holds(folder, own, 8)) {
         return refused(
-            "it lies where the training rows do, and may hold them: a score on them without noise would void the claim. Put public rows \
+            "these are the training rows, or lie where they do: a score on them without noise would void the claim. Put public rows \
              elsewhere, or leave it out to score on the training rows with noise that is paid for",
         );
     }
     Ok(())
 }
 
+/// True if a folder holds a file, under any name and by any link, so many folders deep.
+fn holds(folder: &Path, file: (u64, u64), depth: u32) -> bool {
+    let mut inside = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    inside.any(|path| identity(&path) == Some(file) || (depth > 0 && path.is_dir() && holds(&path, file, depth - 1)))
+}
+
 /// The declared public rows that scores are of, treated as the training rows are.
-fn score_rows(tuning: &Tuning, loaded: &Loaded, stated: &PublicRows) -> Result<Problem, FitError> {
+fn score_rows(
+    tuning: &Tuning,
+    domain: Option<&Arc<Domain>>,
+    (columns, target): (usize, &Target),
+    loss: Loss,
+    stated: &PublicRows,
+) -> Result<Problem, FitError> {
     let (training, path) = (&tuning.training, &stated.path);
-    let domain = loaded.setup.domain.as_ref();
     let argument = format!("score-on {}", path.display());
     let test = data::test_file(Path::new(&training.data.data), training.request(None));
-    let is_test = test.is_some_and(|test| test.canonicalize().ok() == path.canonicalize().ok());
+    let is_test = test.is_some_and(|test| identity(&test) == identity(path));
     if is_test && domain.is_some_and(|domain| !domain.test_is_public) {
         let problem =
             "the schema says that these test rows are not public: they are of the units that the claim protects";
         return Err(FitError::argument(argument, problem));
     }
-    let columns = Some(loaded.trained_on.dimension);
     let request = Request {
-        columns,
+        columns: Some(columns),
         labels: LabelUse::Needed,
         label: training.data.declaration.columns.label.as_deref(),
         first_index: training.data.first_index,
         ..Request::of(domain)
     };
-    let classes = match &loaded.trained_on.target {
+    let classes = match target {
         Target::Classes(classes) => Some(&classes[..]),
         Target::Bounds(_) => None,
     };
@@ -359,7 +371,7 @@ fn score_rows(tuning: &Tuning, loaded: &Loaded, stated: &PublicRows) -> Result<P
         return Err(FitError::argument(argument, "it changed while it was read"));
     }
     let rows = treat_features(rows.dataset, training.data.scale_features, training.data.clip_features);
-    let rows = rows.and_then(|rows| rows.for_loss(Some(loaded.problem.model().loss)));
+    let rows = rows.and_then(|rows| rows.for_loss(Some(loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;
     Ok(Problem::new(Arc::new(rows), loss, true, 0.0)?)
 }

@@ -2,10 +2,11 @@
 
 use rounds_algorithms::optimizers::{Algorithm, Prepared, Settings};
 use rounds_algorithms::privacy::{
-    Adjacency, Budget, Claim, Mechanism, PrivacyStatement, Sampling, SelectionStatement, gaussian, selection,
+    Budget, Claim, Mechanism, PrivacyStatement, Sampling, SelectionStatement, gaussian, selection,
 };
 use rounds_algorithms::problem::PublicProblem;
 use rounds_algorithms::selection::MOST_SCORE_NOISE;
+use rounds_kernels::loss::TargetKind;
 
 use super::Tuning;
 use crate::fit::error::FitError;
@@ -29,6 +30,8 @@ pub(crate) struct SelectionPlan {
     pub(crate) statement: SelectionStatement,
     /// The reason for which some point of the grid claims nothing, and so the selection.
     pub(crate) unclaimed: Option<String>,
+    /// The statement of the first point of the grid.
+    first: PrivacyStatement,
 }
 
 /// The points of a grid to prepare.
@@ -53,10 +56,25 @@ impl Points<'_> {
         Ok(self.algorithm.prepare(&problem, &settings)?)
     }
 
-    /// The mechanism at these places for a budget.
-    fn mechanism(&self, places: &[usize], budget: Budget) -> Result<Mechanism, FitError> {
-        let refused = || FitError::argument("grid", "some point of it adds no noise");
-        self.prepared(places, budget)?.mechanism.ok_or_else(refused)
+    /// The mechanism of a trial at these places for a budget, with the noise of its score, and the statement of its training.
+    fn mechanism(
+        &self,
+        places: &[usize],
+        budget: Budget,
+        score_noise: Option<f64>,
+    ) -> Result<(Mechanism, PrivacyStatement), FitError> {
+        let Prepared { mechanism, privacy, .. } = self.prepared(places, budget)?;
+        let mechanism = mechanism.ok_or_else(|| FitError::argument("grid", "some point of it adds no noise"))?;
+        Ok((with_score(&mechanism, score_noise), privacy))
+    }
+
+    fn mechanisms(
+        &self,
+        kinds: &[Vec<usize>],
+        budget: Budget,
+        score_noise: Option<f64>,
+    ) -> Result<Vec<Mechanism>, FitError> {
+        kinds.iter().map(|places| Ok(self.mechanism(places, budget, score_noise)?.0)).collect()
     }
 }
 
@@ -89,27 +107,10 @@ impl SelectionPlan {
         let trial_delta = delta / count.mean();
         let points = Points { tuning, algorithm, problem, settings };
         let budget = |epsilon: f64| Budget::Target { epsilon, delta: trial_delta };
-        // One point stands for all of its mechanism.
-        let mut kinds: Vec<Vec<usize>> = Vec::new();
-        let mut first: Vec<Mechanism> = Vec::new();
-        let (mut adjacency, mut unclaimed): (Option<Adjacency>, Option<String>) = (None, None);
-        for places in tuning.grid.points() {
-            let prepared = points.prepared(&places, budget(given.unwrap_or(0.5 * total)))?;
-            let PrivacyStatement { claim, reason, adjacency: own, .. } = prepared.privacy;
-            if claim == Claim::None {
-                unclaimed = unclaimed.or(reason).or(Some("some point of the grid claims nothing".to_owned()));
-            }
-            adjacency = adjacency.or(own);
-            match prepared.mechanism {
-                Some(mechanism) if !first.contains(&mechanism) => {
-                    first.push(mechanism);
-                    kinds.push(places);
-                }
-                Some(_) => {}
-                None => drop(points.mechanism(&places, budget(total))?),
-            }
-        }
-        let adjacency = adjacency.unwrap_or_else(|| problem.relation().adjacency());
+        let mut trial_epsilon = given.unwrap_or(0.5 * total);
+        let first = vec![0; tuning.grid.lengths().count()];
+        let first = |epsilon: f64| Ok::<_, FitError>(points.prepared(&first, budget(epsilon))?.privacy);
+        let adjacency = first(trial_epsilon)?.adjacency.unwrap_or_else(|| problem.relation().adjacency());
         let score_noise = |epsilon: f64| -> Result<Option<f64>, FitError> {
             if tuning.score_on.is_some() {
                 return Ok(None);
@@ -121,63 +122,76 @@ impl SelectionPlan {
             }
             Ok(Some(noise))
         };
-        let mechanisms = |kinds: &[Vec<usize>], epsilon: f64| -> Result<Vec<Mechanism>, FitError> {
-            let noise = score_noise(epsilon)?;
-            let kinds = kinds.iter().map(|places| points.mechanism(places, budget(epsilon)));
-            kinds.map(|mechanism| Ok(with_score(&mechanism?, noise))).collect()
+        let spent = |kinds: &[Vec<usize>], epsilon: f64| {
+            let mechanisms = points.mechanisms(kinds, budget(epsilon), score_noise(epsilon)?)?;
+            Ok::<_, FitError>(selection::epsilon(count, &mechanisms, adjacency, delta)?.0)
         };
-        let spent = |kinds: &[Vec<usize>], epsilon: f64| -> Result<(f64, selection::Bound), FitError> {
-            Ok(selection::epsilon(count, &mechanisms(kinds, epsilon)?, adjacency, delta)?)
-        };
-        // Points of one mechanism at one ε may have several at another, as with bands that are chosen by it: all points are looked at again
-        // at the ε that was found, until none of them has a mechanism that was not counted.
-        let trial_epsilon = loop {
-            let spent = |epsilon| Ok::<_, FitError>(spent(&kinds, epsilon)?.0);
-            let trial_epsilon = given.map_or_else(|| selection::trial_epsilon(total, delta, spent), Ok)?;
-            let counted = mechanisms(&kinds, trial_epsilon)?;
+        // One point stands for all of its mechanism. Points of one at one ε may have several at another, as with bands that are chosen by it:
+        // all points are looked at again at the ε that was found, until none of them has a mechanism that was not counted.
+        let mut kinds: Vec<Vec<usize>> = Vec::new();
+        let mut unclaimed: Option<String> = None;
+        let mechanisms = loop {
             let noise = score_noise(trial_epsilon)?;
+            let counted = points.mechanisms(&kinds, budget(trial_epsilon), noise)?;
             let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
             for places in tuning.grid.points() {
-                let mechanism = with_score(&points.mechanism(&places, budget(trial_epsilon))?, noise);
+                let (mechanism, privacy) = points.mechanism(&places, budget(trial_epsilon), noise)?;
+                if privacy.claim == Claim::None {
+                    unclaimed =
+                        unclaimed.or(privacy.reason).or(Some("some point of the grid claims nothing".to_owned()));
+                }
                 if !own.contains(&mechanism) {
                     own.push(mechanism);
                     own_kinds.push(places);
                 }
             }
             if own.iter().all(|mechanism| counted.contains(mechanism)) {
-                kinds = own_kinds;
-                break trial_epsilon;
+                break own;
             }
             kinds.extend(own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0));
+            let spent = |epsilon| spent(&kinds, epsilon);
+            trial_epsilon = given.map_or_else(|| selection::trial_epsilon(total, delta, spent), Ok)?;
         };
-        let (epsilon, bound) = spent(&kinds, trial_epsilon)?;
-        // Where a trial's accountant is looser than that of the selection, trials of the total may cost less.
-        if !(epsilon <= total && (epsilon > total * (1.0 - 5e-4) || trial_epsilon == total)) {
+        let (epsilon, bound) = selection::epsilon(count, &mechanisms, adjacency, delta)?;
+        // Trials of a greater ε cost more than the total, which may be well above what they cost where that jumps, as with the number of bands.
+        let is_most = given.is_none()
+            || trial_epsilon == total
+            || epsilon > total * (1.0 - 5e-4)
+            || spent(&tuning.grid.points().collect::<Vec<_>>(), 1.001 * trial_epsilon)? > total;
+        if epsilon > total || !is_most {
             let problem = format!("trials of ε = {trial_epsilon} come to {epsilon}");
             return Err(FitError::argument(format!("epsilon {total}"), problem));
         }
         let score_noise = score_noise(trial_epsilon)?;
-        let score = match score_noise {
-            None => "right less wrong, of declared public rows",
-            Some(_) => "right less wrong, of the training rows, with the noise of the last mechanism of a trial",
+        let is_number = problem.model().loss.targets() == TargetKind::Reals;
+        let score = if is_number { "the sum of 1 − |error|" } else { "right less wrong" };
+        let of = match score_noise {
+            None => "declared public rows",
+            Some(_) => "the training rows, with the noise of the last mechanism of a trial",
         };
         let statement = SelectionStatement {
             trials: count,
             expected_trials: tuning.trials,
             grid_sha256: tuning.grid.digest(),
-            score: score.to_owned(),
+            score: format!("{score}, of {of}"),
             score_sha256: tuning.score_on.as_ref().map(|rows| rows.sha256.clone()),
             trial_epsilon,
             trial_delta,
-            mechanisms: mechanisms(&kinds, trial_epsilon)?,
+            mechanisms,
             bound,
         };
-        Ok(Self { epsilon, delta, budget: budget(trial_epsilon), score_noise, statement, unclaimed })
+        let (budget, first) = (budget(trial_epsilon), first(trial_epsilon)?);
+        Ok(Self { epsilon, delta, budget, score_noise, statement, unclaimed, first })
     }
 
     /// The mechanism of a trial: that of its training, and its score.
     pub(crate) fn with_score(&self, mechanism: &Mechanism) -> Mechanism {
         with_score(mechanism, self.score_noise)
+    }
+
+    /// The statement of the selection before any trial, as if the first point of the grid had won.
+    pub(crate) fn booked(&self, problem: &PublicProblem) -> PrivacyStatement {
+        self.stated(self.first.clone(), problem)
     }
 
     /// The statement of the selection whose winner's run has this one.
