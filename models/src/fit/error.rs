@@ -97,6 +97,12 @@ impl FitError {
         Self::Argument { argument: argument.into(), problem: problem.into() }
     }
 
+    /// The refusal of rows that have no such features ([`FeatureMap::on`](crate::features::FeatureMap::on)).
+    pub(crate) fn features(problem: String) -> Self {
+        let (argument, problem) = problem.split_once("`: ").unwrap_or(("`features", &problem));
+        Self::argument(argument.trim_start_matches('`'), problem)
+    }
+
     /// Something that only the arguments decide.
     pub fn is_usage(&self) -> bool {
         match self {

@@ -20,7 +20,7 @@ use super::key;
 use super::load::{Loaded, Setup};
 use super::observer::Execution;
 use super::release::{check_release, check_rows};
-use super::settings::Training;
+use super::settings::{DataSettings, Training};
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
 use crate::model_file::{Given, NormBound, TrainedOn, treat_features};
@@ -128,6 +128,9 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
         let clipped = bound.map(|of| format!(", of {:?} norm {} at most", of.norm, of.bound)).unwrap_or_default();
         privacy = privacy.with_note(format!("the run was given features of at most {unit}{clipped}, public constants"));
     }
+    if let Some(map) = &data.features {
+        privacy = privacy.with_note(format!("features are {map}, a function of each row alone with public bounds"));
+    }
     if let Some(NormBound { norm, bound }) = data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         privacy = privacy.with_note(note);
@@ -164,7 +167,8 @@ pub(crate) fn public_problem(
     fn said(error: impl Display) -> String {
         error.to_string()
     }
-    let treated = |row| treat_features(row, training.data.scale_features, training.data.clip_features);
+    let DataSettings { features, scale_features, clip_features, .. } = &training.data;
+    let treated = |row| treat_features(row, features.as_ref(), *scale_features, *clip_features);
     let row = row_of(data, domain).map_err(said)?;
     // Bytes that the run clips are dense rows in its domain.
     let bytes = data.1.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());

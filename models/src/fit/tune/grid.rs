@@ -181,6 +181,7 @@ impl Tuning {
             data_dir: base.data.data_dir.clone(),
             test: base.data.test.clone(),
             declaration: base.data.declaration.clone(),
+            features: base.data.features.clone(),
             ..base.data
         };
         let mut training = Training {

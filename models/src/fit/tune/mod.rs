@@ -35,6 +35,7 @@ use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
 use super::outcome::{Outcome, Shown};
 use super::release::{check_release, explained};
+use super::settings::DataSettings;
 use super::{key, plan as run_plan, publish, rounds};
 use crate::checkpoint::{self, Binding, Checkpoint};
 use crate::data::{self, LabelUse, Request};
@@ -340,7 +341,7 @@ fn score_rows(tuning: &Tuning, loaded: &Loaded, path: &Path) -> Result<Problem, 
             "the schema says that these test rows are not public: they are of the units that the claim protects";
         return Err(FitError::argument(argument, problem));
     }
-    let columns = Some(loaded.trained_on.dimension);
+    let columns = Some(loaded.trained_on.columns());
     let request = Request {
         columns,
         labels: LabelUse::Needed,
@@ -354,7 +355,8 @@ fn score_rows(tuning: &Tuning, loaded: &Loaded, path: &Path) -> Result<Problem, 
     };
     let place = path.to_string_lossy();
     let rows = data::rows_for_model(&place, None, request, classes).map_err(|error| explained(training, error))?;
-    let rows = treat_features(rows.dataset, training.data.scale_features, training.data.clip_features);
+    let DataSettings { features, scale_features, clip_features, .. } = &training.data;
+    let rows = treat_features(rows.dataset, features.as_ref(), *scale_features, *clip_features);
     let rows = rows.and_then(|rows| rows.for_loss(Some(loaded.problem.model().loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;
     Ok(Problem::new(Arc::new(rows), loss, true, 0.0)?)
