@@ -294,6 +294,41 @@ impl Scattering {
         self.channels() * self.outputs().iter().product::<usize>()
     }
 
+    /// Normalises the coefficients of the images (colours, say) of one row: those of all images in channels that differ in the last angle alone
+    /// are a group of their own, `x ↦ (x − μ)/√(σ² + 10⁻⁵)` with its mean and variance.
+    ///
+    /// In exact arithmetic a group of m values has a norm of at most √m, since `Σ(x − μ)² = m·σ²`: a row of d values has one of at most √d.
+    ///
+    /// # Panics
+    /// A part of an image.
+    pub fn normalize(&self, row: &mut [f32]) {
+        let (of_image, squares) = (self.coefficients(), self.outputs().iter().product::<usize>());
+        assert!(row.len().is_multiple_of(of_image), "whole images");
+        // The first channel has no angle, and each of the others' angles come one after the other.
+        let starts = std::iter::once(0).chain((1..self.channels()).step_by(ANGLES));
+        for start in starts {
+            let group = start * squares..if start == 0 { squares } else { (start + ANGLES) * squares };
+            let size = (row.len() / of_image * group.len()) as f32;
+            // Sixteen sums side by side, each of every sixteenth value.
+            let sum = |of: &dyn Fn(f32x16) -> f32x16| {
+                let images = row.chunks_exact(of_image).map(|image| &image[group.clone()]);
+                let (mut lanes, mut rest) = (f32x16::ZERO, 0.0);
+                for part in images {
+                    let (whole, tail) = part.as_chunks::<LANES>();
+                    lanes = whole.iter().fold(lanes, |sum, &values| sum + of(f32x16::new(values)));
+                    rest = tail.iter().fold(rest, |sum, &value| sum + of(f32x16::splat(value)).as_array()[0]);
+                }
+                lanes.to_array().iter().fold(rest, |sum, value| sum + value) / size
+            };
+            let mean = sum(&|values| values);
+            let variance = sum(&|values| (values - f32x16::splat(mean)) * (values - f32x16::splat(mean)));
+            let factor = 1.0 / (variance + 1e-5).sqrt();
+            for image in row.chunks_exact_mut(of_image) {
+                image[group.clone()].iter_mut().for_each(|value| *value = (*value - mean) * factor);
+            }
+        }
+    }
+
     /// Memory of a transform, for one thread.
     pub fn workspace(&self) -> Workspace {
         let [rows, columns] = self.levels[0].sides;
@@ -528,31 +563,6 @@ fn wavelet(padded: [usize; 2], scale: usize, angle: usize) -> Vec<Vec<f32>> {
     (0..scale.max(1)).map(at_level).collect()
 }
 
-/// Normalises each of `groups` equal parts of a row: `x ↦ (x − μ)/√(σ² + 10⁻⁵)`, μ and σ² the mean and the variance of the part.
-///
-/// In exact arithmetic a part of m values has a norm of at most √m, since `Σ(x − μ)² = m·σ²`, and no value exceeds √(m − 1): the others
-/// add up to minus a deviation d, so that their squares add up to at least d²/(m − 1), and `d²·m/(m − 1) ≤ m·σ²`.
-///
-/// # Panics
-/// A row that has no such parts.
-pub fn normalize_groups(row: &mut [f32], groups: usize) {
-    assert!(groups > 0 && row.len().is_multiple_of(groups) && !row.is_empty(), "equal groups");
-    let size = row.len() / groups;
-    for part in row.chunks_exact_mut(size) {
-        // Sixteen sums side by side, each of every sixteenth value.
-        let sum = |part: &[f32], of: &dyn Fn(f32x16) -> f32x16| {
-            let (whole, rest) = part.as_chunks::<LANES>();
-            let total = whole.iter().fold(f32x16::ZERO, |sum, &lanes| sum + of(f32x16::new(lanes)));
-            let rest = rest.iter().fold(0.0, |sum, &value| sum + of(f32x16::splat(value)).as_array()[0]);
-            total.to_array().iter().fold(rest, |sum, value| sum + value) / size as f32
-        };
-        let mean = sum(part, &|values| values);
-        let variance = sum(part, &|values| (values - f32x16::splat(mean)) * (values - f32x16::splat(mean)));
-        let factor = 1.0 / (variance + 1e-5).sqrt();
-        part.iter_mut().for_each(|value| *value = (*value - mean) * factor);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -761,20 +771,28 @@ mod tests {
     }
 
     #[test]
-    fn normalised_groups_keep_their_bounds_and_reach_them() {
-        for size in [2, 5, 16, 147] {
-            let mut spike = vec![0.0; 3 * size];
-            (spike[0], spike[size + 1]) = (1e4, -7.0);
-            let alike = spike[2 * size..].to_vec();
-            normalize_groups(&mut spike, 3);
-            assert_eq!(spike[2 * size..], alike, "no variance, no deviation");
-            for part in spike.chunks(size).take(2) {
-                let greatest = part.iter().fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-                let most = ((size - 1) as f32).sqrt();
-                assert!(greatest <= most * 1.000_01 && greatest > most * 0.999, "{size}: {greatest}");
-                let square: f32 = part.iter().map(|value| value * value).sum();
-                assert!(square <= size as f32 * 1.000_01 && square > size as f32 * 0.999);
-            }
+    fn groups_of_a_row_have_mean_0_and_variance_1_and_no_part_of_another() {
+        let scattering = Scattering::new([8, 12], 2).unwrap();
+        let (of_image, squares) = (scattering.coefficients(), 6);
+        // Two images: one channel of a group varies, in the second image.
+        let mut row: Vec<f32> = (0..2 * of_image).map(|place| (place * 7 % 29) as f32).collect();
+        let before = row.clone();
+        let group = (1 + 2 * ANGLES) * squares..(1 + 3 * ANGLES) * squares;
+        let mut other = row.clone();
+        other[of_image + group.start] += 5.0;
+        scattering.normalize(&mut row);
+        scattering.normalize(&mut other);
+        for channel in
+            std::iter::once(0..squares).chain((0..10).map(|of| (1 + 8 * of) * squares..(9 + 8 * of) * squares))
+        {
+            let values = |row: &[f32]| [&row[channel.clone()], &row[of_image..][channel.clone()]].concat();
+            let [found, was] = [&row, &before].map(|row| values(row).into_iter().map(f64::from).collect::<Vec<_>>());
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+            let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
+            assert!(mean(&found).abs() < 1e-5 && (square(&found) - 1.0).abs() < 1e-4, "{channel:?}");
+            let deviation = (square(&was) - mean(&was).powi(2)).sqrt();
+            assert!((found[3] - (was[3] - mean(&was)) / deviation).abs() < 1e-4);
+            assert_eq!(values(&row) == values(&other), channel != group, "{channel:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! **Privacy.** A map reads one row, public numbers and nothing else, so that data sets that differ in a row have features that differ
 //! in the same row, and a null row's are 0 as before. What is declared of the features are bounds that hold for every row, proven at
-//! [`normalize_groups`] and below, and enforced: features are cut to them, and rows to the bound of their norm. Nothing is centred or
+//! [`Scattering::normalize`] and below, and enforced: features are cut to them, and rows to the bound of their norm. Nothing is centred or
 //! scaled by a statistic of rows.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use rounds_algorithms::problem::{
 };
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::gemm::{Shape, multiply_add_f32};
-use rounds_kernels::scattering::{Scattering, Workspace, normalize_groups};
+use rounds_kernels::scattering::{Scattering, Workspace};
 use serde::{Deserialize, Serialize};
 
 use crate::choices::Choices;
@@ -31,6 +31,9 @@ const BLOCK: usize = 16;
 /// The grid of features is 2⁻¹⁴ of their bound, and rounding moves them by half of that.
 const HALF_STEP: f64 = 1.0 / 32_768.0;
 
+/// Coefficients are cut to so many standard deviations of their group: few are greater, and those by little.
+const MOST_DEVIATIONS: f64 = 8.0;
+
 /// Bytes of a feature while a run has it: f32, and two planes of bytes.
 const BYTES: f64 = 6.0;
 
@@ -39,14 +42,12 @@ const BYTES: f64 = 6.0;
 #[serde(try_from = "String", into = "String")]
 pub enum FeatureMap {
     /// Scattering coefficients ([`Scattering`]) of images of `shape` (channels, rows, columns; of 784 columns one of 28 × 28, of 3,072 three
-    /// of 32 × 32) with 2^`scales` pixels between two, each of `groups` equal parts of the channels normalised.
+    /// of 32 × 32) with 2^`scales` pixels between two, [normalised](Scattering::normalize) and cut to ±8.
     Scattering {
         /// Channels, rows and columns of an image.
         shape: Option<[usize; 3]>,
         /// J.
         scales: usize,
-        /// Groups of channels that are normalised.
-        groups: usize,
     },
     /// Random Fourier features of the Gaussian kernel (Rahimi and Recht 2007): cos(⟨w_j, x⟩) for every j, then sin(⟨w_j, x⟩), w_j ~ N(0,
     /// I/bandwidth²) from a public seed.
@@ -65,12 +66,12 @@ pub enum FeatureMap {
 impl fmt::Display for FeatureMap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scattering { shape, scales, groups } => {
+            Self::Scattering { shape, scales } => {
                 formatter.write_str("scattering:")?;
                 if let Some([channels, rows, columns]) = shape {
                     write!(formatter, "shape={channels}x{rows}x{columns},")?;
                 }
-                write!(formatter, "scales={scales},groups={groups}")
+                write!(formatter, "scales={scales}")
             }
             Self::Fourier { inputs, count, bandwidth, seed } => {
                 formatter.write_str("fourier:")?;
@@ -101,13 +102,13 @@ impl FromStr for FeatureMap {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const FORMS: &str = "scattering, scattering:shape=3x32x32,scales=2,groups=27 or fourier:count=2000,bandwidth=5,seed=1";
+        const FORMS: &str = "scattering, scattering:shape=3x32x32,scales=2 or fourier:count=2000,bandwidth=5,seed=1";
         fn read<T: FromStr>(value: &str) -> Result<T, String> {
             value.parse().map_err(|_| format!("{value:?} is none of its values: {FORMS}"))
         }
         let (name, keys) = text.split_once(':').unwrap_or((text, ""));
         let mut map = match name {
-            "scattering" => Self::Scattering { shape: None, scales: 2, groups: 27 },
+            "scattering" => Self::Scattering { shape: None, scales: 2 },
             "fourier" => Self::Fourier { inputs: None, count: 2000, bandwidth: 5.0, seed: 1 },
             _ => return Err(format!("no features are called so; give {FORMS}")),
         };
@@ -123,7 +124,6 @@ impl FromStr for FeatureMap {
                     });
                 }
                 (Self::Scattering { scales, .. }, "scales") => *scales = read(value)?,
-                (Self::Scattering { groups, .. }, "groups") => *groups = read(value)?,
                 (Self::Fourier { inputs, .. }, "inputs") => *inputs = Some(read(value)?),
                 (Self::Fourier { count, .. }, "count") => *count = read(value)?,
                 (Self::Fourier { bandwidth, .. }, "bandwidth") => *bandwidth = read(value)?,
@@ -151,38 +151,37 @@ impl FeatureMap {
     pub fn on(&self, inputs: usize) -> Result<Mapper, String> {
         let refuse = |problem: String| Err(format!("`features {self}`: {problem}"));
         match *self {
-            Self::Scattering { shape, scales, groups } => {
+            Self::Scattering { shape, scales } => {
                 let known = match inputs {
                     784 => Some([1, 28, 28]),
                     3072 => Some([3, 32, 32]),
                     _ => None,
                 };
                 let Some(shape) = shape.or(known) else {
-                    return refuse(format!("rows have {inputs} features; give the shape of their images, shape=ROWSxCOLUMNS"));
+                    return refuse(format!(
+                        "rows have {inputs} features; give the shape of their images, shape=ROWSxCOLUMNS"
+                    ));
                 };
                 let [channels, rows, columns] = shape;
                 if channels.checked_mul(rows).and_then(|part| part.checked_mul(columns)) != Some(inputs) {
                     let found = format!("{channels} x {rows} x {columns}");
-                    return refuse(format!("rows have {inputs} features, and images of {found} have another number of pixels"));
+                    return refuse(format!(
+                        "rows have {inputs} features, and images of {found} have another number of pixels"
+                    ));
                 }
                 let Some(scattering) = Scattering::new([rows, columns], scales) else {
-                    return refuse(format!("images of {rows} x {columns} pixels have no {scales} scales: each has sides of at least 2^scales"));
+                    return refuse(format!(
+                        "images of {rows} x {columns} pixels have no {scales} scales: each has sides of at least 2^scales"
+                    ));
                 };
-                let all = channels * scattering.channels();
-                if groups == 0 || !all.is_multiple_of(groups) {
-                    return refuse(format!("{all} channels are no {groups} equal groups; give a divisor of {all}"));
-                }
                 let features = channels * scattering.coefficients();
-                if features <= groups {
-                    return refuse("a group of one number has no variance; give fewer groups".to_owned());
-                }
                 Ok(Mapper {
-                    map: Self::Scattering { shape: Some(shape), scales, groups },
+                    map: Self::Scattering { shape: Some(shape), scales },
                     inputs,
                     features,
-                    bound: ((features / groups - 1) as f64).sqrt(),
+                    bound: MOST_DEVIATIONS,
                     norm: (features as f64).sqrt(),
-                    transform: Transform::Scattering { scattering, groups },
+                    transform: Transform::Scattering(scattering),
                 })
             }
             Self::Fourier { inputs: given, count, bandwidth, seed } => {
@@ -212,7 +211,7 @@ pub struct Mapper {
     map: FeatureMap,
     inputs: usize,
     features: usize,
-    /// No feature is greater: √(m − 1) of a group of m coefficients; 1 of a cosine.
+    /// No feature is greater: 8 of a coefficient, which is cut to it; 1 of a cosine.
     bound: f64,
     /// No row is longer: √d of d coefficients; of cosines and sines of D/2 angles √(D/2).
     norm: f64,
@@ -220,7 +219,7 @@ pub struct Mapper {
 }
 
 enum Transform {
-    Scattering { scattering: Scattering, groups: usize },
+    Scattering(Scattering),
     /// Directions, `inputs × count/2`.
     Fourier(Vec<f32>),
 }
@@ -299,7 +298,7 @@ impl Mapper {
         mapped.clip_features(Norm::L2, self.norm_bound())
     }
 
-    /// Writes the features of rows from `first` on, in units of their bound: all in [−1, 1] but for rounding.
+    /// Writes the features of rows from `first` on, in units of their bound: all in [−1, 1].
     ///
     /// # Panics
     /// Rows that are not there or have other features; less than whole rows to write.
@@ -309,7 +308,7 @@ impl Mapper {
             rows: vec![0.0; BLOCK * self.inputs],
             products: Vec::new(),
             workspace: match &self.transform {
-                Transform::Scattering { scattering, .. } => Some(scattering.workspace()),
+                Transform::Scattering(scattering) => Some(scattering.workspace()),
                 Transform::Fourier(_) => None,
             },
         };
@@ -326,7 +325,7 @@ impl Mapper {
     fn block(&self, count: usize, Memory { rows, products, workspace }: &mut Memory, out: &mut [f32]) {
         let rows = &rows[..count * self.inputs];
         match (&self.transform, workspace) {
-            (Transform::Scattering { scattering, groups }, Some(workspace)) => {
+            (Transform::Scattering(scattering), Some(workspace)) => {
                 let images = self.features / scattering.coefficients();
                 let pixels = self.inputs / images;
                 let written = out.chunks_mut(BLOCK * scattering.coefficients());
@@ -335,8 +334,8 @@ impl Mapper {
                 }
                 let factor = (1.0 / self.bound) as f32;
                 for row in out.chunks_exact_mut(self.features) {
-                    normalize_groups(row, *groups);
-                    row.iter_mut().for_each(|value| *value *= factor);
+                    scattering.normalize(row);
+                    row.iter_mut().for_each(|value| *value = (*value * factor).clamp(-1.0, 1.0));
                 }
             }
             (Transform::Fourier(directions), _) => {
@@ -351,7 +350,7 @@ impl Mapper {
                     }
                 }
             }
-            (Transform::Scattering { .. }, None) => unreachable!("memory is made for the transform"),
+            (Transform::Scattering(_), None) => unreachable!("memory is made for the transform"),
         }
     }
 }

@@ -39,7 +39,9 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
     let domain = data::declare(data, data_dir.as_deref(), &declared.declaration()).map_err(UsageError::of)?;
     let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref())?;
     if rows.train.units().is_some() {
-        return Err(UsageError::of("its rows belong to units, which the files would lack; map them in `rounds train --features`"));
+        return Err(UsageError::of(
+            "its rows belong to units, which the files would lack; map them in `rounds train --features`",
+        ));
     }
     let mapper = map.on(rows.train.columns()).map_err(UsageError::of)?;
     fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
@@ -47,14 +49,16 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
     let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
     let total: usize = parts.clone().map(|(_, part)| part.len()).sum();
     let progress = output.progress(total as u64, "features {bar:20.green} {pos}/{len} rows, {left}");
-    let failed = |path: &Path| format!("{}: cannot be written; if files are there, move them away first", path.display());
+    let failed =
+        |path: &Path| format!("{}: cannot be written; if files are there, move them away first", path.display());
     for (name, part) in parts {
         let files = ["x", "y"].map(|array| out.join(format!("{array}_{name}.npy")));
         let written = mapper.write(part, [&files[0], &files[1]], &mut |rows| progress.inc(rows as u64));
         written.with_context(|| failed(&files[0]))?;
     }
     if let Some(domain) = &domain {
-        let (path, text) = (out.join("schema.toml"), schema::write(&mapper.domain_of_files(domain), &Default::default()));
+        let (path, text) =
+            (out.join("schema.toml"), schema::write(&mapper.domain_of_files(domain), &Default::default()));
         fs::write(&path, text).with_context(|| failed(&path))?;
     }
     progress.finish_and_clear();

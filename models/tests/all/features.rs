@@ -12,8 +12,9 @@ use rounds_models::statement;
 
 use crate::files::Folder;
 
-const SCHEMA: &str = "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 64\nbounds = [0, 255]\n[label]\nclasses = [\"0\", \"1\"]\n";
-const MAP: &str = "scattering:shape=8x8,scales=2,groups=27";
+const SCHEMA: &str =
+    "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 64\nbounds = [0, 255]\n[label]\nclasses = [\"0\", \"1\"]\n";
+const MAP: &str = "scattering:shape=8x8,scales=2";
 
 fn domain() -> Arc<Domain> {
     Arc::new(schema::parse("a test", SCHEMA).unwrap())
@@ -28,8 +29,20 @@ fn images(rows: usize) -> Dataset {
     let pixel = |row: usize, place: usize| match row {
         0 => 0,
         1 => 255,
-        2 => if place == 27 { 255 } else { 0 },
-        3 => if place % 2 == 0 { 255 } else { 0 },
+        2 => {
+            if place == 27 {
+                255
+            } else {
+                0
+            }
+        }
+        3 => {
+            if place % 2 == 0 {
+                255
+            } else {
+                0
+            }
+        }
         _ => {
             let at = if row % 2 == 0 { place / 8 } else { place % 8 };
             ((at + row / 2) % 4 / 2 * 200 + (row * 31 + place * 17) % 56) as u8
@@ -58,7 +71,11 @@ fn the_features_of_a_row_are_of_that_row_alone() {
         for rows in [vec![60, 7, 5, 0, 1], (0..61).rev().collect::<Vec<_>>()] {
             let apart = mapper.apply(all.select(rows.iter().copied())).unwrap();
             for (place, row) in rows.into_iter().enumerate() {
-                assert_eq!(values(&apart)[place * width..][..width], values(&together)[row * width..][..width], "{row}");
+                assert_eq!(
+                    values(&apart)[place * width..][..width],
+                    values(&together)[row * width..][..width],
+                    "{row}"
+                );
             }
         }
         assert!(values(&together)[5 * width..6 * width].iter().all(|&value| value == 0.0), "a null row has zeros");
@@ -68,23 +85,28 @@ fn the_features_of_a_row_are_of_that_row_alone() {
 
 #[test]
 fn features_keep_the_bounds_that_are_declared_of_them() {
-    for map in [map(MAP), map("scattering:shape=8x8,scales=1,groups=1"), map("fourier:count=30,bandwidth=0.1")] {
+    for map in [map(MAP), map("scattering:shape=4x16,scales=1"), map("fourier:count=30,bandwidth=0.1")] {
         let mapper = map.on(64).unwrap();
         let width = mapper.features();
         let mut raw = vec![0.0; 40 * width];
         mapper.fill(images(40).rows(), 0, &mut raw);
-        assert!(raw.iter().all(|value| value.abs() < 1.000_01));
+        assert!(raw.iter().all(|value| value.abs() <= 1.0));
         let norm = |row: &[f32]| row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
         let longest = raw.chunks(width).map(norm).fold(0.0, f64::max);
         // Of rows that vary the bound is nearly reached.
-        assert!((0.95 * mapper.norm_bound()..mapper.norm_bound()).contains(&longest), "{longest} {}", mapper.norm_bound());
+        assert!(
+            (0.95 * mapper.norm_bound()..mapper.norm_bound()).contains(&longest),
+            "{longest} {}",
+            mapper.norm_bound()
+        );
         let mapped = mapper.apply(images(40)).unwrap();
         assert_eq!(mapped.public_bound(Norm::L2), Some(mapper.norm_bound()));
         assert_eq!(mapped.domain().unwrap().features(), width);
         // Nothing was cut: features are on their grid, half a step from where they were.
         let far = |(value, raw): (&f32, &f32)| (value - raw).abs() > 0.500_01 / 16_384.0;
         let null = 5 * width..6 * width;
-        let moved = values(&mapped).iter().zip(&raw).enumerate().filter(|(place, pair)| !null.contains(place) && far(*pair));
+        let moved =
+            values(&mapped).iter().zip(&raw).enumerate().filter(|(place, pair)| !null.contains(place) && far(*pair));
         assert_eq!(moved.count(), 0);
     }
 }
@@ -93,11 +115,13 @@ fn features_keep_the_bounds_that_are_declared_of_them() {
 fn what_has_no_such_features_is_refused_by_name() {
     let refusal = |text: &str, inputs| map(text).on(inputs).err().expect("refused");
     for (text, inputs, expected) in [
-        ("scattering", 100, "`features scattering:scales=2,groups=27`: rows have 100 features; give the shape"),
+        ("scattering", 100, "`features scattering:scales=2`: rows have 100 features; give the shape"),
         ("scattering:shape=9x9", 64, "images of 1 x 9 x 9 have another number of pixels"),
-        ("scattering:shape=8x8,scales=4", 64, "images of 8 x 8 pixels have no 4 scales: each has sides of at least 2^scales"),
-        ("scattering:shape=8x8,groups=10", 64, "81 channels are no 10 equal groups"),
-        ("scattering:shape=4x4,groups=81", 16, "a group of one number has no variance"),
+        (
+            "scattering:shape=8x8,scales=4",
+            64,
+            "images of 8 x 8 pixels have no 4 scales: each has sides of at least 2^scales",
+        ),
         ("fourier:count=3", 64, "an even count of at least 2 and a bandwidth above 0"),
         ("fourier:inputs=3", 64, "rows have 64 features"),
     ] {
@@ -167,10 +191,12 @@ fn a_model_applies_its_features_and_its_statement_is_verified() {
     let verified = statement::verify(&place, None).unwrap();
     assert!(verified.holds, "{:?}", verified.differences);
     let notes = serde_json::to_string(&verified.statement).unwrap();
-    assert!(notes.contains("scattering:shape=1x8x8,scales=2,groups=27"), "{notes}");
+    assert!(notes.contains("scattering:shape=1x8x8,scales=2"), "{notes}");
     // Other features have other bounds, and other steps follow.
     let text = serde_json::to_string(&fitted.outcome).unwrap();
-    for (from, to) in [("groups=27", "groups=9"), ("\"dimension\":324", "\"dimension\":320"), ("shape=1x8x8", "shape=1x4x16")] {
+    for (from, to) in
+        [("scales=2", "scales=1"), ("\"dimension\":324", "\"dimension\":320"), ("shape=1x8x8", "shape=1x4x16")]
+    {
         let changed = folder.path().join("changed.json");
         assert!(text.contains(from));
         std::fs::write(&changed, text.replacen(from, to, 1)).unwrap();
