@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, completions, evaluate, factorize, features, keygen, ledger, list, machine,
-    manual, output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
+    Output, UsageError, account, audit, compare, completions, evaluate, factorize, features, keygen, ledger, list,
+    machine, manual, output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;

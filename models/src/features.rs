@@ -266,8 +266,11 @@ impl Mapper {
         }
     }
 
-    /// Refuses rows in so many numbers, which are public, that do not fit into memory.
-    fn check_memory(&self, rows: usize) -> Result<(), String> {
+    /// Checks that the features of so many rows, a public number, fit into the memory that is free.
+    ///
+    /// # Errors
+    /// Both numbers. A system that does not tell its free memory refuses nothing.
+    pub fn check_memory(&self, rows: usize) -> Result<(), String> {
         let (needed, available) = (BYTES * rows as f64 * self.features as f64, available_memory());
         if needed <= available {
             return Ok(());
@@ -285,13 +288,12 @@ impl Mapper {
     /// The data set with these features instead of its own.
     ///
     /// # Errors
-    /// Memory that does not suffice.
+    /// Rows without a domain whose features are not finite.
+    ///
+    /// # Panics
+    /// Rows with another number of features.
     pub fn apply(&self, dataset: Dataset) -> Result<Dataset, DatasetError> {
         let domain = dataset.domain().map(|domain| Arc::new(self.domain(domain)));
-        // Under add/remove the number of rows is private.
-        let rows = domain.as_ref().map_or(dataset.len(), |domain| domain.relation.public_rows(dataset.len()));
-        let argument = |problem| DatasetError::Argument { name: dataset.name().to_owned(), problem };
-        self.check_memory(rows).map_err(argument)?;
         let mut values = Buffer::zeroed(dataset.len() * self.features);
         self.fill(dataset.rows(), 0, &mut values);
         let mapped = dataset.with_features(Features::f32(values, self.features), domain)?;

@@ -265,6 +265,10 @@ pub struct Model {
     domain: Option<Arc<Domain>>,
 }
 
+fn argument_of(dataset: &Dataset, problem: String) -> DatasetError {
+    DatasetError::Argument { name: dataset.name().to_owned(), problem }
+}
+
 /// Features as a run takes them: mapped to others, scaled by a public factor, then clipped to a public norm bound.
 ///
 /// # Errors
@@ -276,8 +280,8 @@ pub(crate) fn treat_features(
     clip: Option<(Norm, f64)>,
 ) -> Result<Dataset, DatasetError> {
     if let Some(map) = map {
-        let of = |problem| DatasetError::Argument { name: dataset.name().to_owned(), problem };
-        dataset = map.on(dataset.columns()).map_err(of)?.apply(dataset)?;
+        let map = map.on(dataset.columns()).map_err(|problem| argument_of(&dataset, problem))?;
+        dataset = map.apply(dataset)?;
     }
     if let Some(factor) = factor {
         dataset = dataset.scale_features(factor)?;
@@ -585,6 +589,10 @@ impl Model {
     /// As [`load_for_model`]; features that the model's treatment does not allow.
     pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, Explained> {
         let rows = self.load_untreated(name_or_path, data_dir, labels)?;
+        if let Some(map) = &self.header.data.features {
+            let of = |problem| DataError::from(argument_of(&rows.dataset, problem)).for_reader();
+            map.on(rows.dataset.columns()).and_then(|map| map.check_memory(rows.dataset.len())).map_err(of)?;
+        }
         let dataset = self.treated(rows.dataset).map_err(|error| DataError::from(error).for_reader())?;
         Ok(ModelRows { dataset, ..rows })
     }

@@ -286,7 +286,9 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Los
     }
     if let Some(map) = cell.text("feature-map") {
         let map: FeatureMap = map.parse().map_err(anyhow::Error::msg)?;
-        dataset = map.on(dataset.columns()).map_err(anyhow::Error::msg)?.apply(dataset)?;
+        let map = map.on(dataset.columns()).map_err(anyhow::Error::msg)?;
+        map.check_memory(dataset.len()).map_err(anyhow::Error::msg)?;
+        dataset = map.apply(dataset)?;
     }
     if let Some(bound) = cell.optional("feature-bound")? {
         dataset = dataset.clip_features(Norm::L2, bound)?;

@@ -111,6 +111,12 @@ pub(super) fn load(
     let planned = planned(training, execution, &setup);
     let part = rows(training, execution, setup.domain.as_ref())?;
     let map = training.data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
+    let map = map.and_then(|map| {
+        // Under add/remove the number of rows is private.
+        let rows = |domain: &Arc<Domain>| domain.relation.public_rows(part.train.len());
+        let rows = part.train.domain().map_or(part.train.len(), rows);
+        map.as_ref().map_or(Ok(()), |map| map.check_memory(rows)).map(|()| map)
+    });
     let map = group.all_ok(map.map_err(FitError::features))?;
     let trained_on = TrainedOn {
         private_bounds: training.data.declaration.private_bounds(),
@@ -223,7 +229,11 @@ fn resumed(training: &Training, execution: &Execution) -> Result<Option<Checkpoi
 /// read under add/remove. What it remembers is used where the loaded problem has the same public part, and follows from that alone.
 fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
     let (optimizer, data) = (&training.optimizer, &training.data);
-    if execution.group.ranks().is_some() || data.rows.is_some() || data.features.is_some() || setup.factorization_used.is_some() {
+    if execution.group.ranks().is_some()
+        || data.rows.is_some()
+        || data.features.is_some()
+        || setup.factorization_used.is_some()
+    {
         return None;
     }
     let domain = setup.domain.as_ref().filter(|domain| domain.unit.is_none())?;
