@@ -93,8 +93,10 @@ impl Fourier {
         let mut rest = length;
         let mut passes = Vec::new();
         while rest > 1 {
-            let radix = [4, 2].into_iter().find(|of| rest % of == 0);
-            let radix = radix.unwrap_or_else(|| (3..).step_by(2).find(|of| rest % of == 0).expect("it divides itself"));
+            let radix = [4, 2].into_iter().find(|of: &usize| rest.is_multiple_of(*of));
+            let radix = radix.unwrap_or_else(|| {
+                (3..).step_by(2).find(|of: &usize| rest.is_multiple_of(*of)).expect("it divides itself")
+            });
             let root = |power: usize, of: usize| {
                 let angle = sign * 2.0 * PI * (power % of) as f64 / of as f64;
                 [angle.cos() as f32, angle.sin() as f32]
@@ -492,8 +494,9 @@ fn split([rows, columns]: [usize; 2], both: &[Complex], [one, other]: &mut [Vec<
     }
 }
 
-/// Kymatio's norm of filters has 3.1415 for π.
-const NORM: f64 = PI / 3.1415;
+#[expect(clippy::approx_constant, reason = "Kymatio's norm of filters has it for π")]
+const ABOUT_PI: f64 = 3.1415;
+const NORM: f64 = PI / ABOUT_PI;
 
 /// Frequencies that a sampled filter adds up: those of ±2 periods, beyond which filters are below 10⁻¹².
 const ALIASES: [f64; 5] = [-2.0, -1.0, 0.0, 1.0, 2.0];
@@ -583,31 +586,31 @@ mod tests {
     #[test]
     fn coefficients_are_kymatios() {
         let of_two: &[(usize, usize, usize, f64)] = &[
-            (0, 0, 0, 0.435627087),
-            (1, 3, 5, 0.091770109),
-            (4, 5, 6, 0.040186489),
-            (8, 3, 5, 0.079130599),
-            (9, 6, 3, 0.028017088),
-            (12, 1, 4, 0.018009746),
-            (16, 6, 3, 0.024098518),
-            (17, 2, 1, 0.006276389),
-            (18, 5, 6, 0.012997494),
-            (24, 2, 1, 0.006125154),
-            (25, 5, 6, 0.010265818),
-            (50, 3, 5, 0.006637681),
-            (80, 2, 1, 0.005300837),
+            (0, 0, 0, 0.435_627_087),
+            (1, 3, 5, 0.091_770_109),
+            (4, 5, 6, 0.040_186_489),
+            (8, 3, 5, 0.079_130_599),
+            (9, 6, 3, 0.028_017_088),
+            (12, 1, 4, 0.018_009_746),
+            (16, 6, 3, 0.024_098_518),
+            (17, 2, 1, 0.006_276_389),
+            (18, 5, 6, 0.012_997_494),
+            (24, 2, 1, 0.006_125_154),
+            (25, 5, 6, 0.010_265_818),
+            (50, 3, 5, 0.006_637_681),
+            (80, 2, 1, 0.005_300_837),
         ];
         let of_three = &[
-            (0, 0, 0, 0.459409569),
-            (1, 0, 2, 0.073812775),
-            (9, 0, 0, 0.021661930),
-            (17, 0, 1, 0.012398780),
-            (25, 0, 2, 0.006184520),
-            (88, 0, 2, 0.008132123),
-            (89, 0, 1, 0.002777064),
-            (100, 0, 2, 0.002014890),
-            (160, 0, 2, 0.004427828),
-            (216, 0, 0, 0.004772955),
+            (0, 0, 0, 0.459_409_569),
+            (1, 0, 2, 0.073_812_775),
+            (9, 0, 0, 0.021_661_930),
+            (17, 0, 1, 0.012_398_780),
+            (25, 0, 2, 0.006_184_520),
+            (88, 0, 2, 0.008_132_123),
+            (89, 0, 1, 0.002_777_064),
+            (100, 0, 2, 0.002_014_890),
+            (160, 0, 2, 0.004_427_828),
+            (216, 0, 0, 0.004_772_955),
         ];
         for (sides, scales, channels, expected) in [([28, 28], 2, 81, of_two), ([24, 28], 3, 217, of_three)] {
             let scattering = Scattering::new(sides, scales).unwrap();
@@ -666,7 +669,7 @@ mod tests {
                     let y = column as f64 + (of_column as f64 - 2.0) * of[1] as f64;
                     let (along, across) = (x * cos + y * sin, y * cos - x * sin);
                     let size = (-(along * along + slant * slant * across * across) / (2.0 * sigma * sigma)).exp();
-                    let size = size * slant / (2.0 * 3.1415 * sigma * sigma);
+                    let size = size * slant / (2.0 * crate::scattering::ABOUT_PI * sigma * sigma);
                     sum = [sum[0] + size * (xi * along).cos(), sum[1] + size * (xi * along).sin()];
                 }
                 sum

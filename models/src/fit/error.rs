@@ -99,8 +99,10 @@ impl FitError {
 
     /// The refusal of rows that have no such features ([`FeatureMap::on`](crate::features::FeatureMap::on)).
     pub(crate) fn features(problem: String) -> Self {
-        let (argument, problem) = problem.split_once("`: ").unwrap_or(("`features", &problem));
-        Self::argument(argument.trim_start_matches('`'), problem)
+        match problem.split_once("`: ") {
+            Some((argument, problem)) => Self::argument(argument.trim_start_matches('`'), problem),
+            None => Self::argument("features", problem),
+        }
     }
 
     /// Something that only the arguments decide.

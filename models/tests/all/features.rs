@@ -38,14 +38,14 @@ fn images(rows: usize) -> Dataset {
             }
         }
         3 => {
-            if place % 2 == 0 {
+            if place.is_multiple_of(2) {
                 255
             } else {
                 0
             }
         }
         _ => {
-            let at = if row % 2 == 0 { place / 8 } else { place % 8 };
+            let at = if row.is_multiple_of(2) { place / 8 } else { place % 8 };
             ((at + row / 2) % 4 / 2 * 200 + (row * 31 + place * 17) % 56) as u8
         }
     };
