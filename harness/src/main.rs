@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, completions, evaluate, factorize, keygen, ledger, list, machine,
-    manual, output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
+    Output, UsageError, account, audit, compare, completions, evaluate, factorize, features, keygen, ledger, list,
+    machine, manual, output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -68,6 +68,8 @@ enum Command {
     Ledger(ledger::LedgerArguments),
     /// Drafts the schema of a data file, for a person to check.
     Schema(schema::SchemaArguments),
+    /// Writes features of a data set as arrays: scattering coefficients of images, random Fourier features.
+    Features(features::FeaturesArguments),
     /// Prints the error of a factorisation of a workload.
     Factorize(factorize::FactorizeArguments),
     /// Bounds an algorithm's privacy loss from below by experiment, beside its claim.
@@ -159,6 +161,7 @@ fn main() -> ExitCode {
         Command::Keygen(arguments) => keygen::run(arguments, output),
         Command::Ledger(arguments) => ledger::run(arguments, output),
         Command::Schema(arguments) => schema::run(arguments, output),
+        Command::Features(arguments) => features::run(arguments, output),
         Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, output),
         Command::Machine(arguments) => machine::run(arguments, output),

@@ -134,7 +134,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes a row as f32, one value a column.
-    pub(crate) fn widen(&self, row: usize, out: &mut [f32]) {
+    pub fn widen(&self, row: usize, out: &mut [f32]) {
         match self {
             Rows::F32(dense) => out.copy_from_slice(dense.row(row)),
             Rows::U8(bytes) => {

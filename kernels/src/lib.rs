@@ -21,5 +21,6 @@ pub mod linear;
 pub mod loss;
 pub mod memory;
 pub mod random;
+pub mod scattering;
 pub mod team;
 pub mod vector;

@@ -65,16 +65,21 @@ pub fn factorize(
     Ok((factorization, found))
 }
 
+/// Bytes of memory that are free; infinite where the system does not tell.
+pub(crate) fn available_memory() -> f64 {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kib.map_or(f64::INFINITY, |kib| kib * 1024.0)
+}
+
 /// Checks that so many matrices of T × T f64 fit into the memory that is free.
 ///
 /// # Errors
 /// `Memory`. A system that does not tell its free memory refuses nothing.
 pub fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationError> {
     const GIB: f64 = (1_u64 << 30) as f64;
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let available = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    let available = available.map_or(f64::INFINITY, |kib| kib * 1024.0 / GIB);
+    let available = available_memory() / GIB;
     let needed = 8.0 * (rounds as f64).powi(2) * matrices as f64 / GIB;
     if needed <= available {
         return Ok(());

@@ -46,6 +46,7 @@ pub mod data;
 pub mod evaluation;
 pub mod factorization_cache;
 pub mod factorization_file;
+pub mod features;
 pub mod files;
 pub mod fit;
 pub mod group;

@@ -22,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::build::Build;
 use crate::data::{DataError, Explained, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
+use crate::features::{FeatureMap, Mapper};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
 use crate::text::foreign;
@@ -127,6 +128,9 @@ pub struct TrainedOn {
     pub private_bounds: Option<f64>,
     /// The rows that were kept for testing.
     pub test_split: Option<Split>,
+    /// The map to other features, the first step of their treatment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<FeatureMap>,
     /// Public factor by which features are multiplied.
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
@@ -262,15 +266,24 @@ pub struct Model {
     domain: Option<Arc<Domain>>,
 }
 
-/// Features as a run takes them: scaled by a public factor, then clipped to a public norm bound.
+fn argument_of(dataset: &Dataset, problem: String) -> DatasetError {
+    DatasetError::Argument { name: dataset.name().to_owned(), problem }
+}
+
+/// Features as a run takes them: mapped to others, scaled by a public factor, then clipped to a public norm bound.
 ///
 /// # Errors
-/// A factor or a bound out of range.
+/// Rows that have no such features; a factor or a bound out of range.
 pub(crate) fn treat_features(
     mut dataset: Dataset,
+    map: Option<&FeatureMap>,
     factor: Option<f32>,
     clip: Option<(Norm, f64)>,
 ) -> Result<Dataset, DatasetError> {
+    if let Some(map) = map {
+        let map = map.on(dataset.columns()).map_err(|problem| argument_of(&dataset, problem))?;
+        dataset = map.apply(dataset)?;
+    }
     if let Some(factor) = factor {
         dataset = dataset.scale_features(factor)?;
     }
@@ -300,7 +313,12 @@ impl Target {
 
 impl TrainedOn {
     /// The columns and the label of training rows as they were loaded, which a run treats so.
-    pub fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
+    pub fn of(
+        dataset: &Dataset,
+        map: Option<&Mapper>,
+        scale_features: Option<f32>,
+        clip_features: Option<(Norm, f64)>,
+    ) -> Self {
         let numbered = |classes: usize| (0..classes).map(|class| class.to_string()).collect();
         let target = match (dataset.domain(), dataset.labels()) {
             (Some(domain), _) => Target::of(domain),
@@ -311,16 +329,24 @@ impl TrainedOn {
         };
         Self {
             dataset: dataset.name().to_owned(),
-            dimension: dataset.columns(),
+            dimension: map.map_or(dataset.columns(), Mapper::features),
             target,
             schema: dataset.domain().map(|domain| schema_of(domain)),
             domain_source: dataset.domain().map(|domain| domain.source.to_string()),
             private_bounds: None,
             test_split: None,
+            features: map.map(|map| map.map().clone()),
             scale_features,
             clip_features: clip_features.map(|(norm, bound)| NormBound { norm, bound }),
             given: dataset.treatment().and_then(Given::of),
         }
+    }
+}
+
+impl TrainedOn {
+    /// Features of a row as it is loaded.
+    pub fn columns(&self) -> usize {
+        self.features.as_ref().and_then(FeatureMap::inputs).unwrap_or(self.dimension)
     }
 }
 
@@ -347,7 +373,9 @@ impl Header {
         self.model_sha256 = weights.map_or(self.model_sha256, digest);
         if let Some(domain) = domain {
             self.data.target = Target::of(domain);
-            self.data.dimension = domain.features();
+            if self.data.features.is_none() {
+                self.data.dimension = domain.features();
+            }
             self.data.schema = Some(schema_of(domain));
             self.data.domain_source = Some(domain.source.to_string());
         }
@@ -530,7 +558,11 @@ impl Model {
             (Target::Classes(names), _) if names.len() != 2 => 0,
             _ => 1,
         };
-        let features = domain.as_ref().map_or(data.dimension, Domain::features);
+        let loaded = domain.as_ref().map_or(data.columns(), Domain::features);
+        let features = match &data.features {
+            None => loaded,
+            Some(map) => map.on(loaded).map_err(damaged)?.features(),
+        };
         let fits = outputs > 0 && features == data.dimension && *tensor.shape() == [outputs, data.dimension + 1];
         if !fits || !vector::is_finite(&weights) {
             let reason = "its weights are not finite, or do not fit its loss, columns and classes";
@@ -558,6 +590,10 @@ impl Model {
     /// As [`load_for_model`]; features that the model's treatment does not allow.
     pub fn load(&self, name_or_path: &str, data_dir: Option<&Path>, labels: LabelUse) -> Result<ModelRows, Explained> {
         let rows = self.load_untreated(name_or_path, data_dir, labels)?;
+        if let Some(map) = &self.header.data.features {
+            let of = |problem| DataError::from(argument_of(&rows.dataset, problem)).for_reader();
+            map.on(rows.dataset.columns()).and_then(|map| map.check_memory(rows.dataset.len())).map_err(of)?;
+        }
         let dataset = self.treated(rows.dataset).map_err(|error| DataError::from(error).for_reader())?;
         Ok(ModelRows { dataset, ..rows })
     }
@@ -572,7 +608,7 @@ impl Model {
         data_dir: Option<&Path>,
         labels: LabelUse,
     ) -> Result<ModelRows, Explained> {
-        let columns = Some(self.header.data.dimension);
+        let columns = Some(self.header.data.columns());
         let input = Request { columns, labels, ..Request::of(self.domain.as_ref()) };
         load_for_model(name_or_path, data_dir, input, self.classes())
     }
@@ -583,7 +619,8 @@ impl Model {
     /// Features that the treatment does not allow.
     pub fn treated(&self, rows: Dataset) -> Result<Dataset, DatasetError> {
         let data = &self.header.data;
-        treat_features(rows, data.scale_features, data.clip_features.map(|NormBound { norm, bound }| (norm, bound)))
+        let clip = data.clip_features.map(|NormBound { norm, bound }| (norm, bound));
+        treat_features(rows, data.features.as_ref(), data.scale_features, clip)
     }
 
     /// [`outputs`](problem::outputs) of this model.

@@ -302,9 +302,13 @@ impl Verifier {
         if used.is_some_and(|used| !used.load(Ordering::Relaxed)) {
             return Err("its noise is drawn through no factorisation".to_owned());
         }
+        let features = training.data.features.as_ref().map(|map| map.on(domain.features())).transpose()?;
+        let features = features.map(|map| map.map().clone());
         let data = TrainedOn {
             private_bounds,
             test_split: training.split(),
+            features,
+            dimension: problem.model().features,
             scale_features: training.data.scale_features,
             ..header.data.clone()
         };

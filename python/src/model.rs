@@ -32,8 +32,8 @@ impl Model {
     /// The rows as the training rows were treated.
     fn treated(&self, rows: &Rows) -> PyResult<rounds_algorithms::problem::Dataset> {
         let data = &self.model.header().data;
-        if rows.0.columns() != data.dimension {
-            let (found, known) = (rows.0.columns(), data.dimension);
+        let (found, known) = (rows.0.columns(), data.columns());
+        if found != known {
             return Err(PyValueError::new_err(format!("X has {found} features, but the model was trained on {known}")));
         }
         self.model.treated(rows.0.clone()).map_err(|error| refused(&error))

@@ -60,6 +60,7 @@ fn set(training: &mut Training, name: &str, text: &str) -> PyResult<()> {
         "test" => data.test = Some(text.into()),
         "test_split" => into!(some data.test_split),
         "first_index" => into!(some data.first_index),
+        "features" => into!(some data.features),
         "scale_features" => into!(some data.scale_features),
         "clip_features" => {
             let norm = |name| match name {

@@ -610,6 +610,28 @@ impl Dataset {
         Ok(self)
     }
 
+    /// The same rows with other features, of each row a function of its own alone: those of `domain`, encoded, if these rows have one.
+    /// Null rows have zeros.
+    ///
+    /// # Errors
+    /// Another number of rows, features that are not those of the domain; without a domain features that are not finite.
+    pub fn with_features(mut self, mut features: Features, domain: Option<Arc<Domain>>) -> Result<Self, DatasetError> {
+        if features.len() != self.len() {
+            let problem = format!("{} rows, and features of {}", self.len(), features.len());
+            return refused(&self.name, problem);
+        }
+        features.clear_rows(|row| self.is_null(row));
+        (self.features, self.feature_bound, self.declared) = (features, None, None);
+        match domain {
+            // They are rounded to its grid and cut to its bounds, whatever they are.
+            Some(domain) => self.in_domain_times(domain, 1.0),
+            None => match self.features.check() {
+                Ok(()) => Ok(self),
+                Err(error) => Err(error.of(&self.name)),
+            },
+        }
+    }
+
     /// The records `records` alone, rows or whole units, in this order, with all class names and the domain.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ pub mod completions;
 mod declaration;
 pub mod evaluate;
 pub mod factorize;
+pub mod features;
 pub mod keygen;
 pub mod ledger;
 pub mod list;

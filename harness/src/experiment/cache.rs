@@ -23,6 +23,7 @@ use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, PROBLEM_PARAMETERS};
 use super::{definition, settings};
 use crate::cluster::Cluster;
 use crate::machine::{Environment, Pinning};
+use rounds_models::features::FeatureMap;
 use rounds_models::{data, factorization_cache};
 
 /// Environment of the runs: ranks, threads, data and values that are made once.
@@ -282,6 +283,12 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Los
     };
     if cell.features == "f32" {
         dataset = dataset.to_f32()?;
+    }
+    if let Some(map) = cell.text("feature-map") {
+        let map: FeatureMap = map.parse().map_err(anyhow::Error::msg)?;
+        let map = map.on(dataset.columns()).map_err(anyhow::Error::msg)?;
+        map.check_memory(dataset.len()).map_err(anyhow::Error::msg)?;
+        dataset = map.apply(dataset)?;
     }
     if let Some(bound) = cell.optional("feature-bound")? {
         dataset = dataset.clip_features(Norm::L2, bound)?;

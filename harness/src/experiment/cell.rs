@@ -25,6 +25,7 @@ pub const PROBLEM_PARAMETERS: &[&str] = &[
     "smoothness",
     "data-seed",
     "class",
+    "feature-map",
     "feature-bound",
     "bias",
     "test-split",

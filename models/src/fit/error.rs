@@ -97,6 +97,14 @@ impl FitError {
         Self::Argument { argument: argument.into(), problem: problem.into() }
     }
 
+    /// The refusal of rows that have no such features ([`FeatureMap::on`](crate::features::FeatureMap::on)).
+    pub(crate) fn features(problem: String) -> Self {
+        match problem.split_once("`: ") {
+            Some((argument, problem)) => Self::argument(argument.trim_start_matches('`'), problem),
+            None => Self::argument("features", problem),
+        }
+    }
+
     /// Something that only the arguments decide.
     pub fn is_usage(&self) -> bool {
         match self {

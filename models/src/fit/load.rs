@@ -20,7 +20,7 @@ use super::error::FitError;
 use super::key;
 use super::observer::{Execution, Observer, Stage};
 use super::release::{check_units, declared, explained, of_schema};
-use super::settings::Training;
+use super::settings::{DataSettings, Training};
 use super::setup::Setup;
 use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
@@ -98,11 +98,20 @@ pub(super) fn load(
     }
     let planned = planned(training, execution, &setup);
     let part = rows(training, execution, setup.domain.as_ref())?;
+    let map = training.data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
+    let map = map.and_then(|map| {
+        // Under add/remove the number of rows is private.
+        let rows = |domain: &Arc<Domain>| domain.relation.public_rows(part.train.len());
+        let rows = part.train.domain().map_or(part.train.len(), rows);
+        map.as_ref().map_or(Ok(()), |map| map.check_memory(rows)).map(|()| map)
+    });
+    let map = group.all_ok(map.map_err(FitError::features))?;
     let trained_on = TrainedOn {
         private_bounds: training.data.declaration.private_bounds(),
         test_split: training.split(),
-        ..TrainedOn::of(&part.train, training.data.scale_features, training.data.clip_features)
+        ..TrainedOn::of(&part.train, map.as_ref(), training.data.scale_features, training.data.clip_features)
     };
+    drop(map);
     let (train, loss, test) = group.all_ok(treated(training, part))?;
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
@@ -152,6 +161,10 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
     }
     let signer = training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?;
     let (domain, warnings) = declared(training)?;
+    if let (Some(map), Some(domain)) = (&training.data.features, &domain) {
+        // Before rows are read.
+        map.on(domain.features()).map_err(FitError::features)?;
+    }
     let parameters = training.bound_parameters(domain.as_deref());
     let (settings, factorization_used) = with_factorization(training, algorithm)?;
     Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters, signer })
@@ -204,7 +217,11 @@ fn resumed(training: &Training, execution: &Execution) -> Result<Option<Checkpoi
 /// read under add/remove. What it remembers is used where the loaded problem has the same public part, and follows from that alone.
 fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
     let (optimizer, data) = (&training.optimizer, &training.data);
-    if execution.group.ranks().is_some() || data.rows.is_some() || setup.factorization_used.is_some() {
+    if execution.group.ranks().is_some()
+        || data.rows.is_some()
+        || data.features.is_some()
+        || setup.factorization_used.is_some()
+    {
         return None;
     }
     let domain = setup.domain.as_ref().filter(|domain| domain.unit.is_none())?;
@@ -249,7 +266,8 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
 /// Rows with treated features and the targets of their loss, and the loss.
 fn treated(training: &Training, part: Part) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
     let treat = |dataset: Dataset| {
-        let dataset = treat_features(dataset, training.data.scale_features, training.data.clip_features);
+        let DataSettings { features, scale_features, clip_features, .. } = &training.data;
+        let dataset = treat_features(dataset, features.as_ref(), *scale_features, *clip_features);
         let fitting = dataset.and_then(|dataset| dataset.for_loss(training.optimizer.loss));
         fitting.map_err(|error| explained(training, error))
     };

@@ -124,6 +124,9 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
         let clipped = bound.map(|of| format!(", of {:?} norm {} at most", of.norm, of.bound)).unwrap_or_default();
         privacy = privacy.with_note(format!("the run was given features of at most {unit}{clipped}, public constants"));
     }
+    if let Some(map) = &data.features {
+        privacy = privacy.with_note(format!("features are {map}, a function of each row alone with public bounds"));
+    }
     if let Some(NormBound { norm, bound }) = data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         privacy = privacy.with_note(note);

@@ -66,7 +66,9 @@ pub(super) fn keep(
     let (loss, trained_on) = (loaded.problem.model().loss, loaded.trained_on.clone());
     // Without a domain the default follows from the labels.
     parameters.insert("loss".to_owned(), loss.to_string().into());
-    let domain = loaded.problem.domain().cloned();
+    // That of the rows as they are loaded: features of their own have one that follows.
+    let mapped = training.data.features.is_some();
+    let domain = if mapped { loaded.setup.domain.clone() } else { loaded.problem.domain().cloned() };
     let header = Header {
         version: 0,
         algorithm: loaded.setup.algorithm.id.to_owned(),

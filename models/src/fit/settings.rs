@@ -21,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::FitError;
 use crate::data::{Declaration, Request, Split, TrainTest, UNIT_OF_FILE, schema_beside};
 use crate::factorization_cache;
+use crate::features::FeatureMap;
 use crate::text::quoted;
 
 /// A training run: all that decides its model, and the files that it keeps.
@@ -92,6 +93,8 @@ pub struct DataSettings {
     /// Declarations that override a schema.
     #[serde(skip)]
     pub declaration: Declaration,
+    /// Map of each row's features to others.
+    pub features: Option<FeatureMap>,
     /// Public constant that multiplies every feature.
     pub scale_features: Option<f32>,
     /// Public norm bound that every row is clipped to.
@@ -306,6 +309,7 @@ impl Training {
         let Self { data, privacy, optimizer, .. } = &mut training;
         data.test_split = read(parameters, "test-split")?;
         data.first_index = read(parameters, "first-index")?;
+        data.features = read(parameters, "features")?;
         data.scale_features = read(parameters, "scale-features")?;
         data.declaration.bounds = read(parameters, "bounds")?;
         privacy.epsilon = read(parameters, "epsilon")?;

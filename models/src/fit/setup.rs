@@ -9,7 +9,7 @@ use rounds_algorithms::problem::{
     BYTE_SCALE, Dataset, DatasetError, Domain, Features, Labels, Problem, PublicProblem, SparseMatrix, Storage, UnitIds,
 };
 
-use super::settings::Training;
+use super::settings::{DataSettings, Training};
 use crate::model_file::{Given, NormBound, treat_features};
 use crate::signature::SecretKey;
 
@@ -39,7 +39,8 @@ pub(crate) fn public_problem(
     fn said(error: impl Display) -> String {
         error.to_string()
     }
-    let treated = |row| treat_features(row, training.data.scale_features, training.data.clip_features);
+    let DataSettings { features, scale_features, clip_features, .. } = &training.data;
+    let treated = |row| treat_features(row, features.as_ref(), *scale_features, *clip_features);
     let row = row_of(data, domain).map_err(said)?;
     // Bytes that the run clips are dense rows in its domain.
     let bytes = data.1.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());

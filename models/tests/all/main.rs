@@ -4,6 +4,7 @@
 mod data;
 mod declared;
 mod domain;
+mod features;
 mod files;
 mod fit;
 mod forms;

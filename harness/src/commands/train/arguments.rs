@@ -6,6 +6,7 @@ use rounds_algorithms::optimizers::{NoiseKind, SamplingKind};
 use rounds_algorithms::privacy::{Accountant, Adjacency};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
+use rounds_models::features::FeatureMap;
 use rounds_models::fit::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
 
 use crate::cluster::EngineKind;
@@ -58,6 +59,9 @@ struct DataArguments {
     first_index: Option<u64>,
     #[command(flatten)]
     declared: DeclarationArguments,
+    /// Features of each row instead of its own: scattering of images, or fourier, as NAME:KEY=VALUE,… (docs/FORMAT.md)
+    #[arg(long, value_name = "MAP")]
+    features: Option<FeatureMap>,
     /// Public constant that multiplies every feature
     #[arg(long, value_name = "FACTOR")]
     scale_features: Option<f32>,
@@ -186,6 +190,7 @@ impl TrainArguments {
                 test_split: data.test_split,
                 first_index: data.first_index,
                 declaration: data.declared.declaration(),
+                features: data.features.clone(),
                 scale_features: data.scale_features,
                 clip_features: data.clip_features,
             },

@@ -35,6 +35,7 @@ use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
 use super::outcome::{Outcome, Shown};
 use super::release::{check_release, explained, identity};
+use super::settings::DataSettings;
 use super::{key, plan as run_plan, publish, rounds, setup};
 use crate::checkpoint::{self, Binding, Checkpoint};
 use crate::data::{self, LabelUse, Request};
@@ -113,7 +114,7 @@ fn tune_drawn(
     observer.enter(Stage::Planning);
     let score_rows = |rows| {
         let (domain, of) = (loaded.setup.domain.as_ref(), &loaded.trained_on);
-        score_rows(tuning, domain, (of.dimension, &of.target), loaded.problem.model().loss, rows)
+        score_rows(tuning, domain, (of.columns(), &of.target), loaded.problem.model().loss, rows)
     };
     let public = tuning.score_on.as_ref().map(score_rows).transpose()?;
     let selection = SelectionPlan::new(tuning, algorithm, &loaded.problem, &loaded.setup.settings, None)?;
@@ -370,7 +371,8 @@ fn score_rows(
     if PublicRows::read(path)? != *stated {
         return Err(FitError::argument(argument, "it changed while it was read"));
     }
-    let rows = treat_features(rows.dataset, training.data.scale_features, training.data.clip_features);
+    let DataSettings { features, scale_features, clip_features, .. } = &training.data;
+    let rows = treat_features(rows.dataset, features.as_ref(), *scale_features, *clip_features);
     let rows = rows.and_then(|rows| rows.for_loss(Some(loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;
     Ok(Problem::new(Arc::new(rows), loss, true, 0.0)?)

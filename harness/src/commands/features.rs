@@ -1,0 +1,74 @@
+//! `rounds features MAP DATA --out FOLDER`: features of a data set as arrays that `rounds train` and NumPy read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use rounds_models::data::{self, schema};
+use rounds_models::features::FeatureMap;
+use serde_json::json;
+
+use super::declaration::DeclarationArguments;
+use super::{Output, UsageError};
+
+/// Arguments of `rounds features`.
+#[derive(clap::Args)]
+pub struct FeaturesArguments {
+    /// Features: scattering of images, or fourier, as NAME:KEY=VALUE,… (docs/FORMAT.md)
+    #[arg(value_name = "MAP")]
+    map: FeatureMap,
+    /// Data set, one of `rounds list datasets`, or the path of a file or folder
+    #[arg(value_name = "NAME|PATH")]
+    data: String,
+    /// Folder of the named data sets
+    #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// Output folder: x_train.npy and y_train.npy, x_test.npy and y_test.npy of test rows, and schema.toml of declared data
+    #[arg(short, long, value_name = "FOLDER")]
+    out: PathBuf,
+    #[command(flatten)]
+    declared: DeclarationArguments,
+}
+
+/// Writes the features of each row. They are as private as the rows.
+///
+/// # Errors
+/// Rows that have no such features, files that cannot be read or written.
+pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> {
+    let FeaturesArguments { map, data, data_dir, out, declared } = arguments;
+    let domain = data::declare(data, data_dir.as_deref(), &declared.declaration()).map_err(UsageError::of)?;
+    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref())?;
+    if rows.train.units().is_some() {
+        return Err(UsageError::of(
+            "its rows belong to units, which the files would lack; map them in `rounds train --features`",
+        ));
+    }
+    let mapper = map.on(rows.train.columns()).map_err(UsageError::of)?;
+    fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
+    let parts = [("train", Some(&rows.train)), ("test", rows.test.as_ref())];
+    let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
+    let total: usize = parts.clone().map(|(_, part)| part.len()).sum();
+    let progress = output.progress(total as u64, "features {bar:20.green} {pos}/{len} rows, {left}");
+    let failed =
+        |path: &Path| format!("{}: cannot be written; if files are there, move them away first", path.display());
+    for (name, part) in parts {
+        let files = ["x", "y"].map(|array| out.join(format!("{array}_{name}.npy")));
+        let written = mapper.write(part, [&files[0], &files[1]], &mut |rows| progress.inc(rows as u64));
+        written.with_context(|| failed(&files[0]))?;
+    }
+    if let Some(domain) = &domain {
+        let (path, text) =
+            (out.join("schema.toml"), schema::write(&mapper.domain_of_files(domain), &Default::default()));
+        fs::write(&path, text).with_context(|| failed(&path))?;
+    }
+    progress.finish_and_clear();
+    // Shown to three digits, rounded up.
+    let (features, norm) = (mapper.features(), (mapper.norm_bound() * 1e3).ceil() / 1e3);
+    let text = format!(
+        "wrote {total} rows of {features} features to {}; their norm is at most {norm}: `rounds train --clip-features l2={norm}` \
+         makes use of that",
+        out.display()
+    );
+    let map = mapper.map().to_string();
+    output.print(&json!({"folder": out, "map": map, "rows": total, "features": features, "norm_bound": norm}), text)
+}

@@ -1,0 +1,228 @@
+//! Features of rows: a run on them, its model and its statement; files of features; refusals.
+
+use std::sync::Arc;
+
+use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::problem::{Dataset, Domain, Features, Labels};
+use rounds_kernels::features::{NULL_CLASS, Norm};
+use rounds_models::data::{self, LabelUse, Request, schema};
+use rounds_models::features::FeatureMap;
+use rounds_models::fit::{Execution, Training, fit};
+use rounds_models::model_file::Model;
+use rounds_models::statement;
+
+use crate::files::Folder;
+
+const SCHEMA: &str =
+    "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 64\nbounds = [0, 255]\n[label]\nclasses = [\"0\", \"1\"]\n";
+const MAP: &str = "scattering:shape=8x8,scales=2";
+
+fn domain() -> Arc<Domain> {
+    Arc::new(schema::parse("a test", SCHEMA).unwrap())
+}
+
+fn map(text: &str) -> FeatureMap {
+    text.parse().unwrap()
+}
+
+/// Images of 8 × 8: bars that lie or stand, by their class, with a row of every kind of extreme.
+fn images(rows: usize) -> Dataset {
+    let pixel = |row: usize, place: usize| match row {
+        0 => 0,
+        1 => 255,
+        2 => {
+            if place == 27 {
+                255
+            } else {
+                0
+            }
+        }
+        3 => {
+            if place.is_multiple_of(2) {
+                255
+            } else {
+                0
+            }
+        }
+        _ => {
+            let at = if row.is_multiple_of(2) { place / 8 } else { place % 8 };
+            ((at + row / 2) % 4 / 2 * 200 + (row * 31 + place * 17) % 56) as u8
+        }
+    };
+    let bytes: Vec<u8> = (0..rows).flat_map(|row| (0..64).map(move |place| pixel(row, place))).collect();
+    let values = (0..rows).map(|row| if row == 5 { NULL_CLASS } else { row as u32 % 2 }).collect();
+    let labels = Labels::Classes { values, classes: 2, names: None };
+    let dataset = Dataset::new("images", Features::bytes(&bytes, 64, 1.0 / 255.0), labels).unwrap();
+    dataset.in_domain(domain()).unwrap()
+}
+
+fn values(dataset: &Dataset) -> &[f32] {
+    let Features::F32 { values, .. } = dataset.features() else { panic!("features are dense") };
+    values
+}
+
+#[test]
+fn the_features_of_a_row_are_of_that_row_alone() {
+    let all = images(61);
+    for map in [map(MAP), map("fourier:count=30,bandwidth=2,seed=3")] {
+        let mapper = map.on(64).unwrap();
+        let together = mapper.apply(all.clone()).unwrap();
+        let width = mapper.features();
+        // Other neighbours, other lanes, and fewer rows than a block.
+        for rows in [vec![60, 7, 5, 0, 1], (0..61).rev().collect::<Vec<_>>()] {
+            let apart = mapper.apply(all.select(rows.iter().copied())).unwrap();
+            for (place, row) in rows.into_iter().enumerate() {
+                assert_eq!(
+                    values(&apart)[place * width..][..width],
+                    values(&together)[row * width..][..width],
+                    "{row}"
+                );
+            }
+        }
+        assert!(values(&together)[5 * width..6 * width].iter().all(|&value| value == 0.0), "a null row has zeros");
+        assert!(together.is_null(5) && !together.is_null(4));
+    }
+}
+
+#[test]
+fn features_keep_the_bounds_that_are_declared_of_them() {
+    for map in [map(MAP), map("scattering:shape=4x16,scales=1"), map("fourier:count=30,bandwidth=0.1")] {
+        let mapper = map.on(64).unwrap();
+        let width = mapper.features();
+        let mut raw = vec![0.0; 40 * width];
+        mapper.fill(images(40).rows(), 0, &mut raw);
+        assert!(raw.iter().all(|value| value.abs() <= 1.0));
+        let norm = |row: &[f32]| row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+        let longest = raw.chunks(width).map(norm).fold(0.0, f64::max);
+        // Groups of little variance are shorter than √m: the bound holds, and is not far away.
+        let bound = mapper.norm_bound();
+        assert!((0.7 * bound..bound).contains(&longest), "{longest} {bound}");
+        let mapped = mapper.apply(images(40)).unwrap();
+        assert_eq!(mapped.public_bound(Norm::L2), Some(mapper.norm_bound()));
+        assert_eq!(mapped.domain().unwrap().features(), width);
+        // Nothing was cut: features are on their grid, half a step from where they were.
+        let far = |(value, raw): (&f32, &f32)| (value - raw).abs() > 0.500_01 / 16_384.0;
+        let null = 5 * width..6 * width;
+        let moved =
+            values(&mapped).iter().zip(&raw).enumerate().filter(|(place, pair)| !null.contains(place) && far(*pair));
+        assert_eq!(moved.count(), 0);
+    }
+}
+
+#[test]
+fn what_has_no_such_features_is_refused_by_name() {
+    let refusal = |text: &str, inputs| map(text).on(inputs).err().expect("refused");
+    for (text, inputs, expected) in [
+        ("scattering", 100, "`features scattering:scales=2`: rows have 100 features; give the shape"),
+        ("scattering:shape=9x9", 64, "images of 1 x 9 x 9 have another number of pixels"),
+        (
+            "scattering:shape=8x8,scales=4",
+            64,
+            "images of 8 x 8 pixels have no 4 scales: each has sides of at least 2^scales",
+        ),
+        ("fourier:count=3", 64, "an even count of at least 2 and a bandwidth above 0"),
+        ("fourier:inputs=3", 64, "rows have 64 features"),
+    ] {
+        let found = refusal(text, inputs);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+    for text in ["wavelets", "scattering:angles=8", "scattering:shape=3", "fourier:count=many"] {
+        assert!(text.parse::<FeatureMap>().unwrap_err().contains("scattering:shape=3x32x32"), "{text}");
+    }
+    // More rows than any memory holds, said before any is taken; under add/remove the public number decides, not that of rows.
+    let folder_of_few = folder(40);
+    let mut training = Training::on(folder_of_few.path().to_str().unwrap()).private(1.0, 1e-5);
+    training.data.features = Some(map(MAP));
+    training.privacy.adjacency = Some(Adjacency::AddRemove);
+    training.data.declaration.public_rows = Some(1 << 50);
+    let error = fit(&training, &Execution::default(), &mut ()).err().expect("refused").to_string();
+    assert!(error.contains("1125899906842624 rows of 324 features take") && error.contains("GiB are free"), "{error}");
+    // A table has no images: of a run this is said before a row is read.
+    let folder = Folder::new();
+    folder.write("table.csv", "a,b,kind\n1,2,no\n".to_owned() + &"3,4,yes\n".repeat(30));
+    let schema = "[columns.a]\nkind = \"number\"\nbounds = [0, 9]\n[columns.b]\nkind = \"number\"\nbounds = [0, 9]\n[label]\n\
+                  column = \"kind\"\nclasses = [\"no\", \"yes\"]\n";
+    folder.write("schema.toml", schema);
+    let mut training = Training::on(folder.path().join("table.csv").to_str().unwrap()).private(1.0, 1e-5);
+    training.data.features = Some(map("scattering"));
+    let error = fit(&training, &Execution::default(), &mut ()).err().expect("refused");
+    assert!(error.is_usage() && error.to_string().contains("rows have 2 features; give the shape"), "{error}");
+    training.data.features = Some(map("fourier:count=10"));
+    fit(&training, &Execution::default(), &mut ()).unwrap();
+}
+
+/// A folder of images and labels as arrays, made by way of features that are the pixels: bytes would be another format.
+fn folder(rows: usize) -> Folder {
+    let (folder, images) = (Folder::new(), images(rows));
+    let (features, labels) = images.into_parts();
+    let Features::U8 { rows: bytes, .. } = &features else { panic!("bytes") };
+    let Labels::Classes { values, .. } = labels else { panic!("classes") };
+    let array = |descr: &str, shape: String, payload: Vec<u8>| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let start = [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes()].concat();
+        [start, header.into_bytes(), payload].concat()
+    };
+    let pixels: Vec<u8> = bytes.iter().flatten().copied().collect();
+    let classes = values.iter().map(|&class| if class == NULL_CLASS { 9 } else { class as u8 }).collect();
+    std::fs::write(folder.path().join("x_train.npy"), array("|u1", format!("({rows}, 8, 8)"), pixels)).unwrap();
+    std::fs::write(folder.path().join("y_train.npy"), array("|u1", format!("({rows},)"), classes)).unwrap();
+    folder.write("schema.toml", SCHEMA);
+    folder
+}
+
+#[test]
+fn a_model_applies_its_features_and_its_statement_is_verified() {
+    let folder = folder(600);
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut training = Training::on(&path).private(4.0, 1e-5);
+    training.data.features = Some(map(MAP));
+    training.privacy.secure = true;
+    let place = folder.path().join("model.st");
+    training.model = Some(place.clone());
+    let fitted = fit(&training, &Execution::default(), &mut ()).unwrap();
+    let model = Model::read(&place).unwrap();
+    assert_eq!((model.header().data.dimension, model.header().data.columns()), (324, 64));
+    assert_eq!(model.weights(), fitted.model.weights());
+    let rows = model.load(&path, None, LabelUse::Needed).unwrap();
+    assert_eq!(rows.dataset.columns(), 324);
+    let found = serde_json::to_value(model.evaluate(rows).unwrap()).unwrap();
+    // Bars that lie and bars that stand.
+    assert!(found["accuracy"].as_f64().unwrap() > 0.95, "{found}");
+    let verified = statement::verify(&place, None).unwrap();
+    assert!(verified.holds, "{:?}", verified.differences);
+    let notes = serde_json::to_string(&verified.statement).unwrap();
+    assert!(notes.contains("scattering:shape=1x8x8,scales=2"), "{notes}");
+    // Other features have other bounds, and other steps follow.
+    let text = serde_json::to_string(&fitted.outcome).unwrap();
+    for (from, to) in
+        [("scales=2", "scales=1"), ("\"dimension\":324", "\"dimension\":320"), ("shape=1x8x8", "shape=1x4x16")]
+    {
+        let changed = folder.path().join("changed.json");
+        assert!(text.contains(from));
+        std::fs::write(&changed, text.replacen(from, to, 1)).unwrap();
+        assert!(statement::verify(&changed, None).is_ok_and(|found| !found.holds), "{from}");
+    }
+}
+
+#[test]
+fn files_of_features_are_read_as_a_run_has_them() {
+    for map in [map(MAP), map("fourier:count=30,bandwidth=2")] {
+        let (folder, rows) = (Folder::new(), images(70));
+        let mapper = map.on(64).unwrap();
+        let files = ["x_train.npy", "y_train.npy"].map(|name| folder.path().join(name));
+        let mut told = 0;
+        mapper.write(&rows, [&files[0], &files[1]], &mut |rows| told += rows).unwrap();
+        assert!(mapper.write(&rows, [&files[0], &files[1]], &mut |_| ()).is_err(), "files are there");
+        let declared = mapper.domain_of_files(&domain());
+        folder.write("schema.toml", schema::write(&declared, &Default::default()));
+        let declared = schema::read(&folder.path().join("schema.toml")).unwrap();
+        let read = data::load_requested(folder.path().to_str().unwrap(), None, Request::of(Some(&Arc::new(declared))));
+        let (read, mapped) = (read.unwrap().train, mapper.apply(rows).unwrap());
+        assert_eq!((told, values(&read)), (70, values(&mapped)));
+        let classes = |dataset: &Dataset| match dataset.labels() {
+            Labels::Classes { values, .. } => values.clone(),
+            Labels::Values(_) => panic!("classes"),
+        };
+        assert_eq!(classes(&read), classes(&mapped));
+    }
+}
