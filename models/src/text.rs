@@ -5,7 +5,7 @@ use std::error::Error;
 /// The names of arguments, as messages have them in backticks.
 pub const ARGUMENTS: &str = "accountant adjacency allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
     clip-features clip-norm data data-dir delta diagnostics dimension drop engine epochs epsilon factorization first-index grid label law \
-    learning-rate ledger loss model momentum noise noise-multiplier public-rows regularization resume rows sampling scale-features schema \
+    learning-rate ledger loss model model-kind momentum noise noise-multiplier public-rows regularization resume rows sampling scale-features schema \
     score-on secure seed set sign statement task test test-split trials unit unit-ids verify";
 
 /// Three significant digits, without trailing zeros after the point.

@@ -137,11 +137,17 @@ fn sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
     Sgd::prepared(run, own, &plan, (rate, LearningRateSchedule::Constant, momentum), None)
 }
 
+/// The default step size for networks, times 1 − β: no theorem gives one.
+const NETWORK_RATE: f64 = 0.5;
+
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
 /// R the bound on a row's norm, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`: with the factor 3 where the
 /// largest eigenvalue of the mean outer product of the rows is below 2R²/3. Squared loss has the same curvature everywhere, so a run whose
 /// rows lie close together would diverge.
 fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
+    if problem.network().is_some() {
+        return NETWORK_RATE * (1.0 - momentum);
+    }
     let rate = longest_rate(problem, momentum);
     match problem.model().loss {
         Loss::Squared => 0.5 * rate,
@@ -194,7 +200,11 @@ impl PrivateSteps {
         let loss = run.problem.model().loss;
         let of_last = own.averaging.is_none_or(|averaging| averaging == Averaging::Last) && own.local_steps.is_none();
         let of_rows = run.problem.unit().is_none_or(|unit| unit.most_rows == Some(1));
-        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !(of_last && of_rows) {
+        if run.problem.network().is_some()
+            || loss.targets() == TargetKind::Reals
+            || run.common.learning_rate.is_some()
+            || !(of_last && of_rows)
+        {
             return Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant };
         }
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
@@ -209,6 +219,9 @@ impl PrivateSteps {
 
     /// η.
     fn rate(&self, problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise: &PrivateNoise) -> f64 {
+        if problem.network().is_some() {
+            return NETWORK_RATE * (1.0 - momentum);
+        }
         let mut power = 1.0;
         let carried = (0..plan.rounds).map(|_| {
             power *= momentum;
@@ -298,7 +311,7 @@ impl Sgd {
             averaging,
             rounds: plan.rounds as u64,
             averaged: 0,
-            iterate: vec![0.0; dimension],
+            iterate: run.initial()?,
             velocity: vec![0.0; if momentum > 0.0 { dimension } else { 0 }],
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],

@@ -293,6 +293,9 @@ impl PrivacyStatement {
             }
         };
         let unit = problem.unit().map(|unit| format!("a unit: {unit}; the number of a unit's rows is private"));
+        let network = problem
+            .network()
+            .map(|network| format!("a network ({}), whose initial weights follow from a public seed", network.text()));
         let shape = format!(
             "{} features and {}, from the declared domain",
             problem.model().features,
@@ -314,7 +317,13 @@ impl PrivacyStatement {
             }
         };
         let hyper_parameters = "hyper-parameters, which must be chosen without the rows".to_owned();
-        [relation.to_owned()].into_iter().chain(unit).chain([rows, shape, hyper_parameters]).collect()
+        [relation.to_owned()]
+            .into_iter()
+            .chain(unit)
+            .chain([rows, shape])
+            .chain(network)
+            .chain([hyper_parameters])
+            .collect()
     }
 
     /// The unit of protection of a domain, as statements name it.

@@ -9,8 +9,8 @@ use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{
-    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Features, Labels, Problem, PublicProblem,
-    SparseMatrix, Storage, UnitIds,
+    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Features, Labels, PublicProblem, SparseMatrix,
+    Storage, UnitIds,
 };
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
@@ -173,7 +173,7 @@ pub(crate) fn public_problem(
         return Err("no rows are given as it says".to_owned());
     }
     let (row, loss) = treated(row).and_then(|row| row.for_loss(training.optimizer.loss)).map_err(said)?;
-    let problem = Problem::new(Arc::new(row), loss, true, training.optimizer.regularization).map_err(said)?;
+    let problem = training.optimizer.problem(row, loss).map_err(said)?;
     let problem = problem.public().clone().with_rows(rows);
     if (1..=u32::MAX as usize).contains(&problem.rows()) {
         Ok(problem)

@@ -27,7 +27,6 @@ use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 use rounds_kernels::vector;
 use serde::Serialize;
-use std::sync::Arc;
 
 use super::booking;
 use super::error::FitError;
@@ -357,7 +356,7 @@ fn score_rows(tuning: &Tuning, loaded: &Loaded, path: &Path) -> Result<Problem, 
     let rows = treat_features(rows.dataset, training.data.scale_features, training.data.clip_features);
     let rows = rows.and_then(|rows| rows.for_loss(Some(loaded.problem.model().loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;
-    Ok(Problem::new(Arc::new(rows), loss, true, 0.0)?)
+    Ok(training.optimizer.problem(rows, loss)?)
 }
 
 #[cfg(test)]
