@@ -231,3 +231,27 @@ pub fn outputs<'w>(
 ) -> &'w [f64] {
     workspace.pass.forward(network, parameters, (rows, row))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever factor is asked for: at the limit all is added, a hair above it nothing, and numbers beyond all bounds are cut.
+    #[test]
+    fn integers_that_are_too_long_contribute_nothing() {
+        let limit = 4_194_304.0;
+        for (greatest, count, is_added) in [(1_048_576.0, 16, true), (1_048_577.0, 16, false), (4_194_304.0, 1, true)] {
+            let gradient: Vec<f32> = (0..64).map(|place| if place < count { greatest } else { 0.25 }).collect();
+            let mut sum = vec![7; 64];
+            add_integers(&gradient, 1.0, limit, &mut sum);
+            let expected = |place| if place < count && is_added { 7 + greatest as i32 } else { 7 };
+            assert!((0..64).all(|place| sum[place] == expected(place)), "{greatest} {count}");
+        }
+        for value in [f32::MAX, f32::INFINITY, f32::NAN] {
+            let mut sum = vec![-3; 32];
+            add_integers(&[value; 32], 1.0, limit, &mut sum);
+            let square: f64 = sum.iter().map(|&sum| f64::from(sum + 3).powi(2)).sum();
+            assert!(square <= limit * limit, "{value}");
+        }
+    }
+}
