@@ -17,7 +17,7 @@ use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
 use crate::noise::lattice::EXCESS;
 use crate::privacy::TrialCount;
-use crate::problem::{Problem, outputs};
+use crate::problem::{Problem, outputs, outputs_of_network};
 
 /// Addresses of the draws, which no other mechanism reads.
 const TRIALS: Purpose = Purpose(0x5452_4941);
@@ -48,7 +48,10 @@ pub fn draw_settings(key: &StreamKey, trial: u64, lengths: impl Iterator<Item = 
 /// The score of weights on the rows of a problem, in steps of 2⁻¹⁶.
 pub fn score(problem: &Problem, weights: &[f32]) -> i64 {
     let (rows, model) = (problem.dataset(), problem.model());
-    let outputs = outputs(weights, rows.rows(), model.bias);
+    let outputs = match problem.network() {
+        Some(network) => outputs_of_network(network, weights, rows.rows()),
+        None => outputs(weights, rows.rows(), model.bias),
+    };
     let targets = problem.targets();
     let of_row = |row: usize| -> f64 {
         let outputs = &outputs[row * model.outputs..(row + 1) * model.outputs];

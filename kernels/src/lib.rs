@@ -20,6 +20,7 @@ pub mod limits;
 pub mod linear;
 pub mod loss;
 pub mod memory;
+pub mod network;
 pub mod random;
 pub mod scattering;
 pub mod team;

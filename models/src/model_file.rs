@@ -13,6 +13,7 @@ use rounds_algorithms::problem::{
 };
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
+use rounds_kernels::network::{Network, NetworkError};
 use rounds_kernels::vector;
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
 use serde::de::{MapAccess, Visitor};
@@ -235,7 +236,7 @@ struct Version {
     version: u32,
 }
 
-/// A linear model that knows its rows.
+/// A linear model, or a network, that knows its rows.
 ///
 /// ```
 /// use rounds_models::data::LabelUse;
@@ -260,8 +261,9 @@ struct Version {
 pub struct Model {
     /// Everything but the weights. No caller changes it: a simulation would be rewritten as a release.
     pub(crate) header: Header,
-    /// Row-major `[K, d + 1]`, bias last.
+    /// Row-major `[K, d + 1]`, bias last; of a network in its order.
     weights: Vec<f32>,
+    network: Option<Network>,
     loss: Loss,
     domain: Option<Arc<Domain>>,
 }
@@ -403,30 +405,47 @@ impl Header {
         Ok(domain.map(|domain| Domain { source: source.unwrap_or(domain.source.clone()), ..domain }))
     }
 
+    /// The shape of so many weights: `[K, d + 1]`, or of a network all in a list.
+    fn shape_of(&self, weights: usize) -> Vec<usize> {
+        let columns = self.data.dimension + 1;
+        if self.parameters.contains_key("model-kind") {
+            return vec![weights];
+        }
+        assert!(weights.is_multiple_of(columns), "weights do not fill their rows");
+        vec![weights / columns, columns]
+    }
+
+    /// The network that its parameters name, if they do.
+    fn network(&self) -> Result<Option<Network>, NetworkError> {
+        let outputs = if let Target::Classes(names) = &self.data.target { names.len() } else { 1 };
+        let text = self.parameters.get("model-kind").map(|text| text.as_str().unwrap_or_default());
+        text.map(|text| Network::new(text, self.data.dimension, outputs)).transpose()
+    }
+
     /// The file of a model: safetensors with the tensor `weights` and this header as JSON in its metadata.
     ///
     /// # Errors
     /// A header of more than 100 MB.
     ///
     /// # Panics
-    /// Weights that are not rows of `dimension + 1` values.
+    /// Weights of a linear model that are not rows of `dimension + 1` values.
     pub(crate) fn to_file(&self, weights: &[f32]) -> Result<Vec<u8>, SafeTensorError> {
-        let columns = self.data.dimension + 1;
-        assert!(weights.len().is_multiple_of(columns), "weights do not fill their rows");
         let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
-        let tensor = TensorView::new(Dtype::F32, vec![weights.len() / columns, columns], &bytes)?;
+        let tensor = TensorView::new(Dtype::F32, self.shape_of(weights.len()), &bytes)?;
         let header = [(KEY.to_owned(), serde_json::to_string(self).map_err(SafeTensorError::from)?)];
         safetensors::serialize([(WEIGHTS, tensor)], Some(header.into_iter().collect()))
     }
 }
 
 impl Model {
-    /// A model of these weights, row-major `[K, d + 1]`, bias last.
+    /// A model of these weights, row-major `[K, d + 1]`, bias last, or of the network that the header names, which was trained.
     pub(crate) fn new(header: Header, weights: Vec<f32>, loss: Loss, domain: Option<Arc<Domain>>) -> Self {
-        Self { header, weights, loss, domain }
+        let network = header.network().expect("a network that was trained");
+        Self { header, weights, network, loss, domain }
     }
 
-    /// The weights, row-major `[K, d + 1]`, bias last.
+    /// The weights, row-major `[K, d + 1]`, bias last; of a network those of its layers in order
+    /// ([`Network`]).
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
@@ -447,7 +466,7 @@ impl Model {
         self.header.signature = Some(key.sign(&self.header.document()));
     }
 
-    /// Writes the model: a file called `.npy` as NPY f32 `[K, d + 1]`, any other one with its header. The header holds what the
+    /// Writes the model: a file called `.npy` as NPY f32 `[K, d + 1]` (of a network `[p]`), any other one with its header. The header holds what the
     /// settings decide and what the outcome tells: of a release nothing else.
     ///
     /// # Errors
@@ -479,8 +498,8 @@ impl Model {
     fn replace(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<(), ModelFileError> {
         self.header.build.get_or_insert_with(|| build().clone());
         let bytes = if is_npy(path) {
-            let shape = (self.weights.len() / (self.header.data.dimension + 1), self.header.data.dimension + 1);
-            let matrix = ndarray::ArrayView2::from_shape(shape, &self.weights).expect("weights fill their rows");
+            let shape = self.header.shape_of(self.weights.len());
+            let matrix = ndarray::ArrayViewD::from_shape(shape, &self.weights).expect("weights fill their rows");
             let mut bytes = Vec::new();
             ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes).expect("an array is written to memory");
             bytes
@@ -563,12 +582,14 @@ impl Model {
             None => loaded,
             Some(map) => map.on(loaded).map_err(damaged)?.features(),
         };
-        let fits = outputs > 0 && features == data.dimension && *tensor.shape() == [outputs, data.dimension + 1];
+        let network = header.network().map_err(|error| damaged(format!("its network: {error}")))?;
+        let shape = network.as_ref().map_or(vec![outputs, data.dimension + 1], |network| vec![network.parameters()]);
+        let fits = outputs > 0 && features == data.dimension && *tensor.shape() == shape;
         if !fits || !vector::is_finite(&weights) {
             let reason = "its weights are not finite, or do not fit its loss, columns and classes";
             return Err(damaged(reason.to_owned()));
         }
-        Ok(Self { weights, loss, domain: domain.map(Arc::new), header })
+        Ok(Self { weights, network, loss, domain: domain.map(Arc::new), header })
     }
 
     /// Class names; none of a model of numbers.
@@ -629,7 +650,10 @@ impl Model {
     /// Rows with another number of features.
     pub fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
         assert_eq!(rows.columns(), self.header.data.dimension, "features a row");
-        problem::outputs(&self.weights, rows, true)
+        match &self.network {
+            Some(network) => problem::outputs_of_network(network, &self.weights, rows),
+            None => problem::outputs(&self.weights, rows, true),
+        }
     }
 
     /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.

@@ -5,7 +5,7 @@ use std::error::Error;
 /// The names of arguments, as messages have them in backticks.
 pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
     clip-features clip-norm compose data data-dir delta diagnostics dimension drop engine epochs epsilon factorization features first-index grid label \
-    law learning-rate ledger loss model momentum noise noise-multiplier one-run public-rows regularization resume rows sampling scale-features \
+    law learning-rate ledger loss model model-kind momentum noise noise-multiplier one-run public-rows regularization resume rows sampling scale-features \
     schema score-on secure seed selection set sign statement task test test-split trials unit unit-ids units verify";
 
 /// A message of another library on one line, its names in quotes: a name in backticks is an argument here, whatever field of a file it is

@@ -101,6 +101,7 @@ fn set(training: &mut Training, name: &str, text: &str) -> PyResult<()> {
         "clip_norm" => into!(some optimizer.clip_norm),
         "loss" => into!(some optimizer.loss),
         "regularization" => into!(optimizer.regularization),
+        "model_kind" => into!(some optimizer.model_kind),
         "checkpoint" => checkpoint.file = Some(text.into()),
         "checkpoint_every" => into!(some checkpoint.every),
         "resume" => checkpoint.resume = Some(text.into()),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use rounds_kernels::network::Network;
 use rounds_kernels::random::StreamKey;
 
 use super::optimizer::{AssumptionWarning, Optimizer};
@@ -10,7 +11,7 @@ use super::parameters::{Common, Parameter, Parameters, Range};
 use super::scene::Scene;
 use super::settings::{Bits, Settings, SettingsError};
 use crate::noise::{Calibration, NoisePlanError, StrategyMemory};
-use crate::privacy::{Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
+use crate::privacy::{Accountant, Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::sampling::SamplingError;
@@ -167,6 +168,28 @@ impl<'a> Run<'a> {
         self.settings.is_release()
     }
 
+    /// The seed of a network's initial weights: public, and of a simulation that of its noise unless it is given.
+    fn initialization(&self) -> u64 {
+        let of_run = if let StreamKey::Simulation(seed) = self.key() { *seed } else { 0 };
+        self.common.initialization.map_or(of_run, |seed| seed as u64)
+    }
+
+    /// The first iterate: 0, or of a network its initial weights by a public seed.
+    ///
+    /// # Errors
+    /// A seed for a linear model.
+    pub(super) fn initial(&self) -> Result<Vec<f32>, SettingsError> {
+        match (self.problem.network(), self.common.initialization) {
+            (Some(network), _) => Ok(network.initial(self.initialization())),
+            (None, None) => Ok(vec![0.0; self.problem.parameters()]),
+            (None, Some(seed)) => {
+                let reason =
+                    "begins with weights of 0 on a linear model: leave it out, or take a network (`model-kind`)";
+                Err(SettingsError::unsupported("initialization", seed, self.id, reason))
+            }
+        }
+    }
+
     pub(super) fn strategies(&self) -> &'a StrategyMemory {
         &self.settings.strategies
     }
@@ -291,6 +314,26 @@ impl Algorithm {
         })
     }
 
+    /// Refuses a network where its theorem or its first step needs a convex loss, or its parameters a linear model.
+    fn check_network(&self, run: &Run<'_>, network: &Network) -> Result<(), SettingsError> {
+        let refuse =
+            |parameter, value: &dyn Display, reason| Err(SettingsError::unsupported(parameter, value, self.id, reason));
+        if !self.reads("initialization") {
+            let reason = "is one for convex losses, or begins with weights of 0, at which a network has no gradient: take sgd, dp-sgd, \
+                          dp-ftrl, dp-mf, dp-mf-plus or another that `initialization` belongs to, or leave it out";
+            return refuse("model-kind", &network.text(), reason);
+        }
+        if let Some(bits) = run.common.precision {
+            let reason = "rounds a network's gradients to steps of their own: leave it out";
+            return refuse("precision", &bits, reason);
+        }
+        if run.common.accountant == Some(Accountant::LastIterate) {
+            let reason = "needs steps that contract for the accountant last-iterate, which those of a network do not: take another accountant";
+            return refuse("accountant", &Accountant::LastIterate, reason);
+        }
+        Ok(())
+    }
+
     /// The optimiser for `problem`, calibrated to the budget of `settings`.
     ///
     /// # Errors
@@ -316,7 +359,13 @@ impl Checked<'_> {
     pub fn prepare(self, problem: &PublicProblem) -> Result<Prepared, PrepareError> {
         let Self { algorithm, common, own, settings } = self;
         let run = Run { problem, id: algorithm.id, common, settings };
+        if let Some(network) = problem.network() {
+            algorithm.check_network(&run, network)?;
+        }
         let mut prepared = own(&run)?;
+        if problem.network().is_some() {
+            prepared = prepared.with("initialization", run.initialization());
+        }
         for parameter in algorithm.parameters() {
             let given = settings.parameters.get(parameter.name).cloned();
             if let Some(value) = given.or_else(parameter.default) {
@@ -328,7 +377,7 @@ impl Checked<'_> {
         {
             *arithmetic = Arithmetic::Idealised;
         }
-        if algorithm.reads("precision") {
+        if algorithm.reads("precision") && problem.network().is_none() {
             let precision = match run.common.precision {
                 Some(bits) => bits,
                 None if suits_short_integers(problem, &prepared) => Bits::Sixteen,

@@ -10,7 +10,7 @@ use super::plan::{self, BatchPlan};
 use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
 use super::settings::Averaging;
-use super::sgd::{Iterates, Sgd, longest_rate, squared_row};
+use super::sgd::{Iterates, NETWORK_RATE, Sgd, longest_rate, squared_row};
 use crate::noise::PrivateNoise;
 use crate::privacy::Accountant;
 use crate::problem::PublicProblem;
@@ -101,7 +101,11 @@ impl PrivateSteps {
         let loss = run.problem.model().loss;
         let of_last = own.averaging.is_none_or(|averaging| averaging == Averaging::Last) && own.local_steps.is_none();
         let of_rows = run.problem.unit().is_none_or(|unit| unit.most_rows == Some(1));
-        if loss.targets() == TargetKind::Reals || run.common.learning_rate.is_some() || !(of_last && of_rows) {
+        if run.problem.network().is_some()
+            || loss.targets() == TargetKind::Reals
+            || run.common.learning_rate.is_some()
+            || !(of_last && of_rows)
+        {
             return Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant };
         }
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
@@ -116,6 +120,9 @@ impl PrivateSteps {
 
     /// η.
     fn rate(&self, problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise: &PrivateNoise) -> f64 {
+        if problem.network().is_some() {
+            return NETWORK_RATE * (1.0 - momentum);
+        }
         let mut power = 1.0;
         let carried = (0..plan.rounds).map(|_| {
             power *= momentum;

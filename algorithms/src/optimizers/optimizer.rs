@@ -125,6 +125,7 @@ mod tests {
 
     use rounds_kernels::linear::NonFiniteGradient;
     use rounds_kernels::loss::Loss;
+    use rounds_kernels::network::NetworkError;
 
     use super::*;
     use crate::problem::ProblemError;
@@ -198,6 +199,8 @@ mod tests {
             ProblemError::Regularization(_) => [ProblemError::Regularization(-1.0)],
             ProblemError::SharedUnits => [ProblemError::SharedUnits],
             ProblemError::RowBound(_) => [ProblemError::RowBound(1e30)],
+            ProblemError::Network(_) => [ProblemError::Network(NetworkError::First)],
+            ProblemError::NetworkRows(_) => [ProblemError::NetworkRows("sparse rows")],
             ProblemError::Row(NonFiniteGradient { row: _ }) => [ProblemError::Row(row())],
         };
         let rounds = rounds.into_iter().map(|error| Box::new(error) as Box<dyn Error>);

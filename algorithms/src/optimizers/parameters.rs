@@ -281,6 +281,8 @@ parameters! {
         learning_rate_schedule: Option<LearningRateSchedule>,
         /// Momentum β
         momentum: Option<f64> [Range::FRACTION],
+        /// Seed of a network's initial weights, which are public (default: that of the run; of a release 0)
+        initialization: Option<usize>,
         /// Clip norm C of per-example gradients
         clip_norm: Option<f64> [Range::CLIPPABLE],
         /// Neighbouring relation of the guarantee (default: that of the domain)
@@ -298,7 +300,8 @@ parameters! {
 pub(super) const BATCHES: &[Parameter] =
     &[Common::epochs(), Common::rounds(), Common::batch_size(), Common::sampling()];
 /// Parameters of steps with momentum.
-pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::learning_rate_schedule(), Common::momentum()];
+pub(super) const STEPS: &[Parameter] =
+    &[Common::learning_rate(), Common::learning_rate_schedule(), Common::momentum(), Common::initialization()];
 /// Parameters of a guarantee.
 pub(super) const PRIVACY: &[Parameter] = &[Common::clip_norm(), Common::adjacency(), Common::accountant()];
 /// Shorter integers, whose rounding is far below the noise.

@@ -90,11 +90,17 @@ fn sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
     Sgd::prepared(run, own, &plan, (rate, LearningRateSchedule::Constant, momentum), None)
 }
 
+/// The default step size for networks, times 1 − β: no theorem gives one.
+pub(super) const NETWORK_RATE: f64 = 0.5;
+
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
 /// R the bound on a row's norm, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`: with the factor 3 where the
 /// largest eigenvalue of the mean outer product of the rows is below 2R²/3. Squared loss has the same curvature everywhere, so a run whose
 /// rows lie close together would diverge.
 fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
+    if problem.network().is_some() {
+        return NETWORK_RATE * (1.0 - momentum);
+    }
     let rate = longest_rate(problem, momentum);
     match problem.model().loss {
         Loss::Squared => 0.5 * rate,
@@ -159,7 +165,7 @@ impl Sgd {
             averaging,
             rounds: plan.rounds as u64,
             averaged: 0,
-            iterate: vec![0.0; dimension],
+            iterate: run.initial()?,
             velocity: vec![0.0; if momentum > 0.0 { dimension } else { 0 }],
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],

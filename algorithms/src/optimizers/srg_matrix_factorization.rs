@@ -95,7 +95,7 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
         learning_rate,
         schedule,
         rounds: plan.rounds as u64,
-        iterate: vec![0.0; dimension],
+        iterate: run.initial()?,
         previous: vec![0.0; dimension],
         recursive: vec![0.0; dimension],
         velocity: vec![0.0; dimension],

@@ -8,6 +8,7 @@
 
 mod drawn;
 mod ledger;
+mod networks;
 mod recorded;
 mod shared;
 pub mod tree;
@@ -21,7 +22,7 @@ use rounds_kernels::linear::{
     self, Batch, Clip, Evaluation, LinearModel, LocalSteps, NonFiniteGradient, PackedQuery, Point, Precision,
     SUMMED_ROWS, SumLattice, Tally, Workspace,
 };
-use rounds_kernels::vector;
+use rounds_kernels::{network, vector};
 
 use self::shared::Reader;
 use crate::parallel::{Engine, lock, partition};
@@ -83,13 +84,35 @@ struct Leaf {
 
 /// `sum += worth · Σ` of the terms of some rows, worth 1 but for integers: `kernel(model, rows, (sum, worth), workspace)`.
 trait LeafKernel:
-    Fn(&LinearModel, &Batch<'_>, (&mut [f64], f64), &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
+    Fn(&LinearModel, &Batch<'_>, (&mut [f64], f64), &mut Scratch) -> Result<Tally, NonFiniteGradient> + Sync
 {
 }
 
 impl<F> LeafKernel for F where
-    F: Fn(&LinearModel, &Batch<'_>, (&mut [f64], f64), &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
+    F: Fn(&LinearModel, &Batch<'_>, (&mut [f64], f64), &mut Scratch) -> Result<Tally, NonFiniteGradient> + Sync
 {
+}
+
+/// Scratch memory of a worker, of the kind of the problem's model.
+enum Scratch {
+    Linear(Box<Workspace>),
+    Network(Box<network::Workspace>),
+}
+
+impl Scratch {
+    fn of(problem: &Problem) -> Self {
+        match problem.network() {
+            Some(network) => Self::Network(Box::new(network::Workspace::new(network))),
+            None => Self::Linear(Box::new(Workspace::new(problem.model()))),
+        }
+    }
+
+    fn linear(&mut self) -> &mut Workspace {
+        match self {
+            Self::Linear(workspace) => workspace,
+            Self::Network(_) => panic!("a query of linear models on a network"),
+        }
+    }
 }
 
 /// The largest coefficient of a difference on rows of a declared domain, 2⁵⁰: residuals are at most 2⁶¹.
@@ -111,9 +134,11 @@ pub struct Oracle<'a> {
     /// Of weights and coefficients that are integers.
     precision: Precision,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
-    workspaces: Vec<Mutex<Workspace>>,
+    workspaces: Vec<Mutex<Scratch>>,
     /// Parameters of a query as integers, packed once a round: where sums are those of integers.
     packed: Option<PackedQuery>,
+    /// Those of a network, likewise.
+    networks: Vec<network::PackedParameters>,
     /// Scratch of recorded queries, made when first needed.
     recorded: Vec<Mutex<recorded::RecordedScratch>>,
     /// One per worker: sums under way while leaves are added.
@@ -155,8 +180,9 @@ impl<'a> Oracle<'a> {
             travelling: shared::Travelling::default(),
             exact: false,
             precision: Precision::default(),
-            workspaces: (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect(),
+            workspaces: (0..engine.threads()).map(|_| Mutex::new(Scratch::of(problem))).collect(),
             packed: PackedQuery::new(problem.model()),
+            networks: Vec::new(),
             recorded: Vec::new(),
             engine,
             observer: None,
@@ -357,7 +383,8 @@ impl<'a> Oracle<'a> {
         let counts = (local.passes as u64, 4 * local.passes as u64);
         let exact_rows = if lattice.is_some() { usize::MAX } else { 0 };
         self.round(batch, clip, counts, (sum, 1.0, exact_rows), &|model, rows, (sum, _), workspace| {
-            linear::accumulate_local_steps(model, rows, (parameters, &local), (clip, lattice.as_ref()), sum, workspace)
+            let steps = (parameters, &local);
+            linear::accumulate_local_steps(model, rows, steps, (clip, lattice.as_ref()), sum, workspace.linear())
         })?;
         Ok(lattice.map(|lattice| lattice.unit()))
     }
@@ -415,6 +442,9 @@ impl<'a> Oracle<'a> {
             self.count_clips(clip, rows, clipped);
             return Ok(None);
         }
+        if let Some(network) = self.problem.network() {
+            return self.network_query(network, batch, points, clip, sum);
+        }
         let weight = current.coefficient.abs() + previous.map_or(0.0, |point| point.coefficient.abs());
         let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
         let of_grid = |grid| SumLattice::new(model, (grid, self.precision), weight, clip, 0);
@@ -432,16 +462,16 @@ impl<'a> Oracle<'a> {
                 let exact_rows = if is_exact { SUMMED_ROWS } else { 0 };
                 let (worth, exact_rows) = exact.map_or_else(|| (lattice.unit(), exact_rows), |_| (1.0, usize::MAX));
                 self.round(batch, clip, counts, (sum, worth, exact_rows), &|model, rows, sum, workspace| {
-                    linear::accumulate_packed(model, rows, packed, sum, workspace)
+                    linear::accumulate_packed(model, rows, packed, sum, workspace.linear())
                 })
             }
             (_, _, Some(lattice)) => {
                 self.round(batch, clip, counts, (sum, 1.0, usize::MAX), &|model, rows, (sum, _), workspace| {
-                    linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
+                    linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace.linear())
                 })
             }
             _ => self.round(batch, clip, counts, (sum, 1.0, 0), &|model, rows, (sum, _), workspace| {
-                linear::accumulate_differences(model, rows, points, clip, sum, workspace)
+                linear::accumulate_differences(model, rows, points, clip, sum, workspace.linear())
             }),
         };
         self.packed = packed;
@@ -553,11 +583,17 @@ pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Resul
             (range, Vec::new(), Ok(Evaluation::default()))
         })
         .collect();
-    let workspaces: Vec<_> = (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect();
+    let workspaces: Vec<_> = (0..engine.threads()).map(|_| Mutex::new(Scratch::of(problem))).collect();
+    let of_network = networks::packed(problem, parameters);
     engine.for_each(&mut leaves, &|(range, slots, outcome), worker| {
         let batch = Batch { units: None, ..reader.batch(Selection::Range(range.clone()), None, slots) };
-        *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]))
-            .map_err(|error| reader.named(error));
+        let found = match (&mut *lock(&workspaces[worker]), &of_network) {
+            (Scratch::Network(workspace), Some((network, packed))) => {
+                network::evaluate(network, &batch, packed, workspace)
+            }
+            (workspace, _) => linear::evaluate(problem.model(), &batch, parameters, workspace.linear()),
+        };
+        *outcome = found.map_err(|error| reader.named(error));
     });
     let outcomes = leaves.into_iter().map(|(_, _, outcome)| outcome);
     if let Some(ranked) = engine.ranked() {

@@ -24,6 +24,9 @@ pub const LEAF_ROWS: f64 = 32.0;
 /// The same in rows of the kernels in integers.
 pub const LEAF_ROWS_OF_INTEGERS: f64 = 128.0;
 
+/// The same in rows of networks: a row costs hundreds of operations a parameter.
+pub const LEAF_ROWS_OF_NETWORKS: f64 = 2.0;
+
 /// By this much [`LEAF_ROWS`] and [`LEAF_ROWS_OF_INTEGERS`] exceed the cost.
 pub const LEAVES_MARGIN: f64 = 1.5;
 

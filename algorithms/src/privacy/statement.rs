@@ -298,6 +298,9 @@ impl PrivacyStatement {
             }
         };
         let unit = problem.unit().map(|unit| format!("a unit: {unit}; the number of a unit's rows is private"));
+        let network = problem
+            .network()
+            .map(|network| format!("a network ({}), whose initial weights follow from a public seed", network.text()));
         let shape = format!(
             "{} and {}, from the declared domain",
             plural(problem.model().features, "feature"),
@@ -315,7 +318,13 @@ impl PrivacyStatement {
                 "compared: any two data sets that differ in one unit's rows, their number included"
             }
         };
-        [relation.to_owned()].into_iter().chain(unit).chain([rows, shape, HYPER_PARAMETERS.to_owned()]).collect()
+        [relation.to_owned()]
+            .into_iter()
+            .chain(unit)
+            .chain([rows, shape])
+            .chain(network)
+            .chain([HYPER_PARAMETERS.to_owned()])
+            .collect()
     }
 
     /// The unit of protection of a domain, as statements name it.

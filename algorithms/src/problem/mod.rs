@@ -29,7 +29,7 @@ pub use domain::{
 pub use encoding::{BYTE_SCALE, Encoder};
 pub use features::{Buffer, ByteRows, DatasetError, Features, Labels, SparseMatrix};
 pub use objective::Problem;
-pub use outputs::outputs;
+pub use outputs::{outputs, outputs_of_network};
 pub use private_bounds::{BinCounts, noise_scale, private_bounds};
 pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, ProblemError, PublicProblem};
 pub use second_moment::largest_second_moment;

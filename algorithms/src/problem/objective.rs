@@ -1,4 +1,4 @@
-//! The objective: the mean loss of a linear model over a data set, plus an optional quadratic regulariser.
+//! The objective: the mean loss of a linear model, or of a network, over a data set, plus an optional quadratic regulariser.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -97,6 +97,18 @@ impl Problem {
         self.public.set_relation(self.relation(), law.rows());
         self.law = Some(law);
         self
+    }
+
+    /// The same problem for a network in place of a linear model.
+    ///
+    /// # Errors
+    /// As [`PublicProblem::with_network`]; rows that are drawn from a law or shared out over ranks.
+    pub fn with_network(mut self, text: &str) -> Result<Self, ProblemError> {
+        if self.is_sharded() || self.law.is_some() {
+            return Err(ProblemError::NetworkRows("rows that ranks share out, or that are drawn from a law"));
+        }
+        self.public = self.public.with_network(text)?;
+        Ok(self)
     }
 
     /// The law of the rows, where they are drawn from one.
@@ -287,6 +299,9 @@ impl Problem {
     /// Floating-point operations of one gradient query: a multiplication and an addition for every parameter that the
     /// row touches, in the margins and again in the gradient.
     pub fn flops_per_row(&self) -> f64 {
+        if let Some(network) = self.network() {
+            return network.flops();
+        }
         flops_per_row(self.model(), self.stored() as f64 / self.stored_rows().max(1) as f64)
     }
 

@@ -2,7 +2,24 @@
 
 use rayon::prelude::*;
 use rounds_kernels::features::Rows;
+use rounds_kernels::network::{self, Network, PackedParameters, Workspace};
 use rounds_kernels::vector;
+
+/// Outputs of a network with these weights for every row: K a row, row after row.
+///
+/// # Panics
+/// Rows of another shape, weights of another network.
+pub fn outputs_of_network(network: &Network, weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
+    let mut packed = PackedParameters::new(network);
+    packed.set(network, weights);
+    let mut outputs = vec![0.0; rows.len() * network.outputs()];
+    let row_outputs = |workspace: &mut Workspace, (row, out): (usize, &mut [f64])| {
+        out.copy_from_slice(network::outputs(network, rows, row, &packed, workspace));
+    };
+    let by_row = outputs.par_chunks_mut(network.outputs()).enumerate();
+    by_row.for_each_init(|| Workspace::new(network), row_outputs);
+    outputs
+}
 
 /// Outputs `W·a` of the model with these weights (row-major, with a bias last if it has one) for every row: K a row, row after row. Sums
 /// are f64.

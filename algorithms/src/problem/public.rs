@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{self, FeatureGrid, LinearModel, NonFiniteGradient, Precision};
 use rounds_kernels::loss::{Loss, TargetKind};
+use rounds_kernels::network::{Network, NetworkError};
 
 use super::dataset::{Dataset, byte_bound, round_up};
 use super::domain::{Domain, Relation, Storage};
@@ -37,6 +38,14 @@ pub enum ProblemError {
     /// Units whose rows ranks would share out.
     #[error("rows of units (`unit`) are not shared out over ranks: run one process, with as many threads")]
     SharedUnits,
+    /// A text that is no network for these rows.
+    #[error("`model-kind`: {0}")]
+    Network(#[from] NetworkError),
+    /// Rows that no network reads.
+    #[error(
+        "`model-kind`: a network reads images one by one, and no {0}: leave it out, or give dense rows in one process"
+    )]
+    NetworkRows(&'static str),
     /// A row that is not finite.
     #[error(transparent)]
     Row(#[from] NonFiniteGradient),
@@ -60,6 +69,7 @@ pub struct PublicProblem {
     relation: Relation,
     rows: usize,
     model: LinearModel,
+    network: Option<Arc<Network>>,
     regularization: f64,
     storage: Storage,
     bounds: [Option<f64>; 2],
@@ -98,6 +108,7 @@ impl PublicProblem {
             relation: domain.relation,
             rows: domain.relation.public_rows(rows),
             model: LinearModel { features: domain.features(), outputs, bias: true, loss },
+            network: None,
             regularization: checked_regularization(regularization)?,
             storage: domain.storage,
             // As of loaded rows.
@@ -139,6 +150,7 @@ impl PublicProblem {
             relation,
             rows: relation.public_rows(dataset.records()),
             model: LinearModel { features: dataset.columns(), outputs, bias, loss },
+            network: None,
             regularization: checked_regularization(regularization)?,
             storage: dataset.features().storage(),
             bounds,
@@ -161,6 +173,21 @@ impl PublicProblem {
     /// One below 0 or not finite.
     pub fn with_regularization(self, regularization: f64) -> Result<Self, ProblemError> {
         Ok(Self { regularization: checked_regularization(regularization)?, ..self })
+    }
+
+    /// The same problem for a network ([`Network::new`]) in place of a linear model.
+    ///
+    /// # Errors
+    /// A text that is no network for rows of this shape; rows that no network reads.
+    pub fn with_network(self, text: &str) -> Result<Self, ProblemError> {
+        if self.storage == Storage::Sparse {
+            return Err(ProblemError::NetworkRows("sparse rows"));
+        }
+        if self.unit.is_some() {
+            return Err(ProblemError::NetworkRows("units of several rows"));
+        }
+        let network = Network::new(text, self.model.features, self.model.outputs)?;
+        Ok(Self { network: Some(Arc::new(network)), ..self })
     }
 
     /// The data set's name.
@@ -197,9 +224,14 @@ impl PublicProblem {
         }
     }
 
-    /// Shape and loss.
+    /// Shape and loss of the linear model; of a network its features, classes and loss.
     pub fn model(&self) -> &LinearModel {
         &self.model
+    }
+
+    /// The network, if the model is one.
+    pub fn network(&self) -> Option<&Arc<Network>> {
+        self.network.as_ref()
     }
 
     /// λ of the regulariser.
@@ -209,7 +241,7 @@ impl PublicProblem {
 
     /// Number of parameters p.
     pub fn parameters(&self) -> usize {
-        self.model.parameters()
+        self.network.as_ref().map_or_else(|| self.model.parameters(), |network| network.parameters())
     }
 
     /// The smallest public bound on the norm of every row, bias excluded.
@@ -261,7 +293,7 @@ impl PublicProblem {
             Storage::Dense => self.feature_grid.is_some(),
             Storage::Sparse => false,
         };
-        has_integers && linear::are_integers_for(&self.model)
+        has_integers && self.network.is_none() && linear::are_integers_for(&self.model)
     }
 
     /// True where they are so here.
@@ -287,6 +319,9 @@ impl PublicProblem {
 
     /// The cost of a row, for the partition of batches.
     pub fn row_cycles(&self) -> f64 {
+        if let Some(network) = &self.network {
+            return partition::row_cycles(network.flops(), 0.0);
+        }
         let (values, bytes) = match self.storage {
             Storage::Dense if self.is_in_planes() => (self.model.features, 2 * self.model.features),
             Storage::Dense => (self.model.features, 4 * self.model.features),
@@ -312,7 +347,11 @@ impl PublicProblem {
 
     /// The cost of a leaf beside its rows, in rows, times [`partition::LEAVES_MARGIN`].
     pub fn leaf_rows(&self) -> f64 {
-        if self.is_in_integers() { partition::LEAF_ROWS_OF_INTEGERS } else { partition::LEAF_ROWS }
+        match &self.network {
+            Some(_) => partition::LEAF_ROWS_OF_NETWORKS,
+            None if self.is_in_integers() => partition::LEAF_ROWS_OF_INTEGERS,
+            None => partition::LEAF_ROWS,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod accelerated;
 mod audit;
 mod catalog;
+mod networks;
 mod ranks;
 mod recursive;
 mod rounds;

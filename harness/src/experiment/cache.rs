@@ -14,7 +14,7 @@ use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::CalibrationMemory;
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist};
-use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_algorithms::problem::{Dataset, Problem, ProblemError};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -152,7 +152,7 @@ impl<'a> Context<'a> {
         let (train, loss) = self.cluster.all_ok(treat(train, cell))?;
         let test = test.map(|test| {
             let (test, loss) = treat(test, cell)?;
-            anyhow::Ok(Problem::new(Arc::new(test), loss, bias, 0.0)?)
+            anyhow::Ok(of_kind(Problem::new(Arc::new(test), loss, bias, 0.0)?, cell)?)
         });
         let test = self.cluster.all_ok(test.transpose())?;
         let train = if bias {
@@ -160,7 +160,7 @@ impl<'a> Context<'a> {
         } else {
             Problem::new(Arc::new(train), loss, bias, regularization)?
         };
-        let train = train.placed_for(engine);
+        let train = of_kind(train, cell)?.placed_for(engine);
         // Rows of the test set are whole on every rank, those of the training set in one process only.
         let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
         // Another objective has another optimum.
@@ -273,6 +273,14 @@ fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
         }
         _ => None,
     })
+}
+
+/// The problem for the network that the cell names, if it names one.
+fn of_kind(problem: Problem, cell: &Configuration) -> Result<Problem, ProblemError> {
+    match cell.text("model-kind") {
+        Some(network) => problem.with_network(&network),
+        None => Ok(problem),
+    }
 }
 
 /// Rows as a cell stores them, and their loss: one class against the others, clipped to a public norm, targets of the loss.

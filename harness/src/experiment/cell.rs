@@ -29,6 +29,7 @@ pub const PROBLEM_PARAMETERS: &[&str] = &[
     "feature-bound",
     "bias",
     "test-split",
+    "model-kind",
 ];
 
 /// The identity of a cell. Two samples with equal configuration, repeat and draw are the same measurement.

@@ -125,6 +125,7 @@ impl FitError {
                     DataError::Columns(_) | DataError::Dataset(_) | DataError::MoreRanksThanRows { .. }
                 )
             }
+            Self::Problem(error) => matches!(error, ProblemError::Network(_) | ProblemError::NetworkRows(_)),
             Self::Ledger(error) => error.is_usage(),
             Self::Model(error) => error.is_usage(),
             Self::Checkpoint(error) => matches!(error, CheckpointError::Place { .. }),

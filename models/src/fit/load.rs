@@ -123,8 +123,13 @@ pub(super) fn load(
     let digest = group.ranks().filter(|_| is_bound).map(|ranks| train.digest_over(ranks));
     let regularization = training.optimizer.regularization;
     let problem = match group.ranks() {
-        None => Problem::new(Arc::new(train), loss, true, regularization)?,
-        Some(ranks) => Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?,
+        None => training.optimizer.problem(train, loss)?,
+        Some(ranks) => {
+            let shared = Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?;
+            let network = training.optimizer.model_kind.as_ref();
+            network.map_or(Ok(()), |_| Err(ProblemError::NetworkRows("rows that ranks share out")))?;
+            shared
+        }
     };
     let problem = placed(problem, &setup, execution);
     check_units(&problem)?;
@@ -227,7 +232,10 @@ fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<
     let domain = setup.domain.as_ref().filter(|domain| domain.unit.is_none())?;
     let (name, rows) = data::promised_rows(&data.data, data.data_dir.as_deref())?;
     let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
-    let public = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization).ok()?;
+    let mut public = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization).ok()?;
+    if let Some(network) = &optimizer.model_kind {
+        public = public.with_network(network).ok()?;
+    }
     let algorithm = setup.algorithm;
     let settings = Settings { key: setup.settings.key.clone(), ..training.settings(algorithm).ok()? };
     Some(thread::spawn(move || {
@@ -273,7 +281,7 @@ fn treated(training: &Training, part: Part) -> Result<(Dataset, Loss, Option<Pro
     };
     let (train, loss) = treat(part.train)?;
     let test = part.test.map(treat).transpose()?;
-    let test = test.map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0));
+    let test = test.map(|(test, loss)| training.optimizer.problem(test, loss));
     Ok((train, loss, test.transpose().map_err(|error: ProblemError| error)?))
 }
 

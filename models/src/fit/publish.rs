@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::oracle::{self, Ledger};
@@ -220,7 +219,7 @@ fn held_out(training: &Training, execution: &Execution, loaded: &Loaded) -> Opti
     }
     let split = Split { fraction: 0.2, seed: training.seed };
     let (train, test) = split.apart(problem.dataset())?;
-    let of = |rows| Problem::new(Arc::new(rows), problem.model().loss, true, training.optimizer.regularization).ok();
+    let of = |rows| training.optimizer.problem(rows, problem.model().loss).ok();
     let train = placed(of(train)?, setup, execution);
     let prepared = setup.algorithm.prepare(&train, &setup.settings).ok()?;
     let mut executor = Executor::new(&train, execution.engine.clone(), prepared);

@@ -10,7 +10,7 @@ use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::parameters::Common;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
 use rounds_algorithms::privacy::{Accountant, Adjacency};
-use rounds_algorithms::problem::Domain;
+use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -171,6 +171,22 @@ pub struct OptimizerSettings {
     pub loss: Option<Loss>,
     /// λ of the regulariser (λ/2)‖x‖².
     pub regularization: f64,
+    /// The network that is trained, by its name or its layers ([`rounds_kernels::network::Network::new`]); a linear model by default.
+    pub model_kind: Option<String>,
+}
+
+impl OptimizerSettings {
+    /// The objective on rows whose targets are those of `loss`.
+    ///
+    /// # Errors
+    /// Rows that do not suit the loss or the network.
+    pub(crate) fn problem(&self, rows: Dataset, loss: Loss) -> Result<Problem, ProblemError> {
+        let problem = Problem::new(Arc::new(rows), loss, true, self.regularization)?;
+        match &self.model_kind {
+            Some(network) => problem.with_network(network),
+            None => Ok(problem),
+        }
+    }
 }
 
 /// The checkpoint of a run.
@@ -327,6 +343,7 @@ impl Training {
         optimizer.clip_norm = read(parameters, "clip-norm")?;
         optimizer.loss = read(parameters, "loss")?;
         optimizer.regularization = read(parameters, "regularization")?.unwrap_or(0.0);
+        optimizer.model_kind = read(parameters, "model-kind")?;
         for (name, value) in parameters.iter().filter_map(|(name, value)| Some((name.strip_prefix("set ")?, value))) {
             let value = value.as_str().ok_or_else(|| format!("its parameter {name} is {value}"))?;
             training.parameters.push((name.to_owned(), value.to_owned()));

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use rounds_algorithms::optimizers::{Algorithm, Settings};
 use rounds_algorithms::problem::{
-    BYTE_SCALE, Dataset, DatasetError, Domain, Features, Labels, Problem, PublicProblem, SparseMatrix, Storage, UnitIds,
+    BYTE_SCALE, Dataset, DatasetError, Domain, Features, Labels, PublicProblem, SparseMatrix, Storage, UnitIds,
 };
 
 use super::settings::{DataSettings, Training};
@@ -49,7 +49,7 @@ pub(crate) fn public_problem(
         return Err("no rows are given as it says".to_owned());
     }
     let (row, loss) = treated(row).and_then(|row| row.for_loss(training.optimizer.loss)).map_err(said)?;
-    let problem = Problem::new(Arc::new(row), loss, true, training.optimizer.regularization).map_err(said)?;
+    let problem = training.optimizer.problem(row, loss).map_err(said)?;
     let problem = problem.public().clone().with_rows(rows);
     if (1..=u32::MAX as usize).contains(&problem.rows()) {
         Ok(problem)

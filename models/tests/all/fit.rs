@@ -7,8 +7,10 @@ use std::sync::Arc;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::parallel::ranks::ThreadRanks;
 use rounds_algorithms::privacy::{Adjacency, Claim};
-use rounds_algorithms::problem::{Domain, DomainSource};
-use rounds_models::data::{TrainTest, declare, load_declared};
+use rounds_algorithms::problem::{
+    BYTE_SCALE, Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Storage,
+};
+use rounds_models::data::{ModelRows, TrainTest, declare, load_declared};
 use rounds_models::fit::{Execution, FitError, Fitted, Observer, Times, Training, fit};
 use rounds_models::model_file::Model;
 use rounds_models::statement;
@@ -331,5 +333,71 @@ fn ranks_have_the_model_of_one_process_or_one_error() {
     for model in on_ranks(&training, |rank| if rank == 1 { damaged.clone() } else { place.clone() }) {
         let error = model.unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("rank 1 (on "), "{error}");
+    }
+}
+
+/// Images of 6 × 6 bytes in a declared domain, with a bright spot in the corner of their class.
+fn images(rows: usize) -> TrainTest {
+    let pixel = |row: usize, place: usize| {
+        let (y, x) = (place / 6, place % 6);
+        let is_bright = (y / 3, x / 3) == (row % 4 / 2, row % 2);
+        (row * 31 + place * 17) % 60 + if is_bright { 150 } else { 0 }
+    };
+    let bytes: Vec<u8> = (0..rows * 36).map(|place| pixel(place / 36, place % 36) as u8).collect();
+    let labels = Labels::Classes { values: (0..rows).map(|row| row as u32 % 4).collect(), classes: 4, names: None };
+    let domain = Domain::new(
+        Columns::Matrix { count: 36, bounds: Bounds::new(0.0, 255.0).unwrap() },
+        Storage::Bytes,
+        Label::Classes(["a", "b", "c", "d"].map(str::to_owned).to_vec()),
+        DomainSource::Arguments,
+    );
+    let rows = Dataset::new("images", Features::bytes(&bytes, 36, BYTE_SCALE), labels);
+    TrainTest { train: rows.and_then(|rows| rows.in_domain(Arc::new(domain))).unwrap(), test: None }
+}
+
+#[test]
+fn a_network_is_trained_released_written_read_and_predicts() {
+    let folder = Folder::new();
+    let mut training = Training::on_rows(images(2_000)).private(8.0, 1e-5);
+    training.algorithm = "dp-mf-plus".to_owned();
+    training.privacy.secure = true;
+    training.optimizer.model_kind = Some("image 6x6x1, conv 4, tanh, pool, dense 6, tanh".to_owned());
+    (training.optimizer.batch_size, training.optimizer.epochs) = (Some(200), Some(4.0));
+    for name in ["network", "network.npy"] {
+        let path = folder.path().join(name);
+        training.model = Some(path.clone());
+        let Fitted { model, outcome } = run(&training).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(outcome.header.privacy.claim, Claim::Release, "{:?}", outcome.header.privacy.reason);
+        assert_eq!((outcome.header.plan["initialization"].as_str(), model.weights().len()), ("0", 290));
+        let found = model.evaluate(ModelRows { dataset: images(400).train, are_test_rows: false }).unwrap();
+        let Value::Object(found) = serde_json::to_value(&found).unwrap() else { panic!("an object") };
+        assert!(found["accuracy"].as_f64().unwrap() > 0.8, "{found:?}");
+        if name == "network" {
+            let read = Model::read(&path).unwrap();
+            let rows = images(8).train;
+            assert_eq!(read.outputs(rows.rows()), model.outputs(rows.rows()));
+            statement::verify(&path, None).unwrap();
+        }
+    }
+    for (network, said) in [
+        ("cnn-550k", "`model-kind`|36 columns have no known shape|`image HxWxC`"),
+        ("image 6x6x1, convolution 4", "`model-kind`|'convolution 4' is no layer"),
+        ("image 8x8x1, conv 4", "rows have 36 columns"),
+    ] {
+        let mut training = training.clone();
+        training.optimizer.model_kind = Some(network.to_owned());
+        training.model = None;
+        refused(&training, said);
+    }
+    for (algorithm, parameter) in
+        [("dp-nag", ""), ("phased-sgd", ""), ("dp-sgd", "precision=16"), ("dp-sgd", "accountant=last-iterate")]
+    {
+        let mut training = training.clone();
+        (training.algorithm, training.model) = (algorithm.to_owned(), None);
+        (training.optimizer.batch_size, training.optimizer.epochs) = (None, None);
+        training.parameters.extend(parameter.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let way_out = if parameter.starts_with("accountant") { "take another accountant" } else { "leave it out" };
+        let parameter = parameter.split_once('=').map_or("model-kind", |(name, _)| name);
+        refused(&training, &format!("{parameter}|{way_out}"));
     }
 }

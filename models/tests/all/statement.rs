@@ -164,6 +164,10 @@ fn kinds(folder: &Folder) -> Vec<(String, Training)> {
         (training.data.scale_features, training.data.clip_features) = (Some(0.1), Some((Norm::L2, 0.3)));
         (training.data.test_split, training.optimizer.loss) = (Some(0.2), Some(Loss::Logistic));
     });
+    add("network", "dp-mf", &|training| {
+        training.data = Training::on_rows(in_memory()).data;
+        training.optimizer.model_kind = Some("image 1x3x1, dense 4, tanh".to_owned());
+    });
     add("16 bits", "dp-sgd", &|training| training.parameters.push(("precision".to_owned(), "16".to_owned())));
     add("24 bits", "dp-sgd", &|training| training.parameters.push(("precision".to_owned(), "24".to_owned())));
     add("set", "dp-gd", &|training| {

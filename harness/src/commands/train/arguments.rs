@@ -137,6 +137,10 @@ struct OptimizerArguments {
     /// λ of the regulariser (λ/2)‖x‖²
     #[arg(long, default_value_t = 0.0, value_name = "LAMBDA", value_parser = finite)]
     regularization: f64,
+    /// Network in place of a linear model: cnn-550k, or a list such as "conv 16, tanh, pool, dense 32, tanh", after "image HxWxC" where
+    /// rows are neither 28x28x1 nor 32x32x3; for sgd, dp-sgd, dp-mf and their family
+    #[arg(long, value_name = "LAYERS")]
+    model_kind: Option<String>,
 }
 
 /// Threads, ranks and random numbers.
@@ -215,6 +219,7 @@ impl TrainArguments {
                 clip_norm: optimizer.clip_norm,
                 loss: optimizer.loss,
                 regularization: optimizer.regularization,
+                model_kind: optimizer.model_kind.clone(),
             },
             seed: self.execution.seed,
             model: self.model.clone(),

@@ -17,6 +17,7 @@ pub use grid::{Grid, PublicRows, Tuning};
 pub(crate) use plan::SelectionPlan;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
@@ -27,7 +28,6 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use rounds_kernels::vector;
 use serde::Serialize;
-use std::sync::Arc;
 
 use super::booking;
 use super::error::FitError;
@@ -375,7 +375,7 @@ fn score_rows(
     let rows = treat_features(rows.dataset, features.as_ref(), *scale_features, *clip_features);
     let rows = rows.and_then(|rows| rows.for_loss(Some(loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;
-    Ok(Problem::new(Arc::new(rows), loss, true, 0.0)?)
+    Ok(training.optimizer.problem(rows, loss)?)
 }
 
 #[cfg(test)]
