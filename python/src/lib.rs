@@ -5,6 +5,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "arguments come from Python as values")]
 
+mod engine;
 mod model;
 mod noise;
 mod questions;

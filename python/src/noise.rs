@@ -94,7 +94,7 @@ impl Noise {
             getrandom::fill(&mut key).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
             StreamKey::Release(key)
         };
-        let engine = crate::training::engine(Some(threads))?;
+        let engine = crate::engine::engine(Some(threads))?;
         let made = detached(py, move || {
             let memory = StrategyMemory::filled_from(factorization_cache::source());
             let planned = kind.prepare(&plan, &memory).map_err(|error| refused(&error))?;

@@ -240,7 +240,7 @@ pub(crate) fn audit(
         sabotage,
         ..AuditSettings::default()
     };
-    let engine = crate::training::engine(threads)?;
+    let engine = crate::engine::engine(threads)?;
     let reports = detached(py, move || {
         let scenes = algorithm.scenes.iter().filter(|scene| scene.takes(settings.rows, algorithm));
         scenes

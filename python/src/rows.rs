@@ -511,7 +511,7 @@ pub(crate) fn clipped_sum<'py>(
         let mut sampler = Sampler::new(Sampling::FullBatch, count, count, StreamKey::Simulation(0))
             .map_err(|error| refused(&error))?;
         let mut sum = vec![0.0; weights.len()];
-        let mut oracle = Oracle::new(&problem, crate::training::engine(Some(threads))?);
+        let mut oracle = Oracle::new(&problem, crate::engine::engine(Some(threads))?);
         oracle
             .gradient_sum(&sampler.draw(0, count), &weights, Clip::l2(clip_norm), &mut sum)
             .map_err(|error| refused(&error))?;

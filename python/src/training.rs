@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use rounds_algorithms::parallel::Engine;
 use rounds_kernels::features::Norm;
 use rounds_models::data::TrainTest;
 use rounds_models::fit::{
@@ -24,12 +23,6 @@ use crate::{as_python, of_file, refused};
 
 /// Time between two looks at signals, and two calls of a callback.
 const PACE: Duration = Duration::from_millis(50);
-
-/// The engine of so many threads, by default all cores.
-pub(crate) fn engine(threads: Option<usize>) -> PyResult<Engine> {
-    let all = || std::thread::available_parallelism().map_or(1, usize::from);
-    Engine::with_threads(threads.filter(|&threads| threads > 0).unwrap_or_else(all)).map_err(|error| refused(&error))
-}
 
 fn read<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| PyValueError::new_err(format!("`{name}` {text}: {error}")))
@@ -259,7 +252,7 @@ pub(crate) fn train(
     for (name, text) in &settings {
         set(&mut training, name, text)?;
     }
-    let execution = Execution::on(engine(threads)?);
+    let execution = Execution::on(crate::engine::engine(threads)?);
     let face = Face { is_release: training.privacy.secure, ..Face::default() };
     // A signal that came before belongs to the caller.
     py.check_signals()?;

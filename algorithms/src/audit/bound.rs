@@ -5,7 +5,7 @@
 //! all ε ≥ 0. Counts give upper confidence limits of α and β (Clopper–Pearson); the least private mechanism that they
 //! still contradict gives the bound.
 
-use super::one_run::Guesses;
+use super::guesses::Guesses;
 use crate::privacy::pld::PrivacyLoss;
 use crate::privacy::rdp::RenyiCurve;
 use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, beta_quantile, gdp, normal_quantile};

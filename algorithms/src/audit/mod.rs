@@ -17,6 +17,7 @@ use std::ops::ControlFlow;
 
 mod bound;
 mod canary;
+mod guesses;
 mod likelihood;
 mod one_run;
 mod selection;
@@ -25,8 +26,9 @@ pub use bound::TestErrors;
 use bound::{ClaimedFamily, Seen};
 use canary::{COLUMNS, Noise};
 pub use canary::{CanaryRows, Sabotage};
+pub use guesses::Guesses;
 use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
-pub use one_run::{CANARIES, GUESS_ERROR, Guesses};
+pub use one_run::{CANARIES, GUESS_ERROR};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
 
