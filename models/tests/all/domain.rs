@@ -262,7 +262,7 @@ classes = [0, 1] -> classes = [0, 0] => "0" twice
 [columns] -> [rows]; relation = "add-remove"; [columns] => add-remove|public-rows = N
 [columns] -> [rows]; public-rows = 5; [columns] => public-rows|add-remove alone
 [columns] -> [rows]; relation = "add-remove"; public-rows = 0; [columns] => public-rows|at least 1
-[columns] -> [rows]; storage = "thin"; [columns] => line 2|thin|`dense`, `bytes`, `sparse`
+[columns] -> [rows]; storage = "thin"; [columns] => line 2|thin|'dense', 'bytes', 'sparse'
 [columns] -> [rows]; storage = "bytes"; [columns] => storage|[0, 255]"#;
 const TABLE_REFUSED: &str = r#"
 other = "b" -> other = "z" => columns.job|"z"|null-row|a, b, 3

@@ -195,7 +195,7 @@ fn what_is_no_selection_is_refused_by_name() {
     let lists: [(&str, &[&str]); 2] = [("momentum", &["0.9", "0.5"]), ("clip-norm", &["1"])];
     assert_eq!(grid(&lists).unwrap(), grid(&[lists[1], lists[0]]).unwrap(), "whatever the order of a document's keys");
     assert!(grid(&[("momentum", &["0.5"]), ("momentum", &["0.9"])]).unwrap_err().to_string().contains("given twice"));
-    assert!(refused(|tuning| tuning.trials = 1.0).contains("expected number of trials must be above 1"));
+    assert!(refused(|tuning| tuning.trials = 1.0).contains("expected number of trials must be at least 1.001"));
     assert!(
         refused(|tuning| tuning.law = TrialLaw::NegativeBinomial(-1.0))
             .starts_with("`law -1`: with `trials 4`, η must")
