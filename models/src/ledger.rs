@@ -110,14 +110,11 @@ impl Budget {
         (filter, epsilon, delta): (FilterKind, f64, f64),
     ) -> Result<Self, LedgerError> {
         let adjacency = domain.relation.adjacency();
-        let (known, needed) = match domain.relation {
-            Relation::AddRemove { public_rows } => {
-                (rows.is_none().then_some(public_rows), "the number of rows is private; `public-rows` stands for it")
-            }
-            _ => {
-                let needed = "the number of rows, or of units, is public and plans follow from it: give it";
-                (rows.filter(|&rows| rows > 0), needed)
-            }
+        let (known, needed) = if let Relation::AddRemove { public_rows } = domain.relation {
+            (rows.is_none().then_some(public_rows), "the number of rows is private; `public-rows` stands for it")
+        } else {
+            let needed = "the number of rows, or of units, is public and plans follow from it: give it";
+            (rows.filter(|&rows| rows > 0), needed)
         };
         let given = rows.map_or_else(|| "N".to_owned(), |rows| rows.to_string());
         let rows = known.ok_or(LedgerError::Rows { given, relation: adjacency, needed })?;

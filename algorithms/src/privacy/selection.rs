@@ -123,7 +123,7 @@ impl TrialCount {
         let remedy = "take some 10; a single trial is `train`";
         error::checked(
             mean,
-            mean >= LEAST_TRIALS && mean <= MOST_TRIALS,
+            (LEAST_TRIALS..=MOST_TRIALS).contains(&mean),
             "the expected number of trials",
             "at least 1.001 and at most 500",
             remedy,

@@ -377,7 +377,7 @@ fn a_tuned_model_is_the_best_of_secretly_many_and_its_statement_is_verified() {
     assert!(document(&line).get("trials").is_none());
     for (more, reason) in [
         ("--grid no-such=1,2", "--grid no-such=1,2|no trial of algorithm"),
-        ("--trials 1", "--trials 1|above 1"),
+        ("--trials 1", "--trials 1|at least 1.001"),
         ("--law -1", "above −1"),
         ("--law fixed", "logarithmic"),
         ("--secure --diagnostics", "--diagnostics"),

@@ -123,10 +123,9 @@ fn tune_drawn(
     }
     let rows = loaded.problem.dataset().digest();
     (loaded.is_bound, loaded.digest) = (true, Some(rows));
-    let source = loaded.source.clone();
+    let (source, counted) = (loaded.source.clone(), loaded.counted.unwrap_or_default());
     let parameters: Vec<_> = loaded.setup.parameters.iter().cloned().chain(tuning.bound()).collect();
     let scored = public.as_ref().map_or([0; 32], |rows| rows.dataset().digest());
-    let counted = loaded.counted.unwrap_or_default();
     let binding = Binding {
         data: KeyedDigest::new(&source, &[rows, scored, counted].concat()),
         build: (execution.build)().identity(),
