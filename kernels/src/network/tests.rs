@@ -142,7 +142,7 @@ impl Example {
         (above - below) / 2e-6
     }
 
-    /// How much the derivative changes within 10⁻⁵ of a parameter: by a kink of a ReLU or a pool, on whose two sides f32 and f64 may lie, or a little.
+    /// The change of the derivative over a step of 10⁻⁵: large where a ReLU or a pool has a kink, and f32 and f64 may take different sides of it.
     fn bend(&self, row: usize, place: usize) -> f64 {
         let columns = self.network.image().values();
         let pixels: Vec<f32> =
