@@ -263,7 +263,9 @@ fn every_algorithm_has_the_same_bits_on_ranks() {
             println!("skipped: {}: {error}", algorithm.id);
             continue;
         }
-        let run = |problem: &Problem, engine: &Engine| train(problem, engine, algorithm.id, &settings, 12);
+        // A round of ReSQue is thousands of queries, each an exchange between ranks.
+        let most_rounds = if algorithm.id.starts_with("resque") { 2 } else { 12 };
+        let run = |problem: &Problem, engine: &Engine| train(problem, engine, algorithm.id, &settings, most_rounds);
         let one = run(&problem, &Engine::Sequential);
         for found in on_ranks(&dataset, 3, 2, run) {
             assert!(found == one, "{} on 3 ranks", algorithm.id);
