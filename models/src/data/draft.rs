@@ -373,7 +373,7 @@ fn said_of(name: &str, of: &Summary, kind: &ColumnKind) -> (String, Option<Strin
     if many && (counts || is_identifier(name)) {
         let found = if counts { "counts the rows" } else { "holds integers" };
         let warning = format!("column {name:?} {found} and looks like an identifier; leave it out by `drop {name:?}`");
-        return (format!("{found}: an identifier? then drop it"), Some(warning));
+        return (format!("{found}: an identifier? then only name it in [rows]: drop = [{name:?}]"), Some(warning));
     }
     let mean = if missing.is_some() { " and mean (for missing ones)" } else { "" };
     let warning = (of.words > 0).then(|| {
