@@ -155,9 +155,10 @@ def check(program, study, options):
         counts["wording"] += bool(now) and len(found) < len(every)
         if now and found:
             first.setdefault(found[0][0], []).append((run, found))
-    lacking = len(study.runs) - len(runs)
+    lacking, recorded = len(study.runs) - len(runs), study.sheet["binding"]["isa"].removesuffix("+amx")
     notes = [note for note, holds in [
         ("the definition changed since", not same_definition),
+        (f"recorded on {recorded}, whose floats may differ", recorded != program.now["isa"].removesuffix("+amx")),
         (f"{counts['missing']} not made", counts["missing"]),
         (f"privacy.public of {counts['wording']} has other words", counts["wording"]),
         (f"{lacking} runs are of cells that the definition or ROUNDS_DATA lacks (--allow-lacking)", lacking),

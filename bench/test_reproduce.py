@@ -17,7 +17,7 @@ from studies import Mistake
 RUN = {"record": "cell", "suite": "private-sco", "algorithm": "sgd", "dataset": "s", "threads": 1, "parameters": {}, "repeat": 0,
        "value": 0.1, "privacy": {"epsilon": 1.0}, "seconds": 3.0, "date": "2026-11-22T04:00:00Z"}
 SHEET = {"schema": 1, "date": RUN["date"], "command": "rounds run /w/bench/definitions/private-sco.toml --threads 2 --out '/tmp/a b'",
-         "definitions": ["/w/bench/definitions/private-sco.toml"], "binding": {"suites": {"private-sco": "d"}}, "machine": {"id": "m"},
+         "definitions": ["/w/bench/definitions/private-sco.toml"], "binding": {"suites": {"private-sco": "d"}, "isa": "any"}, "machine": {"id": "m"},
          "build": {"revision": "0" * 40, "dirty": "false"}}
 
 
