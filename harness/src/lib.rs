@@ -13,7 +13,7 @@ pub mod commands;
 pub mod compare;
 pub mod drawing;
 pub mod experiment;
-mod exponents;
+mod estimates;
 mod format;
 mod grouping;
 mod kernel_rates;

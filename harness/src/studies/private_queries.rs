@@ -26,7 +26,7 @@ use crate::experiment::cache::Memo;
 use crate::experiment::{
     Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, lines, settings,
 };
-use crate::exponents::crossing;
+use crate::estimates::crossing;
 use crate::grouping::by_key;
 use crate::statistics::{Choices, mean, median};
 

@@ -27,10 +27,10 @@ use crate::experiment::cache::Memo;
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
 };
-use crate::exponents::{Risks, fewest_rounds};
+use crate::estimates::{Estimated, Risks, fewest_rounds};
 use crate::format::number;
 use crate::grouping::{by_key, distinct};
-use crate::statistics::{Estimate, Interval, jackknife, mean, student_quantile};
+use crate::statistics::{jackknife, mean};
 
 /// The study. A problem is a population: a slope, a slope with a stiff coordinate, valleys, or the rows of a data set, of which n are drawn
 /// with replacement. These are shared, with their minimisers.
@@ -198,7 +198,7 @@ impl<'r> Place<'r> {
 
     /// The fewest rounds of a method within the factor of the optimum, with its 95 % interval over the draws by the jackknife; true where no
     /// fewer were measured.
-    fn smallest(&self, method: &str) -> Option<(Estimate, bool)> {
+    fn smallest(&self, method: &str) -> Option<(Estimated, bool)> {
         let risks = |(_, rate, _): &(_, &'r Rate, _)| (rate.adaptive_rounds as f64, &*rate.excess);
         let own: Vec<Risks<'_>> =
             self.cells.iter().filter(|(cell, ..)| cell.label_of_method() == method).map(risks).collect();
@@ -206,8 +206,8 @@ impl<'r> Place<'r> {
         let (rounds, is_first) = fewest_rounds(&own, &all, self.within, None)?;
         let without = (0..all[0].1.len()).filter_map(|draw| fewest_rounds(&own, &all, self.within, Some(draw)));
         let without: Vec<f64> = without.map(|(rounds, _)| rounds).collect();
-        let half = student_quantile(0.975, without.len() as f64 - 1.0) * jackknife(&without);
-        Some((Estimate::new(rounds, Interval::new(rounds - half, rounds + half)), is_first))
+        let (error, count) = (jackknife(&without), without.len());
+        Some((Estimated { value: rounds, error, freedom: count as f64 - 1.0, count }, is_first))
     }
 
     fn lines(&self, scale: f64) -> Vec<Value> {
@@ -226,10 +226,11 @@ impl<'r> Place<'r> {
                 line["smallest_shown"] = match own {
                     Some((_, Some((rounds, true)))) => format!("≤ {}", number(rounds.value)),
                     Some((_, Some((rounds, false)))) => {
-                        line["smallest"] = rounds.value.into();
-                        line["smallest_low"] = rounds.low.into();
-                        line["smallest_high"] = rounds.high.into();
-                        format!("{} ({} – {})", number(rounds.value), number(rounds.low), number(rounds.high))
+                        let (value, half) = (rounds.value, rounds.half(0.95));
+                        line["smallest"] = value.into();
+                        line["smallest_low"] = (value - half).into();
+                        line["smallest_high"] = (value + half).into();
+                        format!("{} ({} – {})", number(value), number(value - half), number(value + half))
                     }
                     _ => "not reached".to_owned(),
                 }
