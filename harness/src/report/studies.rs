@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use maud::html;
 
-use super::peers;
 use crate::drawing::presentation::{Presentation, slug};
 use crate::drawing::shell::Section;
 use crate::experiment::store;
@@ -47,29 +46,23 @@ impl Studies {
         };
         entries.sort();
         let has = |file: &str| entries.iter().any(|path| path.ends_with(file));
-        let mut problem = None;
-        let mut page = None;
-        match store::holds_results(folder).then(|| present(folder)) {
-            Some(Ok(Some((made, messages)))) => {
-                page = Some(made);
+        let problem = match store::holds_results(folder).then(|| present(folder)) {
+            Some(Ok(Some((page, messages)))) => {
+                let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+                self.presentations.push((name, page));
                 self.messages.extend(messages);
+                None
             }
             Some(Ok(None)) if depth > 0 => {
-                problem = Some("name it alone; it is another run, or its definition is gone".to_owned());
+                Some("name it alone; it is another run, or its definition is gone".to_owned())
             }
-            Some(Err(error)) => problem = Some(format!("{error:#}")),
-            Some(Ok(None)) | None => {}
-        }
-        if has(peers::FILE) {
-            let text = fs::read_to_string(folder.join(peers::FILE)).map_err(|error| error.to_string());
-            let made = text.and_then(|text| peers::presentation(&text));
-            page = made.map_err(|message| self.messages.push(message)).ok();
-        } else if let Some(problem) = problem {
+            Some(Err(error)) => Some(format!("{error:#}")),
+            Some(Ok(None)) | None => None,
+        };
+        if let Some(problem) = problem {
             self.messages.push(format!("{} is left out: {problem}", folder.display()));
             return;
         }
-        let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
-        self.presentations.extend(page.map(|page| (name, page)));
         if depth == 0 && has(kernel_rates::FILE) {
             let path = folder.join(kernel_rates::FILE);
             let text = fs::read_to_string(&path).map_err(anyhow::Error::from);
