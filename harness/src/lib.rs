@@ -16,7 +16,6 @@ pub mod experiment;
 mod estimates;
 mod format;
 mod grouping;
-mod kernel_rates;
 pub mod launcher;
 pub mod machine;
 mod measure;

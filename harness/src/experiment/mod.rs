@@ -11,8 +11,6 @@ pub mod run;
 pub(crate) mod settings;
 pub mod store;
 
-use std::path::Path;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -210,17 +208,12 @@ pub trait Study:
         lines(self, results, &|_, _, _| {})
     }
 
-    /// Tables and pictures of all finished runs in `folder`. The default draws those that the definition declares, or those of
+    /// Tables and pictures of all finished runs. The default draws those that the definition declares, or those of
     /// the kind.
     ///
     /// # Errors
     /// Results that cannot be shown.
-    fn present(
-        &self,
-        results: &Results<Self::Outcome>,
-        _folder: &Path,
-        context: &Context,
-    ) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Self::Outcome>, context: &Context) -> anyhow::Result<Presentation> {
         page(self, results, context)
     }
 }
@@ -360,7 +353,7 @@ pub mod testing {
 
     /// The charts that the definition of a study declares.
     pub fn charts<S: Study>(study: &S, results: &Results<S::Outcome>) -> Vec<drawing::chart::Chart> {
-        let page = study.present(results, Path::new(""), &context(1)).unwrap().page.unwrap();
+        let page = study.present(results, &context(1)).unwrap().page.unwrap();
         let panels = page.parts.into_iter().flat_map(|part| match part {
             drawing::Part::Figure(figure) => figure.panels,
             _ => Vec::new(),

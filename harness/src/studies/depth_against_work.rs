@@ -2,8 +2,6 @@
 //!
 //! From the cells `rounds simulate` predicts other machines ([`rounds_algorithms::theory::parallel_time`]).
 
-use std::path::Path;
-
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Labels;
 use rounds_algorithms::resque::ResqueError;
@@ -82,7 +80,7 @@ impl experiment::Study for DepthAgainstWork {
         })
     }
 
-    fn present(&self, results: &Results<Found>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Found>, context: &Context<'_>) -> anyhow::Result<Presentation> {
         let mut presentation = page(self, results, context)?;
         presentation.files.push((format!("{}.json", Self::KIND.name), cells_of(results).document()?));
         Ok(presentation)

@@ -12,7 +12,6 @@
 //! A serial fraction below 0 says that more threads did better than their number, as caches that add up do.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Prepared, Settings};
@@ -32,7 +31,7 @@ use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
 use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 use crate::usage::with_causes;
-use crate::{kernel_rates, statistics};
+use crate::statistics;
 
 /// Number of rounds of a run: the same in every repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,22 +251,12 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
         })
     }
 
-    fn present(
-        &self,
-        results: &Results<RoundCost>,
-        folder: &Path,
-        context: &Context<'_>,
-    ) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<RoundCost>, context: &Context<'_>) -> anyhow::Result<Presentation> {
         if SCALING {
             return page(self, results, context);
         }
         let picture = time_per_round_svg(&results.samples, &context.environment);
-        let mut files = vec![("time-per-round.svg".to_owned(), picture)];
-        // Peaks are those of a machine at rest: ranks that wait for each other are none.
-        if context.cluster.count().is_none() && !folder.join(kernel_rates::FILE).exists() {
-            let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
-            files.push((kernel_rates::FILE.to_owned(), rates));
-        }
+        let files = vec![("time-per-round.svg".to_owned(), picture)];
         Ok(Presentation { text: summary(&results.samples, &context.environment), files, ..Presentation::default() })
     }
 }
@@ -394,7 +383,7 @@ mod tests {
                 "{line}"
             );
         }
-        let page = scaling.present(&results, Path::new(""), &testing::context(2)).unwrap().page.unwrap();
+        let page = scaling.present(&results, &testing::context(2)).unwrap().page.unwrap();
         assert!(page.markdown().contains("| SGD | 128 |"), "{}", page.markdown());
     }
 

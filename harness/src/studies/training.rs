@@ -340,8 +340,6 @@ fn minimum(problem: &Objective) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::experiment::testing;
 
@@ -369,7 +367,7 @@ mod tests {
     "#;
 
     fn page_of(study: &Training, results: &Results<Trained>) -> String {
-        study.present(results, Path::new(""), &testing::context(1)).unwrap().page.unwrap().markdown()
+        study.present(results, &testing::context(1)).unwrap().page.unwrap().markdown()
     }
 
     #[test]
