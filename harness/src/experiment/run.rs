@@ -81,7 +81,7 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
         sources: sources.iter().map(|source| source.name.clone()).collect(),
     };
     for source in sources {
-        let study = S::new(Definition::parse(&source.name, &source.text)?)?;
+        let study = S::parse(&source.name, &source.text)?;
         let cells = match S::KIND.execution {
             // A run has one thread, however many run at once.
             Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),

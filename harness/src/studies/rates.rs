@@ -23,11 +23,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::logistic::minimizer_in_ball;
+use crate::estimates::{Estimated, Risks, fewest_rounds};
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
 };
-use crate::estimates::{Estimated, Risks, fewest_rounds};
 use crate::format::number;
 use crate::grouping::{by_key, distinct};
 use crate::statistics::{jackknife, mean};
@@ -84,8 +84,7 @@ impl Study for Rates {
     type Options = Options;
     type Outcome = Rate;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        let options = definition.options();
+    fn check(definition: &Definition, options: &Options) -> anyhow::Result<()> {
         anyhow::ensure!(options.draws >= 2, "{}: at least 2 draws are needed", definition.name);
         anyhow::ensure!(options.within > 1.0, "{}: options.within is a factor above 1", definition.name);
         for problem in &definition.problems {
@@ -100,7 +99,7 @@ impl Study for Rates {
     fn measure(&self, run: &Run<'_, Rate>, context: &Context<'_>) -> anyhow::Result<Outcome<Rate>> {
         let cell = &run.cell.configuration;
         let real = self.real(cell, context)?;
-        let trials = Trials { real, ..Trials::new(cell, self.definition.seed, self.definition.options().draws)? };
+        let trials = Trials { real, ..Trials::new(cell, self.definition.seed, self.options.draws)? };
         let mut own = cell.clone();
         for name in [ROUNDS, ROWS_IN, "rows", "dimension"] {
             own.parameters.remove(name);
@@ -150,7 +149,7 @@ impl Study for Rates {
         for (_, family) in by_key(cells) {
             let mut places = by_key(family);
             places.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.definition.options().within));
+            let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.options.within));
             let places: Vec<Place<'_>> = places.collect::<anyhow::Result<_>>()?;
             // The optimal rate without its constant is drawn through the last optimum.
             let scale = places.last().map_or(1.0, |last| last.optimum / last.optimal_rate);
@@ -505,7 +504,7 @@ mod tests {
     fn rows_by_their_law_give_the_risks_of_rows_in_memory() {
         const DRAWS: usize = 120;
         let text = testing::headed::<Rates>(SMALL);
-        let study = Rates::new(Definition::parse("small", &text).unwrap()).unwrap();
+        let study = Rates::parse("small", &text).unwrap();
         let mut compared = 0;
         for cell in study.cells(&testing::selection(1)).unwrap() {
             let mut cell = cell.configuration;

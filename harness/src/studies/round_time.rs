@@ -30,8 +30,8 @@ use crate::machine::{PinPolicy, Roofline};
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
 use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
-use crate::usage::with_causes;
 use crate::statistics;
+use crate::usage::with_causes;
 
 /// Number of rounds of a run: the same in every repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,8 +135,8 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
     type Options = Options;
     type Outcome = RoundCost;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        definition.options().rounds.check()
+    fn check(_: &Definition, options: &Options) -> anyhow::Result<()> {
+        options.rounds.check()
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
@@ -163,7 +163,7 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
 
     fn measure(&self, run: &Run<'_, RoundCost>, context: &Context<'_>) -> anyhow::Result<Outcome<RoundCost>> {
         let cell = &plain(run.cell).configuration;
-        let Options { rounds } = self.definition.options();
+        let Options { rounds } = &self.options;
         let engine = context.engine(cell.threads)?;
         let loaded = match context.problem(cell, run.trial.draw, &engine) {
             Ok(loaded) => loaded,
@@ -391,8 +391,8 @@ mod tests {
     fn methods_of_one_pass_fit_the_rows() {
         for name in ["quick", "full"] {
             let source = find(name).unwrap();
-            let study = RoundTime::new(Definition::parse(name, &source.text).unwrap()).unwrap();
-            let rounds = study.definition().options().rounds;
+            let study = RoundTime::parse(name, &source.text).unwrap();
+            let rounds = study.options.rounds;
             for cell in study.cells(&Selection::default()).unwrap() {
                 let cell = &cell.configuration;
                 let rows = (rounds.warm_up + rounds.timed_rounds(cell.batch_size)) as usize * cell.batch_size;
