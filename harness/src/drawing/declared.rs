@@ -575,8 +575,10 @@ impl Column {
             (Statistic::First, Some(Value::Number(value))) if self.format.is_empty() => {
                 Entry::sorted(value.to_string(), number(runs[0], &self.of))
             }
-            (Statistic::First, Some(Value::String(text))) if self.name.starts_with('#') => Entry::parsed(text),
-            (Statistic::First, Some(Value::String(text))) => Entry::text(text),
+            (Statistic::First, Some(Value::String(text))) => {
+                let number = text.split(' ').next().and_then(|word| word.parse().ok());
+                Entry { value: number.filter(|_| self.name.starts_with('#')), ..Entry::text(text) }
+            }
             (Statistic::Tally, _) => {
                 let mut tally = by_key(runs.iter().filter_map(|run| Some((field(run, &self.of)?, ()))));
                 tally
