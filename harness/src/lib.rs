@@ -24,5 +24,4 @@ pub mod report;
 pub mod results;
 pub mod statistics;
 pub mod studies;
-mod thread_scaling;
 pub mod usage;
