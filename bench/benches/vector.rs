@@ -31,9 +31,6 @@ fn vectors(criterion: &mut Criterion) {
         group.bench_function(id("distance"), |bencher| {
             bencher.iter(|| vector::distance(black_box(&x), &y));
         });
-        group.bench_function(id("axpy"), |bencher| {
-            bencher.iter(|| vector::axpy(1e-9, black_box(&x), &mut y));
-        });
         group.bench_function(id("scale"), |bencher| {
             bencher.iter(|| vector::scale(black_box(1.0), &mut y));
         });

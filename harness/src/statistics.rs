@@ -5,7 +5,6 @@
 //! same samples give the same interval. Nothing here knows what was measured.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 pub use rounds_algorithms::privacy::{normal_quantile, student_cdf, student_quantile};
 pub use rounds_models::choices::Choices;
@@ -34,10 +33,9 @@ impl Interval {
 }
 
 /// A number and its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The estimate.
-    #[serde(rename = "measured")]
     pub value: f64,
     /// Lower end.
     pub low: f64,
@@ -54,12 +52,6 @@ impl Estimate {
     /// The ends of the interval; none where too few values were measured for one.
     pub fn ends(&self) -> Option<(f64, f64)> {
         (self.low.is_finite() && self.high.is_finite()).then_some((self.low, self.high))
-    }
-}
-
-impl fmt::Display for Estimate {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.2} ({:.2} – {:.2})", self.value, self.low, self.high)
     }
 }
 

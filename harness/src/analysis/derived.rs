@@ -8,9 +8,8 @@ use std::rc::Rc;
 use anyhow::{Context as _, bail};
 use rounds_algorithms::theory::parallel::PRIVATE_QUERIES;
 
-use super::estimates::{Estimated, exponent};
 use super::records::{Fields, Records, Run};
-use crate::exponents::{Risks, crossing, fewest_rounds, mean_without};
+use crate::estimates::{Estimated, Risks, crossing, exponent, fewest_rounds, mean_without};
 use crate::statistics::{jackknife, mean, median};
 
 /// An exponent, the number of its points, and the formula's exponent in the same cells where one is given; or a number of rounds, and

@@ -4,7 +4,6 @@
 //! Declarations are data; what they may ask for is here. Nothing is measured.
 
 mod derived;
-mod estimates;
 mod pages;
 mod query;
 mod records;
@@ -18,7 +17,6 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-pub(crate) use self::estimates::exponent;
 pub(crate) use self::pages::Pages;
 use self::query::{Answer, Query};
 use self::records::Records;

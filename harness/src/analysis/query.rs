@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::derived::{self, Derived};
-use super::estimates::{Estimated, difference, of_mean};
-use super::records::{self, Best, Fields, Records, Sample};
+use super::records::{self, Best, Fields, Records};
+use crate::estimates::{Estimated, Sample, difference, of_mean};
 use crate::format::minus;
 
 /// Fewest points of an exponent, and fewest runs of a mean, that a verdict rests on.

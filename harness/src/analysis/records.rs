@@ -8,15 +8,13 @@ use std::rc::Rc;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 
+use crate::estimates::Sample;
 use crate::experiment;
 use crate::experiment::store::{self, Stored};
 
 /// Fields that select runs: a value, a list of values, a text with one `*`, alone for any value or none, or a bound such as `<= 0.15` or
 /// `> 0.15`.
 pub(crate) type Fields = BTreeMap<String, Value>;
-
-/// A number of each run, by what it shares with others: the draw of the data and the seed.
-pub(crate) type Sample = BTreeMap<(u64, u64), f64>;
 
 /// One run: its fields with those of its parameters.
 #[derive(Debug)]
@@ -251,7 +249,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::analysis::estimates::of_mean;
+    use crate::estimates::of_mean;
 
     #[test]
     fn a_run_without_a_draw_is_of_the_first() {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::estimates::Estimated;
+use crate::estimates::Estimated;
 
 const LEVEL: f64 = 0.95;
 
@@ -70,8 +70,7 @@ pub(crate) fn holm(levels: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::estimates::{difference, of_mean};
-    use crate::analysis::records::Sample;
+    use crate::estimates::{Sample, difference, of_mean};
     use crate::statistics::Choices;
 
     fn found(value: f64, half: f64) -> Estimated {

@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn what_the_default_run_prints_fits_sixty_lines() {
         let source = definition::find(DEFAULT_STUDY).unwrap();
-        let study: Definition<Options> = Definition::parse(DEFAULT_STUDY, &source.text).unwrap();
+        let (study, _) = Definition::parse::<Options>(DEFAULT_STUDY, &source.text).unwrap();
         let cells = study.cells(&Selection::default()).unwrap();
         // Of each problem its heading, the table and a gap; the line about what is left out; two last lines.
         let tables = (0..study.problems.len()).map(|problem| {

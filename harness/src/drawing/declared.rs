@@ -13,8 +13,7 @@ use serde_json::Value;
 use super::chart::{self, COLOURS, Chart, Format, Point, Scale, Series, Style, ends};
 use super::presentation::{self, Panel, Part, slug};
 use super::table::{self, Entry};
-use crate::analysis::exponent;
-use crate::exponents::fit;
+use crate::estimates::{Estimated, exponent, fit};
 use crate::format::{count, number as short, percent, seconds, three_digits};
 use crate::grouping::{by_key, distinct};
 use crate::statistics::{Estimate, Interval, bootstrap_median, mean, median, of_draws, of_mean, percentile_interval};
@@ -538,7 +537,7 @@ impl Column {
     }
 
     /// The exponent of several runs, with its interval. Places with fewer runs than the others are unfinished and left out.
-    fn exponent(&self, runs: &[&Value]) -> Option<Estimate> {
+    fn exponent(&self, runs: &[&Value]) -> Option<Estimated> {
         let value = |run: &Value| Some(number(run, &self.of)).filter(|value| *value > 0.0 && value.is_finite());
         let place = |run: &Value| self.along.iter().map(|path| number(run, path)).collect::<Vec<f64>>();
         // The fits of each value of `over`, or without each draw.
@@ -562,9 +561,7 @@ impl Column {
         }
         let of_part = |part| Some(fit(&rows(&|of| (of == part) != is_jackknife))?.first()?.value);
         let parts: Vec<f64> = parts.into_iter().filter_map(of_part).collect();
-        let found = exponent(&rows(&|_| true), 0, &parts, is_jackknife)?;
-        let half = found.half(0.95);
-        Some(Estimate { value: found.value, low: found.value - half, high: found.value + half })
+        exponent(&rows(&|_| true), 0, &parts, is_jackknife)
     }
 
     fn entry(&self, runs: &[&Value], level: f64) -> Entry {
@@ -578,8 +575,10 @@ impl Column {
             (Statistic::First, Some(Value::Number(value))) if self.format.is_empty() => {
                 Entry::sorted(value.to_string(), number(runs[0], &self.of))
             }
-            (Statistic::First, Some(Value::String(text))) if self.name.starts_with('#') => Entry::parsed(text),
-            (Statistic::First, Some(Value::String(text))) => Entry::text(text),
+            (Statistic::First, Some(Value::String(text))) => {
+                let number = text.split(' ').next().and_then(|word| word.parse().ok());
+                Entry { value: number.filter(|_| self.name.starts_with('#')), ..Entry::text(text) }
+            }
             (Statistic::Tally, _) => {
                 let mut tally = by_key(runs.iter().filter_map(|run| Some((field(run, &self.of)?, ()))));
                 tally

@@ -101,21 +101,6 @@ impl Entry {
         self
     }
 
-    /// A text of another program, with the number that it begins with. Times sort as seconds, whatever their unit.
-    pub fn parsed(text: &str) -> Self {
-        let plain = text.trim().replace(['`', '*'], "");
-        let mut words = plain.split([' ', '%', '\u{202f}']);
-        let first = words.next().unwrap_or_default().replace(',', "").replace('−', "-");
-        let scale = match words.next().map(|unit| unit.trim_end_matches([';', ','])) {
-            Some("ns") => 1e-9,
-            Some("µs") => 1e-6,
-            Some("ms") => 1e-3,
-            _ => 1.0,
-        };
-        let value = first.parse::<f64>().ok().filter(|value| value.is_finite());
-        Self { value: value.map(|value| value * scale), ..Self::text(plain) }
-    }
-
     fn html(&self, column: &Column) -> Markup {
         let words = !column.numeric && self.look.is_plain() && self.text.chars().count() > UNBROKEN;
         // Seven digits sort and save as well as seventeen.
@@ -409,12 +394,5 @@ mod tests {
         let (table, shared) = table.without_empty_columns().without_shared_columns(&["a", "c"]);
         assert_eq!((table.columns.len(), shared), (2, vec!["c z".to_owned()]));
         assert_eq!(table.rows[1][1].text, "w");
-    }
-
-    #[test]
-    fn texts_sort_by_their_number_and_its_unit() {
-        let value = |text: &str| Entry::parsed(text).value.unwrap();
-        assert!((value("−6.6 %") + 6.6).abs() < 1e-12);
-        assert!(value("750 µs; 733 µs (−2.2 %)") < value("1.77 ms") && value("102 ms") < value("1.2 s"));
     }
 }

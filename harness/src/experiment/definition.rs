@@ -132,10 +132,17 @@ impl Source {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoOptions {}
 
-/// A definition with the options of its study. A field is a key at the top of its file.
+/// The own keys of a study alone, among those of its definition.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "O: DeserializeOwned"))]
+struct Own<O> {
+    options: Option<O>,
+}
+
+/// A definition. A field is a key at the top of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Definition<O> {
+pub struct Definition {
     /// Its name: lower-case letters, digits, hyphens and slashes.
     pub name: String,
     /// Its kind.
@@ -163,8 +170,9 @@ pub struct Definition<O> {
     /// Parameters of all problems.
     #[serde(default)]
     pub problem_parameters: Parameters,
-    /// The study's own keys.
-    options: Option<O>,
+    /// The study's own keys, as it reads them.
+    #[serde(default)]
+    options: Value,
     /// Figures and tables. They are no part of the digest: what was run stays what it is.
     #[serde(default, skip_serializing)]
     pub show: Show,
@@ -314,29 +322,23 @@ impl Selection {
     }
 }
 
-impl<O: DeserializeOwned + Serialize> Definition<O> {
-    /// Parses and checks a definition.
+impl Definition {
+    /// Parses and checks a definition; with it its study's own keys.
     ///
     /// # Errors
     /// Syntax, unknown keys (with the nearest) and values that make no sense, each with its line or name.
-    pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
+    pub fn parse<O: DeserializeOwned + Serialize>(name: &str, text: &str) -> Result<(Self, O), DefinitionError> {
         let mut definition: Self = from_toml(name, text)?;
-        if definition.options.is_none() {
-            let options = toml::from_str("");
-            definition.options = Some(options.map_err(|error: toml::de::Error| {
-                definition.invalid(format!("[options] is missing: {}", foreign(error.message())))
-            })?);
-        }
+        let missing =
+            |error: toml::de::Error| definition.invalid(format!("[options] is missing: {}", foreign(error.message())));
+        let Own { options } = from_toml(name, text)?;
+        let options: O = options.map_or_else(|| toml::from_str("").map_err(missing), Ok)?;
+        definition.options = serde_json::to_value(&options).expect("names and values");
         if !definition.show.like.is_empty() {
             definition.show = definition.show.like(&definition.show.like)?;
         }
         definition.check()?;
-        Ok(definition)
-    }
-
-    /// The study's own keys.
-    pub fn options(&self) -> &O {
-        self.options.as_ref().expect("options are set by parse")
+        Ok((definition, options))
     }
 
     /// SHA-256 over the values of the definition. Comments and layout do not count.
@@ -700,8 +702,8 @@ datasets = ["synthetic-mnist"]
 parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
 "#;
 
-    fn parse(text: &str) -> Result<Definition<NoOptions>, DefinitionError> {
-        Definition::parse("small", text)
+    fn parse(text: &str) -> Result<Definition, DefinitionError> {
+        Definition::parse::<NoOptions>("small", text).map(|(definition, _)| definition)
     }
 
     #[test]

@@ -11,8 +11,6 @@ pub mod run;
 pub(crate) mod settings;
 pub mod store;
 
-use std::path::Path;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -112,32 +110,31 @@ impl Kind {
 /// A cell with its finished runs.
 pub type Measured<'r, T> = (Cell, Vec<&'r Sample<T>>);
 
-/// A definition, and values that the runs of a study share. A study is such a pair of types: give one that shares nothing a
-/// unit struct of its own as `V`.
+/// A definition with its study's own keys, and values that the runs of a study share. A study is such a pair of types: give one that shares
+/// nothing a unit struct of its own as `V`.
 pub struct Experiment<O, V = ()> {
     /// The definition.
-    pub definition: Definition<O>,
+    pub definition: Definition,
+    /// The study's own keys.
+    pub options: O,
     /// The values, such as [`cache::Memo`].
     pub shared: V,
 }
 
-impl<O, V: Default> From<Definition<O>> for Experiment<O, V> {
-    fn from(definition: Definition<O>) -> Self {
-        let shared = V::default();
-        Self { definition, shared }
+impl<O, V: Default> From<(Definition, O)> for Experiment<O, V> {
+    fn from((definition, options): (Definition, O)) -> Self {
+        Self { definition, options, shared: V::default() }
     }
 }
 
-impl<O, V> AsRef<Definition<O>> for Experiment<O, V> {
-    fn as_ref(&self) -> &Definition<O> {
+impl<O, V> AsRef<Definition> for Experiment<O, V> {
+    fn as_ref(&self) -> &Definition {
         &self.definition
     }
 }
 
 /// A kind of experiment: an [`Experiment`] of its options.
-pub trait Study:
-    Sized + Sync + From<Definition<<Self as Study>::Options>> + AsRef<Definition<<Self as Study>::Options>>
-{
+pub trait Study: Sized + Sync + From<(Definition, <Self as Study>::Options)> + AsRef<Definition> {
     /// Its properties.
     const KIND: Kind;
 
@@ -150,21 +147,22 @@ pub trait Study:
     ///
     /// # Errors
     /// Values that make no sense.
-    fn check(_definition: &Definition<Self::Options>) -> anyhow::Result<()> {
+    fn check(_definition: &Definition, _options: &Self::Options) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// The study of a definition.
+    /// The study of a definition, whose text this is.
     ///
     /// # Errors
-    /// Those of [`Study::check`].
-    fn new(definition: Definition<Self::Options>) -> anyhow::Result<Self> {
-        Self::check(&definition)?;
-        Ok(definition.into())
+    /// Those of [`Definition::parse`] and [`Study::check`].
+    fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
+        let (definition, options) = Definition::parse(name, text)?;
+        Self::check(&definition, &options)?;
+        Ok((definition, options).into())
     }
 
     /// The definition.
-    fn definition(&self) -> &Definition<Self::Options> {
+    fn definition(&self) -> &Definition {
         self.as_ref()
     }
 
@@ -210,17 +208,12 @@ pub trait Study:
         lines(self, results, &|_, _, _| {})
     }
 
-    /// Tables and pictures of all finished runs in `folder`. The default draws those that the definition declares, or those of
+    /// Tables and pictures of all finished runs. The default draws those that the definition declares, or those of
     /// the kind.
     ///
     /// # Errors
     /// Results that cannot be shown.
-    fn present(
-        &self,
-        results: &Results<Self::Outcome>,
-        _folder: &Path,
-        context: &Context,
-    ) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Self::Outcome>, context: &Context) -> anyhow::Result<Presentation> {
         page(self, results, context)
     }
 }
@@ -360,7 +353,7 @@ pub mod testing {
 
     /// The charts that the definition of a study declares.
     pub fn charts<S: Study>(study: &S, results: &Results<S::Outcome>) -> Vec<drawing::chart::Chart> {
-        let page = study.present(results, Path::new(""), &context(1)).unwrap().page.unwrap();
+        let page = study.present(results, &context(1)).unwrap().page.unwrap();
         let panels = page.parts.into_iter().flat_map(|part| match part {
             drawing::Part::Figure(figure) => figure.panels,
             _ => Vec::new(),
@@ -387,6 +380,6 @@ pub mod testing {
         };
         planned.run(&session, Pinning::none(), folder.path())?;
         let results = read::<S::Outcome>(folder.path())?.results;
-        Ok((S::new(Definition::parse("test", text)?)?, results))
+        Ok((S::parse("test", text)?, results))
     }
 }

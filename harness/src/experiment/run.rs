@@ -81,7 +81,7 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
         sources: sources.iter().map(|source| source.name.clone()).collect(),
     };
     for source in sources {
-        let study = S::new(Definition::parse(&source.name, &source.text)?)?;
+        let study = S::parse(&source.name, &source.text)?;
         let cells = match S::KIND.execution {
             // A run has one thread, however many run at once.
             Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),
@@ -204,7 +204,7 @@ impl<S: Study> Plan for Planned<S> {
         store.write_table()?;
         if !store.results().samples.is_empty() {
             let (study, _) = self.studies.last().context("a plan has a study")?;
-            let presentation = study.present(store.results(), folder, &context)?;
+            let presentation = study.present(store.results(), &context)?;
             publish(presentation, folder, &context.environment, session.output)?;
         }
         ensure!(
@@ -236,7 +236,7 @@ impl<S: Study> Plan for Planned<S> {
                 "{name}: its definition has changed since; cells that only one of both has are left out"
             ));
         }
-        let Some(mut page) = study.present(&results, folder, &context)?.page else {
+        let Some(mut page) = study.present(&results, &context)?.page else {
             return Ok(None);
         };
         page.command.clone_from(&context.environment.command);

@@ -1,4 +1,4 @@
-//! The figures of a run: its pooled cells and kernels as lines, which `suite.toml` draws.
+//! The figures of a run: its pooled cells as lines, which `suite.toml` draws.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,6 @@ use crate::drawing::declared::Figure;
 use crate::drawing::presentation::Panel;
 use crate::format::{count, percent, plural, three_digits};
 use crate::grouping::distinct;
-use crate::kernel_rates::KernelRate;
 use crate::machine::{Environment, Limit};
 use crate::results::{Cell, Configuration, Pooled, pool};
 
@@ -154,27 +153,6 @@ fn of_dataset(dataset: &str, cells: &[&Pooled], environment: &Environment) -> Ve
     let limits = cells.iter().filter_map(|cell| Some((place_name(cell.configuration()), cell.cell.rates.limit?)));
     let ceilings = ceilings(dataset, limits.collect(), &lines);
     lines.extend(ceilings);
-    lines
-}
-
-/// Lines of the kernels on one thread; a series for each kernel and format of rows.
-pub(super) fn kernel_lines(rates: &[KernelRate], environment: &Environment) -> Vec<Value> {
-    let Some(one) = environment.roofline(1) else { return Vec::new() };
-    let usable = |rate: &&KernelRate| rate.flops > 0.0 && rate.bytes > 0.0 && rate.seconds > 0.0;
-    let rates: Vec<&KernelRate> = rates.iter().filter(usable).collect();
-    let name = |rate: &KernelRate| match rate.shape.split_once(" rows of ") {
-        Some((_, rest)) => format!("{}, {} rows", rate.kernel, rest.split(',').next().unwrap_or_default()),
-        None => rate.kernel.clone(),
-    };
-    let (topology, build) = (&environment.machine.topology, &environment.build);
-    let subtitle = format!("median calls; {}, {}, revision {}", topology.processor, build.isa, build.short_revision());
-    let line = |rate: &&KernelRate| {
-        json!({ "dataset": "one thread", "name": name(rate), "place": "1 thread", "circumstances": subtitle,
-            "intensity": rate.flops / rate.bytes, "gflops": rate.gflops() })
-    };
-    let mut lines: Vec<Value> = rates.iter().map(line).collect();
-    let limits = rates.iter().map(|rate| ("1 thread".to_owned(), rate.limit(one))).collect();
-    lines.extend(ceilings("one thread", limits, &lines));
     lines
 }
 

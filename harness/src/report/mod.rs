@@ -6,7 +6,6 @@ mod cells;
 mod figures;
 mod labels;
 mod page;
-mod peers;
 mod studies;
 mod summary;
 mod warnings;

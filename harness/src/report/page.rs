@@ -14,7 +14,6 @@ use crate::drawing::presentation::Figure;
 use crate::drawing::shell::{Section, page};
 use crate::experiment::left_out;
 use crate::format::{count, minus, of_limit, plural, three_digits, time};
-use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
 use crate::results::{Phases, Pooled, Run, pool};
 use crate::statistics::median;
@@ -34,7 +33,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     };
     let overview = overview(run, studies, &cells, &title);
     let mut sections = vec![Section::new("overview", "Overview", overview)];
-    sections.extend(figure_sections(&cells, environment, &studies.kernels));
+    sections.extend(figure_sections(&cells, environment));
     let of_cells = |section: Section| (!cells.is_empty()).then_some(section);
     sections.extend(studies.sections());
     sections
@@ -198,11 +197,11 @@ fn machine(environment: &Environment) -> Markup {
 }
 
 /// The figures of the cells, each with a panel for each data set.
-fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
-    let (lines, kernels) = (figures::lines(cells, environment), figures::kernel_lines(kernels, environment));
+fn figure_sections(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
+    let lines = figures::lines(cells, environment);
     let section = |drawn: Drawn| {
         let Drawn { id, link, title, about, .. } = &drawn;
-        let panels = drawn.panels(if id == "kernels" { &kernels } else { &lines });
+        let panels = drawn.panels(&lines);
         let figure = (!panels.is_empty()).then(|| Figure::new(title, panels))?;
         let html = html! { p.lead { (about) } (figure.html(id, &environment.command)) };
         // The first figure is the page's; the others are looked up.

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 
 use maud::html;
 
-use super::peers;
 use crate::drawing::presentation::{Presentation, slug};
 use crate::drawing::shell::Section;
 use crate::experiment::store;
 use crate::grouping::by_key;
-use crate::kernel_rates::{self, KernelRate};
 
 /// Depth of studies below the folder of a run: `paper/srg-table-1`.
 const DEPTH: usize = 3;
@@ -23,8 +21,6 @@ type Present<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Option<(Presentation, Vec
 pub struct Studies {
     /// By folder.
     pub presentations: Vec<(String, Presentation)>,
-    /// Rates of the kernels that were measured with the run.
-    pub(super) kernels: Vec<KernelRate>,
     /// What is left out, with the reason.
     pub messages: Vec<String>,
 }
@@ -46,37 +42,22 @@ impl Studies {
             }
         };
         entries.sort();
-        let has = |file: &str| entries.iter().any(|path| path.ends_with(file));
-        let mut problem = None;
-        let mut page = None;
-        match store::holds_results(folder).then(|| present(folder)) {
-            Some(Ok(Some((made, messages)))) => {
-                page = Some(made);
+        let problem = match store::holds_results(folder).then(|| present(folder)) {
+            Some(Ok(Some((page, messages)))) => {
+                let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+                self.presentations.push((name, page));
                 self.messages.extend(messages);
+                None
             }
             Some(Ok(None)) if depth > 0 => {
-                problem = Some("name it alone; it is another run, or its definition is gone".to_owned());
+                Some("name it alone; it is another run, or its definition is gone".to_owned())
             }
-            Some(Err(error)) => problem = Some(format!("{error:#}")),
-            Some(Ok(None)) | None => {}
-        }
-        if has(peers::FILE) {
-            let text = fs::read_to_string(folder.join(peers::FILE)).map_err(|error| error.to_string());
-            let made = text.and_then(|text| peers::presentation(&text));
-            page = made.map_err(|message| self.messages.push(message)).ok();
-        } else if let Some(problem) = problem {
+            Some(Err(error)) => Some(format!("{error:#}")),
+            Some(Ok(None)) | None => None,
+        };
+        if let Some(problem) = problem {
             self.messages.push(format!("{} is left out: {problem}", folder.display()));
             return;
-        }
-        let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
-        self.presentations.extend(page.map(|page| (name, page)));
-        if depth == 0 && has(kernel_rates::FILE) {
-            let path = folder.join(kernel_rates::FILE);
-            let text = fs::read_to_string(&path).map_err(anyhow::Error::from);
-            match text.and_then(|text| Ok(serde_json::from_str(&text)?)) {
-                Ok(rates) => self.kernels = rates,
-                Err(error) => self.messages.push(format!("{} is left out: {error}", path.display())),
-            }
         }
         if depth < DEPTH {
             for path in entries.iter().filter(|path| path.is_dir()) {
@@ -122,7 +103,6 @@ mod tests {
             write(&format!("{name}/environment.json"), "{}");
         }
         write("other/below/environment.json", "{}");
-        write("kernels.json", "[{");
         write("scaling/environment.json", "{}");
         let found = Studies::read(folder.path(), &|path| match path.file_name().unwrap().to_str() {
             Some("scaling") => Ok(Some((Presentation::new("Scaling", "Thread scaling", "About."), Vec::new()))),
@@ -132,8 +112,8 @@ mod tests {
         });
         let names: Vec<&str> = found.presentations.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["paper/figure", "scaling"]);
-        let expected = "kernels.json is left out|other is left out|new|unfinished is left out: no run is finished yet";
-        assert_eq!(found.messages.len(), 4, "{:?}", found.messages);
+        let expected = "other is left out|new|unfinished is left out: no run is finished yet";
+        assert_eq!(found.messages.len(), 3, "{:?}", found.messages);
         for (message, expected) in found.messages.iter().zip(expected.split('|')) {
             assert!(message.contains(expected), "{message}");
         }

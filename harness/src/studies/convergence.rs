@@ -72,8 +72,7 @@ impl Study for Convergence {
     type Options = Options;
     type Outcome = Gaps;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        let options = definition.options();
+    fn check(definition: &Definition, options: &Options) -> anyhow::Result<()> {
         for (name, value) in [("runs", options.runs), ("evaluations", options.evaluations)] {
             anyhow::ensure!(value > 0, "{name} must be at least 1");
         }
@@ -120,7 +119,7 @@ impl Convergence {
             }
             Some(other) => anyhow::bail!("{DRAWN_NOISE} = '{other}': it is correct or published-code"),
         };
-        let options = self.definition.options();
+        let options = &self.options;
         let first = run.trial.repeat * options.runs;
         let keys = (first..first + options.runs)
             .map(|place| key(&configuration, self.definition.seed, place, run.trial.draw))

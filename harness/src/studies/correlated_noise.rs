@@ -153,17 +153,14 @@ impl Study for CorrelatedNoise {
     type Options = Options;
     type Outcome = Norms;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            definition.options().runs > 1,
-            "runs must be at least 2: the intervals are those of several runs"
-        );
+    fn check(_: &Definition, options: &Options) -> anyhow::Result<()> {
+        anyhow::ensure!(options.runs > 1, "runs must be at least 2: the intervals are those of several runs");
         Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Norms>, context: &Context<'_>) -> anyhow::Result<Outcome<Norms>> {
         let setting = Setting::of(&run.cell.configuration)?;
-        let options = self.definition.options();
+        let options = &self.options;
         let seed = self.definition.seed + run.trial.draw as u64;
         let mut quadratic = Quadratic::random(setting.dimension, setting.smoothness, seed);
         for eigenvalue in &mut quadratic.eigenvalues {

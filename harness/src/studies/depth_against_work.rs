@@ -2,8 +2,6 @@
 //!
 //! From the cells `rounds simulate` predicts other machines ([`rounds_algorithms::theory::parallel_time`]).
 
-use std::path::Path;
-
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::problem::Labels;
 use rounds_algorithms::resque::ResqueError;
@@ -47,7 +45,7 @@ impl experiment::Study for DepthAgainstWork {
     type Options = Options;
     type Outcome = Found;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+    fn check(definition: &Definition, _: &Options) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             method.algorithm.parse::<Method>().map_err(|error| definition.invalid(error))?;
         }
@@ -82,7 +80,7 @@ impl experiment::Study for DepthAgainstWork {
         })
     }
 
-    fn present(&self, results: &Results<Found>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Found>, context: &Context<'_>) -> anyhow::Result<Presentation> {
         let mut presentation = page(self, results, context)?;
         presentation.files.push((format!("{}.json", Self::KIND.name), cells_of(results).document()?));
         Ok(presentation)
@@ -135,7 +133,7 @@ impl DepthAgainstWork {
             if !earlier.reached && larger >= accuracy {
                 return Ok(Some(format!("it missed a gap of {larger}")));
             }
-            let most = self.definition.options().most_queries_again;
+            let most = self.options.most_queries_again;
             if larger == accuracy && other.threads < own.threads {
                 if run.trial.repeat > 0 {
                     return Ok(Some("one seed on more threads is enough for a time".to_owned()));
@@ -151,7 +149,7 @@ impl DepthAgainstWork {
     /// A run; `seed` is that of its oracle, and of the rows where these are generated.
     fn found(&self, cell: &Configuration, seed: u64, context: &Context<'_>) -> anyhow::Result<Found> {
         let method = cell.algorithm.parse().map_err(anyhow::Error::msg)?;
-        let limit = self.definition.options().most_queries;
+        let limit = self.options.most_queries;
         let accuracy = cell.number("accuracy")?;
         let engine = Engine::with_threads(cell.threads)?;
         let dimension = || anyhow::Ok(cell.number("dimension")? as usize);

@@ -247,7 +247,7 @@ impl Study for Formulas {
     type Options = Options;
     type Outcome = Curves;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+    fn check(definition: &Definition, _: &Options) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             definition::known("formula", &method.algorithm, &FORMULAS.map(|(id, _)| id))?;
         }
@@ -258,7 +258,7 @@ impl Study for Formulas {
         let configuration = &run.cell.configuration;
         let formula = FORMULAS.iter().find(|(id, _)| *id == configuration.algorithm);
         let (_, curves) = formula.with_context(|| format!("no formula is called {}", configuration.algorithm))?;
-        Ok(Outcome::Measured(curves(configuration, self.definition.options())?))
+        Ok(Outcome::Measured(curves(configuration, &self.options)?))
     }
 }
 

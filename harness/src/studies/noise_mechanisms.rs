@@ -55,7 +55,7 @@ impl Study for NoiseMechanisms {
     type Options = NoOptions;
     type Outcome = Mechanism;
 
-    fn check(definition: &Definition<NoOptions>) -> anyhow::Result<()> {
+    fn check(definition: &Definition, _: &NoOptions) -> anyhow::Result<()> {
         for problem in &definition.problems {
             definition::known("problem", &problem.dataset, &[ERRORS, COSTS])?;
         }
@@ -138,7 +138,7 @@ mod tests {
     fn every_method_and_mechanism_is_measured_and_no_error_is_below_the_optimum() {
         let text = definition::find(NoiseMechanisms::KIND.name).unwrap().text;
         let text = text.replace("banded=16", "banded=8").replace("banded=32", "banded=8");
-        let study = NoiseMechanisms::new(Definition::parse("small", &text).unwrap()).unwrap();
+        let study = NoiseMechanisms::parse("small", &text).unwrap();
         let context = testing::context(1);
         let mut optimum = 0.0;
         for mut cell in study.cells(&testing::selection(1)).unwrap() {

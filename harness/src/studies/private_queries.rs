@@ -22,11 +22,11 @@ use rounds_kernels::loss::{Loss, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::estimates::crossing;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, lines, settings,
 };
-use crate::exponents::crossing;
 use crate::grouping::by_key;
 use crate::statistics::{Choices, mean, median};
 
@@ -58,7 +58,7 @@ impl Study for PrivateQueries {
     type Options = Options;
     type Outcome = Spent;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+    fn check(definition: &Definition, _: &Options) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             let algorithm = catalog::find(&method.algorithm)?;
             anyhow::ensure!(
@@ -73,7 +73,7 @@ impl Study for PrivateQueries {
 
     fn measure(&self, run: &Run<'_, Spent>, context: &Context<'_>) -> anyhow::Result<Outcome<Spent>> {
         let cell = &run.cell.configuration;
-        let Options { radius, error_constant, rounds_per_ball } = *self.definition.options();
+        let Options { radius, error_constant, rounds_per_ball } = self.options;
         let loss = settings::loss(&cell.parameters)?
             .with_context(|| format!("{}: the parameter loss is missing", cell.key()))?;
         let number = |name| cell.number(name);

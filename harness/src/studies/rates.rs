@@ -23,14 +23,14 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::logistic::minimizer_in_ball;
+use crate::estimates::{Estimated, Risks, fewest_rounds};
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
 };
-use crate::exponents::{Risks, fewest_rounds};
 use crate::format::number;
 use crate::grouping::{by_key, distinct};
-use crate::statistics::{Estimate, Interval, jackknife, mean, student_quantile};
+use crate::statistics::{jackknife, mean};
 
 /// The study. A problem is a population: a slope, a slope with a stiff coordinate, valleys, or the rows of a data set, of which n are drawn
 /// with replacement. These are shared, with their minimisers.
@@ -84,8 +84,7 @@ impl Study for Rates {
     type Options = Options;
     type Outcome = Rate;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        let options = definition.options();
+    fn check(definition: &Definition, options: &Options) -> anyhow::Result<()> {
         anyhow::ensure!(options.draws >= 2, "{}: at least 2 draws are needed", definition.name);
         anyhow::ensure!(options.within > 1.0, "{}: options.within is a factor above 1", definition.name);
         for problem in &definition.problems {
@@ -100,7 +99,7 @@ impl Study for Rates {
     fn measure(&self, run: &Run<'_, Rate>, context: &Context<'_>) -> anyhow::Result<Outcome<Rate>> {
         let cell = &run.cell.configuration;
         let real = self.real(cell, context)?;
-        let trials = Trials { real, ..Trials::new(cell, self.definition.seed, self.definition.options().draws)? };
+        let trials = Trials { real, ..Trials::new(cell, self.definition.seed, self.options.draws)? };
         let mut own = cell.clone();
         for name in [ROUNDS, ROWS_IN, "rows", "dimension"] {
             own.parameters.remove(name);
@@ -150,7 +149,7 @@ impl Study for Rates {
         for (_, family) in by_key(cells) {
             let mut places = by_key(family);
             places.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.definition.options().within));
+            let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.options.within));
             let places: Vec<Place<'_>> = places.collect::<anyhow::Result<_>>()?;
             // The optimal rate without its constant is drawn through the last optimum.
             let scale = places.last().map_or(1.0, |last| last.optimum / last.optimal_rate);
@@ -198,7 +197,7 @@ impl<'r> Place<'r> {
 
     /// The fewest rounds of a method within the factor of the optimum, with its 95 % interval over the draws by the jackknife; true where no
     /// fewer were measured.
-    fn smallest(&self, method: &str) -> Option<(Estimate, bool)> {
+    fn smallest(&self, method: &str) -> Option<(Estimated, bool)> {
         let risks = |(_, rate, _): &(_, &'r Rate, _)| (rate.adaptive_rounds as f64, &*rate.excess);
         let own: Vec<Risks<'_>> =
             self.cells.iter().filter(|(cell, ..)| cell.label_of_method() == method).map(risks).collect();
@@ -206,8 +205,8 @@ impl<'r> Place<'r> {
         let (rounds, is_first) = fewest_rounds(&own, &all, self.within, None)?;
         let without = (0..all[0].1.len()).filter_map(|draw| fewest_rounds(&own, &all, self.within, Some(draw)));
         let without: Vec<f64> = without.map(|(rounds, _)| rounds).collect();
-        let half = student_quantile(0.975, without.len() as f64 - 1.0) * jackknife(&without);
-        Some((Estimate::new(rounds, Interval::new(rounds - half, rounds + half)), is_first))
+        let (error, count) = (jackknife(&without), without.len());
+        Some((Estimated { value: rounds, error, freedom: count as f64 - 1.0, count }, is_first))
     }
 
     fn lines(&self, scale: f64) -> Vec<Value> {
@@ -226,10 +225,11 @@ impl<'r> Place<'r> {
                 line["smallest_shown"] = match own {
                     Some((_, Some((rounds, true)))) => format!("≤ {}", number(rounds.value)),
                     Some((_, Some((rounds, false)))) => {
-                        line["smallest"] = rounds.value.into();
-                        line["smallest_low"] = rounds.low.into();
-                        line["smallest_high"] = rounds.high.into();
-                        format!("{} ({} – {})", number(rounds.value), number(rounds.low), number(rounds.high))
+                        let (value, half) = (rounds.value, rounds.half(0.95));
+                        line["smallest"] = value.into();
+                        line["smallest_low"] = (value - half).into();
+                        line["smallest_high"] = (value + half).into();
+                        format!("{} ({} – {})", number(value), number(value - half), number(value + half))
                     }
                     _ => "not reached".to_owned(),
                 }
@@ -504,7 +504,7 @@ mod tests {
     fn rows_by_their_law_give_the_risks_of_rows_in_memory() {
         const DRAWS: usize = 120;
         let text = testing::headed::<Rates>(SMALL);
-        let study = Rates::new(Definition::parse("small", &text).unwrap()).unwrap();
+        let study = Rates::parse("small", &text).unwrap();
         let mut compared = 0;
         for cell in study.cells(&testing::selection(1)).unwrap() {
             let mut cell = cell.configuration;

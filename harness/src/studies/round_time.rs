@@ -12,7 +12,6 @@
 //! A serial fraction below 0 says that more threads did better than their number, as caches that add up do.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Prepared, Settings};
@@ -31,8 +30,8 @@ use crate::machine::{PinPolicy, Roofline};
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
 use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
+use crate::statistics;
 use crate::usage::with_causes;
-use crate::{kernel_rates, statistics};
 
 /// Number of rounds of a run: the same in every repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,8 +135,8 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
     type Options = Options;
     type Outcome = RoundCost;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        definition.options().rounds.check()
+    fn check(_: &Definition, options: &Options) -> anyhow::Result<()> {
+        options.rounds.check()
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
@@ -164,7 +163,7 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
 
     fn measure(&self, run: &Run<'_, RoundCost>, context: &Context<'_>) -> anyhow::Result<Outcome<RoundCost>> {
         let cell = &plain(run.cell).configuration;
-        let Options { rounds } = self.definition.options();
+        let Options { rounds } = &self.options;
         let engine = context.engine(cell.threads)?;
         let loaded = match context.problem(cell, run.trial.draw, &engine) {
             Ok(loaded) => loaded,
@@ -252,22 +251,12 @@ impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
         })
     }
 
-    fn present(
-        &self,
-        results: &Results<RoundCost>,
-        folder: &Path,
-        context: &Context<'_>,
-    ) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<RoundCost>, context: &Context<'_>) -> anyhow::Result<Presentation> {
         if SCALING {
             return page(self, results, context);
         }
         let picture = time_per_round_svg(&results.samples, &context.environment);
-        let mut files = vec![("time-per-round.svg".to_owned(), picture)];
-        // Peaks are those of a machine at rest: ranks that wait for each other are none.
-        if context.cluster.count().is_none() && !folder.join(kernel_rates::FILE).exists() {
-            let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
-            files.push((kernel_rates::FILE.to_owned(), rates));
-        }
+        let files = vec![("time-per-round.svg".to_owned(), picture)];
         Ok(Presentation { text: summary(&results.samples, &context.environment), files, ..Presentation::default() })
     }
 }
@@ -394,7 +383,7 @@ mod tests {
                 "{line}"
             );
         }
-        let page = scaling.present(&results, Path::new(""), &testing::context(2)).unwrap().page.unwrap();
+        let page = scaling.present(&results, &testing::context(2)).unwrap().page.unwrap();
         assert!(page.markdown().contains("| SGD | 128 |"), "{}", page.markdown());
     }
 
@@ -402,8 +391,8 @@ mod tests {
     fn methods_of_one_pass_fit_the_rows() {
         for name in ["quick", "full"] {
             let source = find(name).unwrap();
-            let study = RoundTime::new(Definition::parse(name, &source.text).unwrap()).unwrap();
-            let rounds = study.definition().options().rounds;
+            let study = RoundTime::parse(name, &source.text).unwrap();
+            let rounds = study.options.rounds;
             for cell in study.cells(&Selection::default()).unwrap() {
                 let cell = &cell.configuration;
                 let rows = (rounds.warm_up + rounds.timed_rounds(cell.batch_size)) as usize * cell.batch_size;

@@ -98,8 +98,8 @@ impl Study for Training {
     type Options = Options;
     type Outcome = Trained;
 
-    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
-        let of_planted = definition.options().metric.map(|metric| metric == Metric::ExcessRisk);
+    fn check(definition: &Definition, options: &Options) -> anyhow::Result<()> {
+        let of_planted = options.metric.map(|metric| metric == Metric::ExcessRisk);
         for problem in &definition.problems {
             let is_planted = problem.dataset == PLANTED_LOGISTIC;
             ensure!(
@@ -303,7 +303,7 @@ impl Training {
     }
 
     fn metric(&self, planted: bool) -> Metric {
-        if planted { Metric::ExcessRisk } else { self.definition.options().metric.unwrap_or_default() }
+        if planted { Metric::ExcessRisk } else { self.options.metric.unwrap_or_default() }
     }
 
     fn judge<'l>(&self, cell: &Configuration, draw: usize, loaded: &'l Loaded) -> anyhow::Result<Judge<'l>> {
@@ -340,8 +340,6 @@ fn minimum(problem: &Objective) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::experiment::testing;
 
@@ -369,7 +367,7 @@ mod tests {
     "#;
 
     fn page_of(study: &Training, results: &Results<Trained>) -> String {
-        study.present(results, Path::new(""), &testing::context(1)).unwrap().page.unwrap().markdown()
+        study.present(results, &testing::context(1)).unwrap().page.unwrap().markdown()
     }
 
     #[test]
@@ -378,7 +376,7 @@ mod tests {
             let text = SMALL.replace("show.level = 0.9", &format!("options.metric = \"{metric}\""));
             let text = text.replace("rows = 1500, dimension = 5, norm = 3.0", "");
             let text = testing::headed::<Training>(&text.replace("planted-logistic", data));
-            let error = Training::check(&Definition::parse("small", &text).unwrap()).unwrap_err();
+            let error = Training::parse("small", &text).err().unwrap();
             assert!(error.to_string().starts_with(&format!("metric: {data} has")), "{error}");
         }
     }

@@ -33,7 +33,7 @@ impl Study for WrongConstants {
     type Options = NoOptions;
     type Outcome = End;
 
-    fn check(definition: &Definition<NoOptions>) -> anyhow::Result<()> {
+    fn check(definition: &Definition, _: &NoOptions) -> anyhow::Result<()> {
         let axes = definition.problems.iter().map(|problem| problem.axis.as_deref());
         for axis in axes {
             anyhow::ensure!(

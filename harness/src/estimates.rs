@@ -1,16 +1,125 @@
-//! Exponents of power laws with intervals, by least squares in logarithms; where a curve comes down to a level; and the fewest rounds near
-//! the least risk.
+//! Estimates with their errors: means, paired and independent differences, exponents of power laws by least squares in logarithms; where
+//! a curve comes down to a level; and the fewest rounds near the least risk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use rounds_numerics::{Mat, dense};
 
-use crate::statistics::{Estimate, Interval, mean, student_quantile};
+use crate::statistics::{deviation, jackknife, mean, student_cdf, student_quantile};
+
+/// A number of each run, by what it shares with others: the draw of the data and the seed.
+pub(crate) type Sample = BTreeMap<(u64, u64), f64>;
+
+/// A number with its standard error; an error of 0 is that of a number without chance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Estimated {
+    pub(crate) value: f64,
+    pub(crate) error: f64,
+    /// Degrees of freedom of the error.
+    pub(crate) freedom: f64,
+    /// Runs, or pairs of runs, that differ.
+    pub(crate) count: usize,
+}
+
+impl Estimated {
+    /// Half of the two-sided interval at `level`.
+    pub(crate) fn half(&self, level: f64) -> f64 {
+        if self.error == 0.0 { 0.0 } else { student_quantile(0.5 + 0.5 * level, self.freedom) * self.error }
+    }
+
+    /// The level 1 − α at which the two-sided interval just reaches `bound`, as α.
+    pub(crate) fn reaches(&self, bound: f64) -> f64 {
+        let distance = (self.value - bound).abs();
+        if self.error == 0.0 {
+            return if distance > 0.0 { 0.0 } else { 1.0 };
+        }
+        2.0 * student_cdf(-distance / self.error, self.freedom)
+    }
+
+    /// The estimate from halves that each chose the other's setting: where these differ, its error is at most √2 times as large
+    /// ([`best`](crate::analysis)).
+    pub(crate) fn of_halves(self, differs: bool) -> Self {
+        Self { error: if differs { std::f64::consts::SQRT_2 } else { 1.0 } * self.error, ..self }
+    }
+
+    /// The difference of two independent estimates (Welch).
+    pub(crate) fn minus(&self, other: &Self) -> Self {
+        let parts = [self, other].map(|one| one.error.powi(2));
+        let total: f64 = parts.iter().sum();
+        let spread: f64 = parts.iter().zip([self, other]).map(|(part, one)| part.powi(2) / one.freedom).sum();
+        Self {
+            value: self.value - other.value,
+            error: total.sqrt(),
+            freedom: if spread > 0.0 { total.powi(2) / spread } else { 1.0 },
+            count: self.count.min(other.count),
+        }
+    }
+}
+
+/// With the ends of its 95 % interval.
+impl fmt::Display for Estimated {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, half) = (self.value, self.half(0.95));
+        write!(formatter, "{value:.2} ({:.2} – {:.2})", value - half, value + half)
+    }
+}
+
+/// The mean over runs. Values of one draw of the data share it, so that draws are counted where there are several. Repeats that are
+/// all the same are one deterministic run.
+pub(crate) fn of_mean(sample: &Sample) -> Estimated {
+    let mut draws: Vec<(u64, Vec<f64>)> = Vec::new();
+    for ((draw, _), value) in sample {
+        match draws.last_mut() {
+            Some((last, values)) if last == draw => values.push(*value),
+            _ => draws.push((*draw, vec![*value])),
+        }
+    }
+    let values: Vec<f64> = if draws.len() > 1 {
+        draws.iter().map(|(_, values)| mean(values)).collect()
+    } else {
+        sample.values().copied().collect()
+    };
+    let (value, count) = (mean(&values), values.len());
+    if values.iter().all(|other| *other == values[0]) {
+        return Estimated { value: values[0], error: 0.0, freedom: 1.0, count: 1 };
+    }
+    Estimated { value, error: deviation(&values) / (count as f64).sqrt(), freedom: count as f64 - 1.0, count }
+}
+
+/// The mean of one sample less that of another: of differences where both have the same draws and seeds, else by Welch.
+pub(crate) fn difference(one: &Sample, other: &Sample) -> Estimated {
+    if one.keys().eq(other.keys()) {
+        return of_mean(&one.iter().map(|(place, value)| (*place, value - other[place])).collect());
+    }
+    of_mean(one).minus(&of_mean(other))
+}
+
+/// An exponent by least squares in logarithms. The error is the greater one of draws and of the misfit of the power law: `seeds`
+/// are the fits of each seed, or with `is_jackknife` those without each draw.
+pub(crate) fn exponent(
+    rows: &[(Vec<f64>, f64)],
+    variable: usize,
+    seeds: &[f64],
+    is_jackknife: bool,
+) -> Option<Estimated> {
+    let misfit = fit(rows)?.get(variable).copied().filter(|misfit| misfit.value.is_finite())?;
+    let count = seeds.len();
+    let error = match count {
+        0 | 1 => 0.0,
+        _ if is_jackknife => jackknife(seeds),
+        _ => deviation(seeds) / (count as f64).sqrt(),
+    };
+    let value = if is_jackknife || seeds.is_empty() { misfit.value } else { mean(seeds) };
+    let of_draws = Estimated { value, error, freedom: count as f64 - 1.0, count };
+    let misfit = Estimated { value, count, ..misfit };
+    Some(if of_draws.half(0.95) > misfit.half(0.95) { of_draws } else { misfit })
+}
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
-/// with its 95 % interval under independent errors; NaN for a variable with fewer than three values, which any exponent fits.
+/// with its error under independent errors; NaN for a variable with fewer than three values, which any exponent fits.
 /// `None` where a variable does not vary, or with no more rows than unknowns.
-pub(crate) fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
+pub(crate) fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimated>> {
     let variables = rows.first()?.0.len();
     let unknowns = variables + 1;
     if rows.len() <= unknowns {
@@ -34,12 +143,9 @@ pub(crate) fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
     let freedom = (rows.len() - unknowns) as f64;
     let values_of = |i: usize| rows.iter().map(|(x, _)| x[i - 1].to_bits()).collect::<BTreeSet<_>>().len();
     let estimate = |i: usize| {
-        if values_of(i) < 3 {
-            return Estimate::new(f64::NAN, Interval::new(f64::NAN, f64::NAN));
-        }
-        let half = student_quantile(0.975, freedom) * (residual / freedom * inverse(i, i)).sqrt();
-        let value = solution[i];
-        Estimate::new(value, Interval::new(value - half, value + half))
+        let error = (residual / freedom * inverse(i, i)).sqrt();
+        let (value, error) = if values_of(i) < 3 { (f64::NAN, f64::NAN) } else { (solution[i], error) };
+        Estimated { value, error, freedom, count: rows.len() }
     };
     Some((1..unknowns).map(estimate).collect())
 }
@@ -118,7 +224,7 @@ mod tests {
         rows.retain(|(x, _)| x[1] < 30.0 && x[0] < 20.0);
         assert!(fit(&rows).is_none(), "two rows");
         assert!((found[0].value - 1.0 / 3.0).abs() < 1e-9 && (found[1].value - 2.0 / 3.0).abs() < 1e-9);
-        assert!(found[0].high - found[0].low < 1e-6);
+        assert!(found[0].half(0.95) < 1e-6);
     }
 
     #[test]
@@ -134,7 +240,7 @@ mod tests {
                 })
                 .collect();
             let exponent = fit(&rows).unwrap()[0];
-            held += usize::from(exponent.low <= 1.0 && 1.0 <= exponent.high);
+            held += usize::from((exponent.value - 1.0).abs() <= exponent.half(0.95));
         }
         // Binomial(400, 0.95): five standard deviations are 22.
         assert!((358..=400).contains(&held), "{held}");
