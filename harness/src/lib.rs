@@ -24,4 +24,5 @@ pub mod report;
 pub mod results;
 pub mod statistics;
 pub mod studies;
+mod thread_scaling;
 pub mod usage;

@@ -50,7 +50,7 @@ pub use plan::{NoisePlan, NoisePlanError, PlannedNoise};
 pub(crate) use private::Calibration;
 pub use private::PrivateNoise;
 pub use scheduled::{NoiseLevels, NoiseSchedule};
-pub use stream::{NOISE, NoiseError, NoiseMechanism};
+pub use stream::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK};
 
 #[cfg(test)]
 mod exact_laws_tests;

@@ -9,7 +9,7 @@ use crate::state::StateVisitor;
 pub const NOISE: Purpose = Purpose(0x4e4f_4953);
 
 /// Coordinates whose noise one task makes: whole blocks of the streams, enough to be worth a fork.
-pub(super) const PARALLEL_CHUNK: usize = 4 * BLOCK_COORDINATES;
+pub const PARALLEL_CHUNK: usize = 4 * BLOCK_COORDINATES;
 
 /// Streams of the inner nodes of trees, by level.
 pub(super) const TREE_LEVELS: u32 = 0x5452_0000;

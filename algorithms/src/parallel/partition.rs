@@ -18,7 +18,7 @@ pub fn row_cycles(flops: f64, bytes: f64) -> f64 {
     flops / 64.0 + bytes / 16.0
 }
 
-/// The cost of a leaf beside its rows, in rows of the f32 kernels, and half as much again.
+/// The cost of a leaf beside its rows, in rows of the f32 kernels, times [`LEAVES_MARGIN`].
 pub const LEAF_ROWS: f64 = 32.0;
 
 /// The same in rows of the kernels in integers.
@@ -26,6 +26,9 @@ pub const LEAF_ROWS_OF_INTEGERS: f64 = 128.0;
 
 /// The same in rows of networks: a row costs hundreds of operations a parameter.
 pub const LEAF_ROWS_OF_NETWORKS: f64 = 2.0;
+
+/// By this much [`LEAF_ROWS`] and [`LEAF_ROWS_OF_INTEGERS`] exceed the cost.
+pub const LEAVES_MARGIN: f64 = 1.5;
 
 /// Number of leaves of a batch of `rows` rows, a leaf costing as much as `leaf_rows` of them: the power of two just around
 /// `√(rows/leaf_rows)` (rounded down from 5/4 of it), fewer where the work is too small to share; at least 1.

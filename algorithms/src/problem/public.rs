@@ -339,7 +339,13 @@ impl PublicProblem {
         partition::leaves(rows, self.row_cycles(), self.leaf_rows())
     }
 
-    /// The cost of a leaf beside its rows, in rows, and half as much again.
+    /// Pieces of each leaf of such a batch on so many threads, where gradient queries read rows as integers; else 1.
+    pub fn pieces(&self, rows: usize, threads: usize) -> usize {
+        let leaves = self.leaves(rows);
+        if self.is_in_integers() { partition::pieces(rows, leaves, self.leaf_rows(), threads) } else { 1 }
+    }
+
+    /// The cost of a leaf beside its rows, in rows, times [`partition::LEAVES_MARGIN`].
     pub fn leaf_rows(&self) -> f64 {
         match &self.network {
             Some(_) => partition::LEAF_ROWS_OF_NETWORKS,

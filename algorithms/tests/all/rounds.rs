@@ -8,7 +8,6 @@ use std::sync::Arc;
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::{Ledger, Oracle};
 use rounds_algorithms::parallel::Engine;
-use rounds_algorithms::parallel::partition::pieces;
 use rounds_algorithms::problem::{Dataset, Features, Problem};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
@@ -120,11 +119,9 @@ fn leaves_of_integers_have_the_same_bits_in_any_number_of_pieces() {
                 assert!(sum(threads) == one, "{threads} threads, {:?}", problem.model());
             }
         }
-        if problem.is_in_integers() {
-            let leaves = problem.leaves(rows);
-            let pieces = [1, 2, 16].map(|threads| pieces(rows, leaves, problem.leaf_rows(), threads));
-            assert_eq!(pieces, [1, 1, 16 / leaves]);
-        }
+        let leaves = problem.leaves(rows);
+        let pieces = [1, 2, 16].map(|threads| problem.pieces(rows, threads));
+        assert_eq!(pieces, [1, 1, if problem.is_in_integers() { 16 / leaves } else { 1 }]);
     }
 }
 

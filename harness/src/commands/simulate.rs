@@ -1,35 +1,39 @@
-//! `rounds simulate`: modelled time of parallel methods on P workers with the latency ℓ, from a study of query depth.
+//! `rounds simulate`: modelled time of parallel methods on P workers with the latency ℓ, from a study of query depth; or of rounds on
+//! more threads, from a run.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
 use crate::drawing::{Entry, Table};
-use crate::format::{count, time};
-use crate::grouping::distinct;
+use crate::format::{count, three_digits, time};
+use crate::grouping::{by_key, distinct};
+use crate::results::read_run;
 use crate::studies::depth_cell::{Cell, Cells, Kind};
+use crate::thread_scaling::{Prediction, errors, predictions};
 
 /// Arguments of `rounds simulate`.
 #[derive(clap::Args)]
 pub struct SimulateArguments {
-    /// Results of the study, the file `depth-against-work.json`.
+    /// Results of the study, the file `depth-against-work.json`; or the folder of a run, whose rounds are predicted for 4, 16 and 64
+    /// threads.
     #[arg(value_name = "FILE")]
     study: PathBuf,
-    /// Number of workers.
-    #[arg(long, value_name = "P", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..))]
-    workers: u64,
-    /// Latency of a round in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.05, value_parser = latency)]
-    latency: f64,
-    /// Dimension of the measured function, the maximum of linear functions.
-    #[arg(long, value_name = "D", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    dimension: u32,
-    /// Target gap ε with L = R = 1.
-    #[arg(long, value_name = "EPSILON", default_value_t = 0.05, value_parser = accuracy)]
-    accuracy: f64,
+    /// Number of workers [default: 1024].
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u64).range(1..))]
+    workers: Option<u64>,
+    /// Latency of a round in seconds [default: 0.05].
+    #[arg(long, value_name = "SECONDS", value_parser = latency)]
+    latency: Option<f64>,
+    /// Dimension of the measured function, the maximum of linear functions [default: 256].
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    dimension: Option<u32>,
+    /// Target gap ε with L = R = 1 [default: 0.05].
+    #[arg(long, value_name = "EPSILON", value_parser = accuracy)]
+    accuracy: Option<f64>,
 }
 
 /// A finite number that is `valid`; else what is `expected`.
@@ -66,7 +70,20 @@ struct Row {
 /// A file that is no study, or lacks the cell.
 pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> {
     let SimulateArguments { ref study, workers, latency, dimension, accuracy } = *arguments;
-    let dimension = dimension as usize;
+    if study.is_dir() {
+        let given = [workers.is_some(), latency.is_some(), dimension.is_some(), accuracy.is_some()];
+        let named = ["--workers", "--latency", "--dimension", "--accuracy"];
+        if let Some((name, _)) = named.iter().zip(given).find(|(_, given)| *given) {
+            return Err(UsageError::of(format!(
+                "{}: a folder of a run is predicted for 4, 16 and 64 threads, without {name}; that is an option of the file \
+                 depth-against-work.json of a study",
+                study.display()
+            )));
+        }
+        return threads(study, output);
+    }
+    let (workers, latency) = (workers.unwrap_or(1_024), latency.unwrap_or(0.05));
+    let (dimension, accuracy) = (dimension.unwrap_or(256) as usize, accuracy.unwrap_or(0.05));
     let path = study.display();
     let text = fs::read_to_string(study).with_context(|| path.to_string())?;
     let study: Cells = serde_json::from_str(&text).with_context(|| format!("{path}: not a study of query depth"))?;
@@ -109,6 +126,52 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
         let (workers, latency) = (count(workers as f64), time(1e9 * latency));
         let end = "Modelled from one-thread times on the maximum of linear functions; bandwidth is not modelled.";
         println!("workers: {workers}, latency: {latency}\n{}\n{}", table.terminal(), output::wrapped(end, 0));
+    }
+    Ok(())
+}
+
+/// Prints the predicted rounds of a run on more threads.
+fn threads(folder: &Path, output: Output) -> anyhow::Result<()> {
+    let predictions = predictions(&read_run(folder)?.results.samples, None);
+    let missing = "it holds no rounds of one batch of a named data set on one thread; run it with `--threads 1,2`";
+    anyhow::ensure!(!predictions.is_empty(), "{}: {missing}", folder.display());
+    for prediction in &predictions {
+        output.json_line(prediction)?;
+    }
+    if output == Output::Text {
+        let batch =
+            |one: &Prediction| format!("{} {}, B = {}", one.dataset, one.features, count(one.batch_size as f64));
+        let by_batch = by_key(predictions.iter().map(|one| (batch(one), one)));
+        for (batch, alike) in by_batch {
+            let columns = "algorithm|#1 thread|#2|#% off|#4|#16|#64|binds at 64";
+            let mut table = Table::new("Rounds on more threads", columns);
+            for one in &alike {
+                let speedup = |time: f64| Entry::number(one.one_ns / time, three_digits);
+                let [four, sixteen, most] = one.predicted_ns.map(speedup);
+                let alone = alike.iter().filter(|other| other.algorithm == one.algorithm).count() == 1;
+                table.row([
+                    Entry::text(if alone { &one.algorithm } else { &one.method }),
+                    Entry::number(one.one_ns, time),
+                    one.two_ns.map_or_else(Entry::default, speedup),
+                    Entry::number(one.error_at_two, |error| format!("{:.0}", 100.0 * error)),
+                    four,
+                    sixteen,
+                    most,
+                    Entry::text(&one.binds[2]),
+                ]);
+            }
+            println!("{batch}: time on one thread, and speed-ups\n{}\n", table.without_empty_columns().terminal());
+        }
+        let end = "1 and 2 threads measured, more predicted, for rounds of one batch; memory bandwidth and the clock of many busy \
+                   cores are not modelled.";
+        println!("{}", output::wrapped(end, 0));
+        if let Some([median, most]) = errors(&predictions).map(|error| error.map(|error| 100.0 * error)) {
+            let errors = format!(
+                "% off: two threads by the phases of one, against the measurement. Half of them are within {median:.0} %, nine of ten \
+                 within {most:.0} %."
+            );
+            println!("{}", output::wrapped(&errors, 0));
+        }
     }
     Ok(())
 }

@@ -134,6 +134,7 @@ run --threads 1,0 --list | 2 | '0'
 machine --threads 1-100000 | 2 | '1-100000'
 account gaussian --noise-multiplier -1 --delta 1e-5 | 2 | -1
 simulate x.json --workers 2 --latency -1 | 2 | '-1'
+simulate {}/run --latency 1 | 2 | without --latency
 features wavelets synthetic-mnist --out {}/features | 2 | scattering:shape=3x32x32
 features scattering synthetic-logistic --out {}/features | 2 | rows have 20 features; give the shape
 features scattering:scales=5 synthetic-mnist --out {}/features | 2 | have no 5 scales

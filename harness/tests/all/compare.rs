@@ -134,6 +134,23 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
 }
 
 #[test]
+fn a_run_on_one_and_two_threads_is_predicted_for_more() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(write_run(folder.path(), &plan(1, 2, &|_, _| 1.0).cells()));
+    let predicted = stdout(&format!("simulate {} --json", folder.path().display()));
+    let rows: Vec<Value> = predicted.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // Two algorithms, three batch sizes.
+    assert_eq!(rows.len(), 6, "{predicted}");
+    for row in &rows {
+        let [one, two, four] =
+            [&row["one_ns"], &row["two_ns"], &row["predicted_ns"][0]].map(|time| time.as_f64().unwrap());
+        assert!(one > two && 1.001 * one > four && row["binds"][2].is_string(), "{row}");
+    }
+    let text = stdout(&format!("simulate {}", folder.path().display()));
+    assert!(text.contains("binds at 64") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
 fn folders_of_studies_are_reported_and_compared() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
