@@ -67,10 +67,13 @@ impl InstructionSet {
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             for (columns, tile) in columns.chunks_exact(LANES).zip(out.chunks_mut(LANES)) {
                 let (mut quads, fours) = ([EMPTY; LANES], tile.len() / 4);
+                let whole = if fours == 4 { &mut *tile } else { &mut quads[..] };
                 // SAFETY: sixteen lines each; this build has AVX-512.
-                unsafe { x86::transpose_quads(columns.as_ptr(), GROUP / 4, (quads.as_mut_ptr(), 1)) };
-                for (to, line) in bytes_of(tile).as_chunks_mut::<LANES>().0.chunks_exact_mut(fours).zip(&quads) {
-                    to.iter_mut().zip(line.0.as_chunks().0).for_each(|(to, four)| *to = *four);
+                unsafe { x86::transpose_quads(columns.as_ptr(), GROUP / 4, (whole.as_mut_ptr(), 1)) };
+                if fours < 4 {
+                    for (to, line) in bytes_of(tile).as_chunks_mut::<LANES>().0.chunks_exact_mut(fours).zip(&quads) {
+                        to.iter_mut().zip(line.0.as_chunks().0).for_each(|(to, four)| *to = *four);
+                    }
                 }
             }
             return;
@@ -143,7 +146,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
             let mut sums = [EMPTY; 2 * LANES * TOGETHER / LANES];
             let all = (&pointers, TOGETHER);
             // SAFETY: `rows` goes on for more than a row behind the last start.
-            unsafe { session.rows((all, 0), &pointers[..scattered * 9], FEATURES, (&packed, columns), &mut sums) };
+            unsafe { session.rows((all, order), &pointers[..scattered * 9], FEATURES, (&packed, columns), &mut sums) };
             answers.extend(&integers_of(&mut sums)[..columns * TOGETHER]);
         }
     }
