@@ -38,6 +38,8 @@ pub struct Context<'a> {
     pub data_dir: Option<PathBuf>,
     /// Number of threads of the experiment.
     pub threads: usize,
+    /// Those of each of the runs that are made at the same time: several where there are fewer runs than threads.
+    pub threads_of_run: usize,
     /// Disturbances of the machine, each with its remedy; known when results are presented.
     pub disturbances: Vec<String>,
     /// Factorisations.
@@ -105,6 +107,7 @@ impl<'a> Context<'a> {
             environment,
             data_dir,
             threads,
+            threads_of_run: 1,
             disturbances: Vec::new(),
             strategies: StrategyMemory::filled_from(factorization_cache::source()),
             engines: Memo::default(),
@@ -120,6 +123,14 @@ impl<'a> Context<'a> {
     /// No threads; threads that the system does not start or bind.
     pub fn engine(&self, threads: usize) -> anyhow::Result<Engine> {
         self.engines.get(&threads.to_string(), || self.cluster.engine(&self.pinning, threads))
+    }
+
+    /// An engine of a run's own, of [`Self::threads_of_run`].
+    ///
+    /// # Errors
+    /// Threads that the system does not start.
+    pub fn engine_of_run(&self) -> anyhow::Result<Engine> {
+        Ok(Engine::with_threads(self.threads_of_run)?)
     }
 
     /// The problem of a cell on draw `draw` of its data. Its rows are placed for `engine`.

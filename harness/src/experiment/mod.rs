@@ -35,7 +35,8 @@ pub enum Execution {
     Interleaved,
     /// Cells one after another, in the order of the definition, each with all its repeats.
     InOrder,
-    /// Runs spread over the threads, one a thread. Results must not depend on threads.
+    /// Runs spread over the threads, one a thread; several where there are fewer runs and a study uses [`Context::engine_of_run`].
+    /// Results must not depend on threads.
     Concurrent,
 }
 

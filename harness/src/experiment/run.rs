@@ -83,7 +83,7 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
     for source in sources {
         let study = S::parse(&source.name, &source.text)?;
         let cells = match S::KIND.execution {
-            // A run has one thread, however many run at once.
+            // How many threads a run has changes nothing.
             Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),
             Execution::Interleaved | Execution::InOrder => study.cells(selection),
         };
@@ -181,6 +181,7 @@ impl<S: Study> Plan for Planned<S> {
         }
         let data_dir = session.data_dir.clone();
         let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
+        context.threads_of_run = (most / missing.len().max(1)).max(1);
         let watch = if timed { Watch::start() } else { None };
         let mut bench = Bench { session, context: &context, store: &mut store, progress, left_out: BTreeMap::new() };
         for configuration in &self.without_files {
@@ -313,7 +314,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
         Ok(missing.len())
     }
 
-    /// Spreads runs over the threads, one a thread, and returns how many were made.
+    /// Spreads runs over the threads and returns how many were made.
     fn spread<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
         let earlier = self.store.results().clone();
         let (failed, next) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -324,7 +325,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
             let next = &next;
             // Threads of their own: a thread of a pool that waits within a run could begin another run, which may need what the
             // first one is making.
-            for _ in 0..context.threads.max(1) {
+            for _ in 0..(context.threads / context.threads_of_run).max(1) {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     while !failed.load(Ordering::Relaxed) && !session.stopped.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! Training: test accuracy or risk of many runs of the catalogue's algorithms, against a parameter or the number of rows,
 //! with the rounds and queries to a target.
 //!
-//! Runs are spread over the threads, one a thread. Where parameters of a method are swept, the best combination is shown;
+//! Runs are spread over the threads, one a thread, or several where there are fewer runs. Where parameters of a method are swept, the best combination is shown;
 //! picking it on private data spends privacy that no ε here counts. A method with `grid = "learning-rate=0.5,1,2"` (several lists with `;`
 //! between them) and `trials` pays for it: a run is a selection among a random number of trials, at one ε for all of them.
 
@@ -80,7 +80,7 @@ pub(crate) struct Trained {
     rounds: u64,
     gradient_queries: u64,
     clipped: f64,
-    /// Seconds of the rounds, on one thread, without preparation and evaluation; of a selection with its plan and all trials.
+    /// Seconds of the rounds times the run's threads, without preparation and evaluation; of a selection with its plan and all trials.
     seconds: f64,
     /// Rounds and queries when the target was first seen to be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,7 +162,7 @@ impl Study for Training {
         }
         let judge = self.judge(cell, run.trial.draw, &loaded)?;
         let target = self.definition.problems[run.cell.problem].target;
-        let mut executor = Executor::new(&loaded.train, Engine::Sequential, prepared);
+        let mut executor = Executor::new(&loaded.train, context.engine_of_run()?, prepared);
         executor.place();
         let mut seconds = 0.0;
         let (mut next_look, mut to_target) = (1, None);
@@ -174,7 +174,7 @@ impl Study for Training {
             while executor.round() < until {
                 executor.advance().with_context(|| cell.key())?;
             }
-            seconds += started.elapsed().as_secs_f64();
+            seconds += started.elapsed().as_secs_f64() * context.threads_of_run as f64;
             next_look = until + 1 + until / 20;
             if let Some(target) = pending
                 && judge.metric.compare(judge.value(executor.solution())?, target).is_ge()
@@ -408,13 +408,16 @@ mod tests {
         let wider = SMALL.replace("[0.0001, 0.2]", "[0.0001, 0.2, 1000]");
         let (study, wider) = testing::small::<Training>(&wider, 2).unwrap();
         assert!(page_of(&study, &wider).contains("| learning-rate 0.2 |"));
-        let (_, again) = testing::small::<Training>(SMALL, 1).unwrap();
+        // As many threads as runs and more: two for each run.
+        let [(_, again), (_, pairs)] = [1, 30].map(|threads| testing::small::<Training>(SMALL, threads).unwrap());
         let values = |results: &Results<Trained>| {
             let mut values: Vec<_> = results.samples.iter().map(|run| (run.key(), run.value)).collect();
             values.sort_by(|one, other| one.0.cmp(&other.0));
             values
         };
-        assert_eq!(values(&results), values(&again), "models do not depend on threads");
+        for other in [again, pairs] {
+            assert_eq!(values(&results), values(&other), "models do not depend on threads");
+        }
     }
 
     #[test]

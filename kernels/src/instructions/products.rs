@@ -54,20 +54,27 @@ pub(crate) fn integers_of(lines: &mut [Line]) -> &mut [i32] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<i32>()) }
 }
 
-impl InstructionSet {
-    /// Lines of the weights of 64 features in so many columns, as [`Session::rows`] reads them.
-    pub(crate) fn group_lines(self, columns: usize) -> usize {
-        if self == Self::Amx { columns.div_ceil(LANES) * LANES } else { columns.div_ceil(4) * 4 }
-    }
+/// Lines of the weights of 64 features in so many columns, as [`Session::rows`] reads them.
+pub(crate) fn group_lines(columns: usize) -> usize {
+    columns.next_multiple_of(4)
+}
 
-    /// Writes the weights of 64 features in [`Self::group_lines`]: for each sixteen features those of each column in turn. Tiles
-    /// read lines of sixteen columns instead, a quad of each.
+impl InstructionSet {
+    /// Writes the weights of 64 features in [`group_lines`] lines: for each sixteen features those of each column in turn. Tiles
+    /// read for each four features those of each column of a tile instead ([`tiles::TileWeights`]).
     pub(crate) fn pack_group(self, columns: &[Line; 2 * LANES], out: &mut [Line]) {
         if self == Self::Amx {
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-            for (columns, tile) in columns.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES)) {
+            for (columns, tile) in columns.chunks_exact(LANES).zip(out.chunks_mut(LANES)) {
+                let (mut quads, fours) = ([EMPTY; LANES], tile.len() / 4);
+                let whole = if fours == 4 { &mut *tile } else { &mut quads[..] };
                 // SAFETY: sixteen lines each; this build has AVX-512.
-                unsafe { x86::transpose_quads((columns.as_ptr(), 1), (tile.as_mut_ptr(), 1)) };
+                unsafe { x86::transpose_quads(columns.as_ptr(), GROUP / 4, (whole.as_mut_ptr(), 1)) };
+                if fours < 4 {
+                    for (to, line) in bytes_of(tile).as_chunks_mut::<LANES>().0.chunks_exact_mut(fours).zip(&quads) {
+                        to.iter_mut().zip(line.0.as_chunks().0).for_each(|(to, four)| *to = *four);
+                    }
+                }
             }
             return;
         }
@@ -132,14 +139,14 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
         for columns in [1, 7, 14, 20, 2 * LANES] {
             let set = session.products.instructions;
-            let mut packed = vec![EMPTY; 4 * set.group_lines(columns)];
-            for (columns, out) in weights.as_chunks().0.iter().zip(packed.chunks_exact_mut(set.group_lines(columns))) {
+            let mut packed = vec![EMPTY; 4 * group_lines(columns)];
+            for (columns, out) in weights.as_chunks().0.iter().zip(packed.chunks_exact_mut(group_lines(columns))) {
                 set.pack_group(columns, out);
             }
             let mut sums = [EMPTY; 2 * LANES * TOGETHER / LANES];
             let all = (&pointers, TOGETHER);
             // SAFETY: `rows` goes on for more than a row behind the last start.
-            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&packed, columns), &mut sums) };
+            unsafe { session.rows((all, order), &pointers[..scattered * 9], FEATURES, (&packed, columns), &mut sums) };
             answers.extend(&integers_of(&mut sums)[..columns * TOGETHER]);
         }
     }
@@ -623,42 +630,33 @@ mod x86 {
         }
     }
 
-    /// Quad q of line c of sixteen becomes quad c of line q; lines lie `apart` from each other, and `out_apart`. In registers: through
-    /// memory it takes as long as the products of tiles.
+    /// Quad q of line c of sixteen becomes quad c of line q, for the first `quads`, in fours, of lines that lie `out_apart` from each other. In
+    /// registers: through memory it takes as long as the products of tiles.
     ///
     /// # Safety
-    /// Sixteen lines are readable and writable there; AVX-512F.
+    /// Sixteen lines are readable, and `quads` writable there; AVX-512F.
     #[cfg(target_feature = "avx512bw")]
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn transpose_quads((lines, apart): (*const Line, usize), (out, out_apart): (*mut Line, usize)) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            // [four][c]: lane l holds column 4l + c of the rows 4·four … 4·four + 3.
-            let [a, b, c, d]: [[arch::__m512i; 4]; 4] = std::array::from_fn(|four| {
-                let line = |row: usize| arch::_mm512_load_si512(lines.add((4 * four + row) * apart).cast());
-                let (p, q, r, s) = (line(0), line(1), line(2), line(3));
-                let (low, high) = (arch::_mm512_unpacklo_epi32(p, q), arch::_mm512_unpackhi_epi32(p, q));
-                let (later_low, later_high) = (arch::_mm512_unpacklo_epi32(r, s), arch::_mm512_unpackhi_epi32(r, s));
-                [
-                    arch::_mm512_unpacklo_epi64(low, later_low),
-                    arch::_mm512_unpackhi_epi64(low, later_low),
-                    arch::_mm512_unpacklo_epi64(high, later_high),
-                    arch::_mm512_unpackhi_epi64(high, later_high),
-                ]
-            });
-            for column in 0..4 {
-                let store = |lane: usize, line| {
-                    arch::_mm512_store_si512(out.add((4 * lane + column) * out_apart).cast(), line);
+    pub(super) unsafe fn transpose_quads(lines: *const Line, quads: usize, (out, out_apart): (*mut Line, usize)) {
+        for first in (0..quads).step_by(4) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let four = |line: usize| arch::_mm_load_si128(lines.add(line).cast::<arch::__m128i>().add(first / 4));
+                // Lane l: those of line 4l + `line`.
+                let lanes = |line: usize| {
+                    let lane = arch::_mm512_castsi128_si512(four(line));
+                    let lanes = arch::_mm512_inserti32x4::<1>(lane, four(4 + line));
+                    let lanes = arch::_mm512_inserti32x4::<2>(lanes, four(8 + line));
+                    arch::_mm512_inserti32x4::<3>(lanes, four(12 + line))
                 };
-                let (a, b, c, d) = (a[column], b[column], c[column], d[column]);
-                let (front, later) =
-                    (arch::_mm512_shuffle_i32x4::<0x44>(a, b), arch::_mm512_shuffle_i32x4::<0x44>(c, d));
-                store(0, arch::_mm512_shuffle_i32x4::<0x88>(front, later));
-                store(1, arch::_mm512_shuffle_i32x4::<0xDD>(front, later));
-                let (front, later) =
-                    (arch::_mm512_shuffle_i32x4::<0xEE>(a, b), arch::_mm512_shuffle_i32x4::<0xEE>(c, d));
-                store(2, arch::_mm512_shuffle_i32x4::<0x88>(front, later));
-                store(3, arch::_mm512_shuffle_i32x4::<0xDD>(front, later));
+                let (a, b, c, d) = (lanes(0), lanes(1), lanes(2), lanes(3));
+                let (ab, ab_high) = (arch::_mm512_unpacklo_epi32(a, b), arch::_mm512_unpackhi_epi32(a, b));
+                let (cd, cd_high) = (arch::_mm512_unpacklo_epi32(c, d), arch::_mm512_unpackhi_epi32(c, d));
+                let store = |quad, line| arch::_mm512_store_si512(out.add((first + quad) * out_apart).cast(), line);
+                store(0, arch::_mm512_unpacklo_epi64(ab, cd));
+                store(1, arch::_mm512_unpackhi_epi64(ab, cd));
+                store(2, arch::_mm512_unpacklo_epi64(ab_high, cd_high));
+                store(3, arch::_mm512_unpackhi_epi64(ab_high, cd_high));
             }
         }
     }
@@ -731,8 +729,9 @@ unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line)
 /// True if each row begins as far behind the one before as the second behind the first.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 fn at_one_distance(rows: &[*const u8]) -> bool {
-    let mut distances = rows.windows(2).map(|pair| pair[1].addr().wrapping_sub(pair[0].addr()));
-    distances.next().is_none_or(|first| distances.all(|distance| distance == first))
+    let distance = |pair: &[*const u8]| pair[1].addr().wrapping_sub(pair[0].addr());
+    // Without an early end: in vectors.
+    rows.len() < 3 || rows.windows(2).fold(0, |other, pair| other | distance(pair) ^ distance(rows)) == 0
 }
 
 /// The two operations on one set of instructions, with their scratch memory.
@@ -742,7 +741,7 @@ pub(crate) struct Products {
     /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
-    /// Quads of 64 features for tiles, or of sixteen: `[4][65]` lines.
+    /// Quads of 64 features for tiles, or of sixteen: `[4][65]` lines. Sums of rows on tiles.
     quads: Vec<Line>,
     /// True if the rows at hand are copies; those behind them were prefetched when the copies were made.
     copied: bool,
@@ -776,29 +775,39 @@ impl Products {
 /// The instructions of a thread, and its tile unit if they have one.
 pub(crate) struct Session<'a> {
     products: &'a mut Products,
-    /// The unit and the rows of digits that it has the shapes for, `None` for rows of bytes.
+    /// The unit and what it has the shapes for.
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-    tiles: Option<(tiles::Configured, Option<usize>)>,
+    tiles: Option<(tiles::Configured, Operands)>,
+}
+
+/// What tiles multiply.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operands {
+    /// Rows of bytes, by so many columns of weights.
+    Rows(usize),
+    /// So many rows of digits.
+    Digits(usize),
 }
 
 impl Session<'_> {
-    /// `sums[c·32 + i] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
+    /// `sums[c·32 + i] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes from `start` on
     /// and at most 32 columns of signed ones; sums of the columns behind them up to a multiple of sixteen are not specified.
     /// `weights` are those of each group of 64 features as [`InstructionSet::pack_group`] writes them. The last group ends with the
     /// row, and the weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
     /// copies, for which [`Self::place`] did so, and only all 32 of them.
     ///
     /// # Safety
-    /// `features` ≥ 64 bytes are readable at each row.
+    /// `features` ≥ 64 bytes are readable `start` bytes after each pointer of a row.
     pub(crate) unsafe fn rows(
         &mut self,
-        (rows, count): (&[*const u8; TOGETHER], usize),
+        ((rows, count), start): ((&[*const u8; TOGETHER], usize), usize),
         ahead: &[*const u8],
         features: usize,
         (weights, columns): (&[Line], usize),
         sums: &mut [Line],
     ) {
-        let lines = features.div_ceil(GROUP) * self.products.instructions.group_lines(columns);
+        let lines = features.div_ceil(GROUP) * group_lines(columns);
         assert!(features >= GROUP && (1..=2 * LANES).contains(&columns) && weights.len() >= lines);
         assert!(sums.len() >= columns.next_multiple_of(LANES) * TOGETHER / LANES);
         let weights = weights.as_ptr().cast::<u8>();
@@ -810,16 +819,19 @@ impl Session<'_> {
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             InstructionSet::Amx => {
                 // SAFETY: the caller's promise and the asserts.
-                unsafe { self.rows_on_tiles(rows, ahead, features, (weights, columns.div_ceil(LANES)), sums) };
+                unsafe { self.rows_on_tiles((rows, start), ahead, features, (weights, columns), sums) };
                 return;
             }
             _ => all_rows_of::<Plain>,
         };
         let sums = integers_of(sums).as_mut_ptr();
         for (four, rows) in rows.as_chunks::<4>().0.iter().enumerate().take(count.div_ceil(4)) {
+            let of_plane = |row: &*const u8| row.wrapping_add(start);
+            let (rows, mut later) = (rows.each_ref().map(of_plane), [std::ptr::null(); 4]);
             let ahead = ahead.chunks(4).nth(four).unwrap_or(&[]);
+            later.iter_mut().zip(ahead).for_each(|(later, row)| *later = of_plane(row));
             // SAFETY: the caller's promise and the asserts; `is_available` held in `new`.
-            unsafe { four_rows(rows, ahead, features, weights, columns, sums.add(4 * four)) };
+            unsafe { four_rows(&rows, &later[..ahead.len()], features, weights, columns, sums.add(4 * four)) };
         }
     }
 
@@ -875,56 +887,60 @@ impl Session<'_> {
     /// [`Self::rows`] on tiles, which read rows at a fixed distance: others are copied.
     ///
     /// # Safety
-    /// As [`Self::rows`]; `tiles` KiB of weights a group, and 32·16·`tiles` sums.
+    /// As [`Self::rows`]; weights and sums of all columns.
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     unsafe fn rows_on_tiles(
         &mut self,
-        rows: &[*const u8; TOGETHER],
+        (rows, start): (&[*const u8; TOGETHER], usize),
         ahead: &[*const u8],
         features: usize,
-        (weights, tiles): (*const u8, usize),
+        (weights, columns): (*const u8, usize),
         sums: &mut [Line],
     ) {
         let groups = features.div_ceil(GROUP);
-        let (start, stride) = if at_one_distance(rows) {
-            (rows[0], rows[1].addr().wrapping_sub(rows[0].addr()))
+        let of_plane = |row: *const u8| row.wrapping_add(start);
+        let (first, stride) = if at_one_distance(rows) {
+            (of_plane(rows[0]), rows[1].addr().wrapping_sub(rows[0].addr()))
         } else {
             // SAFETY: the caller's promise.
-            unsafe { self.copy(rows, TOGETHER, features) };
+            unsafe { self.copy(&rows.map(of_plane), TOGETHER, features) };
             (self.products.copies.as_ptr().cast(), groups * GROUP)
         };
-        self.reshape(None);
+        let weights = tiles::TileWeights { start: weights, columns: group_lines(columns) };
+        self.reshape(Operands::Rows(weights.columns), || weights.shapes());
         let operand = tiles::ByteRows {
-            start,
+            start: first,
             stride,
             groups,
             tail: features - GROUP,
             // Behind a copy lie copies.
             ahead: ahead.first_chunk().filter(|_| !self.products.copied),
+            offset: start,
         };
-        let mut by_row = [EMPTY; 2 * TOGETHER];
+        let by_row = &mut self.products.quads;
         // SAFETY: the caller's promise; the tiles have these shapes.
-        unsafe { tiles::row_products(operand, weights, tiles, integers_of(&mut by_row).as_mut_ptr()) };
-        for (tile, sums) in sums.chunks_exact_mut(TOGETHER).take(tiles).enumerate() {
+        unsafe { tiles::row_products(operand, weights, integers_of(by_row).as_mut_ptr()) };
+        for first in (0..weights.columns).step_by(LANES) {
+            let columns = (weights.columns - first).min(LANES);
             for half in 0..2 {
-                let lines = &by_row[half * LANES * tiles + tile..];
-                // SAFETY: sixteen lines each, the first of `tiles` apart, the second of two; these builds have AVX-512.
-                unsafe { x86::transpose_quads((lines.as_ptr(), tiles), (sums[half..].as_mut_ptr(), 2)) };
+                let lines = &by_row[first * 2 + half * LANES..][..LANES];
+                let sums = &mut sums[first * 2 + half..];
+                // SAFETY: sixteen lines, and two for each column; these builds have AVX-512.
+                unsafe { x86::transpose_quads(lines.as_ptr(), columns, (sums.as_mut_ptr(), 2)) };
             }
         }
     }
 
-    /// Gives the tiles the shapes for so many rows of digits, `None` for rows of bytes, unless they have them.
+    /// Gives the tiles shapes for these operands unless they have them.
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-    fn reshape(&mut self, digit_rows: Option<usize>) {
-        let shapes = || digit_rows.map_or_else(tiles::row_shapes, tiles::column_shapes);
+    fn reshape(&mut self, operands: Operands, shapes: impl FnOnce() -> tiles::Shapes) {
         match &mut self.tiles {
-            Some((_, current)) if *current == digit_rows => {}
+            Some((_, current)) if *current == operands => {}
             Some((configured, current)) => {
                 configured.reshape(&shapes());
-                *current = digit_rows;
+                *current = operands;
             }
-            none => *none = Some((shapes().configure(), digit_rows)),
+            none => *none = Some((shapes().configure(), operands)),
         }
     }
 
@@ -1016,7 +1032,7 @@ impl Session<'_> {
         while first < digits.rows {
             let left = digits.rows - first;
             let rows = left.div_ceil(left.div_ceil(MOST_DIGIT_ROWS));
-            self.reshape(Some(rows));
+            self.reshape(Operands::Digits(rows), || tiles::column_shapes(rows));
             let columns = tiles::Columns {
                 digits: digits.bytes[first * GROUP..].as_ptr(),
                 rows,
@@ -1058,13 +1074,16 @@ mod tests {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     fn quads_of_sixteen_lines_are_transposed() {
         let line = |line: usize| Line(std::array::from_fn(|byte| (line * 64 + byte * 5) as u8));
-        let lines: [Line; 2 * LANES] = std::array::from_fn(line);
-        let mut out = [EMPTY; 3 * LANES];
-        // SAFETY: sixteen lines at these distances; this build has AVX-512.
-        unsafe { x86::transpose_quads((lines.as_ptr(), 2), (out.as_mut_ptr(), 3)) };
-        for (quad, line) in out.iter().step_by(3).enumerate() {
-            for (byte, &found) in line.0.iter().enumerate() {
-                assert_eq!(found, lines[2 * (byte / 4)].0[4 * quad + byte % 4]);
+        let lines: [Line; LANES] = std::array::from_fn(line);
+        for quads in [4, 12, LANES] {
+            let mut out = [EMPTY; 3 * LANES];
+            // SAFETY: sixteen lines at these distances; this build has AVX-512.
+            unsafe { x86::transpose_quads(lines.as_ptr(), quads, (out.as_mut_ptr(), 3)) };
+            for (quad, line) in out.iter().step_by(3).enumerate() {
+                for (byte, &found) in line.0.iter().enumerate() {
+                    let expected = if quad < quads { lines[byte / 4].0[4 * quad + byte % 4] } else { 0 };
+                    assert_eq!(found, expected);
+                }
             }
         }
     }

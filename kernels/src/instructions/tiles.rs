@@ -48,20 +48,20 @@ fn permitted() -> bool {
     false
 }
 
-/// Rows of the eight tiles, each 64 bytes wide: the operand that `ldtilecfg` reads.
+/// Rows of the eight tiles and their bytes: the operand that `ldtilecfg` reads.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Shapes([u8; 64]);
 
 impl Shapes {
-    /// Tiles of the given numbers of rows, at most 16.
-    pub(crate) fn new(rows: [u8; 8]) -> Self {
-        assert!(rows.iter().all(|&rows| rows <= 16), "tiles have at most 16 rows");
+    /// Tiles of the given numbers of rows, at most 16, and of bytes in each, at most 64.
+    fn new(tiles: [(usize, usize); 8]) -> Self {
         let mut operand = [0; 64];
         operand[0] = 1;
-        for (tile, rows) in rows.into_iter().enumerate() {
-            operand[16 + 2 * tile] = if rows == 0 { 0 } else { 64 };
-            operand[48 + tile] = rows;
+        for (tile, (rows, bytes)) in tiles.into_iter().enumerate() {
+            assert!(rows <= 16 && bytes <= 64, "a tile of {rows} rows of {bytes} bytes");
+            let is_used = rows * bytes > 0;
+            (operand[16 + 2 * tile], operand[48 + tile]) = if is_used { (bytes as u8, rows as u8) } else { (0, 0) };
         }
         Shapes(operand)
     }
@@ -110,18 +110,42 @@ pub(crate) struct ByteRows<'a> {
     pub(crate) groups: usize,
     /// The first of the last 64 bytes of a row.
     pub(crate) tail: usize,
-    /// Rows that each step prefetches 64 bytes of to the second-level cache.
+    /// Rows that each step prefetches 64 bytes of to the second-level cache, from byte `offset` on.
     pub(crate) ahead: Option<&'a [*const u8; 32]>,
+    pub(crate) offset: usize,
+}
+
+/// Weights that [`row_products`] multiplies: for each step of 64 features one tile or two of sixteen rows. Row q of a tile holds the four
+/// weights of features 4q … 4q + 3 for each of its columns in turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileWeights {
+    pub(crate) start: *const u8,
+    /// Columns of all tiles, a multiple of four, at most 32: sixteen in the first tile, the others in the second.
+    pub(crate) columns: usize,
+}
+
+impl TileWeights {
+    /// Columns of the two tiles.
+    fn of_tiles(self) -> [usize; 2] {
+        let first = self.columns.min(16);
+        [first, self.columns - first]
+    }
+
+    /// Shapes of [`row_products`].
+    pub(crate) fn shapes(self) -> Shapes {
+        let [first, second] = self.of_tiles().map(|columns| (16, 4 * columns));
+        Shapes::new([first, second, first, second, (16, 64), (16, 64), first, second])
+    }
 }
 
 macro_rules! row_products {
     (
         $(#[$doc:meta])* $name:ident:
-        [$($zero:literal)+] [$($front:literal)+] [$($back:literal)+] step $step:literal [$($store:literal)+] out $out:literal
-        prefetch [$($near:literal)*] [$($far:literal)*]
+        [$($zero:literal)+] [$($front:literal)+] [$($back:literal)+] [$($store:literal)+] prefetch [$($near:literal)*] [$($far:literal)*]
     ) => {
         $(#[$doc])*
-        unsafe fn $name(rows: ByteRows<'_>, weights: *const u8, sums: *mut i32) {
+        unsafe fn $name(rows: ByteRows<'_>, weights: TileWeights, sums: *mut i32) {
+            let [first, second] = weights.of_tiles();
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(
@@ -140,7 +164,7 @@ macro_rules! row_products {
                     "add {first}, 64",
                     "add {second}, 64",
                     "add {offset}, 64",
-                    concat!("add {weights}, ", $step),
+                    "add {weights}, {step}",
                     "dec {groups}",
                     "jnz 2b",
                     "3:",
@@ -148,17 +172,18 @@ macro_rules! row_products {
                     "add {second}, {to_tail}",
                     $($front,)+
                     $($back,)+
-                    concat!("mov {line:e}, ", $out),
                     $($store,)+
                     first = inout(reg) rows.start => _,
                     second = inout(reg) rows.start.wrapping_add(rows.stride.wrapping_mul(16)) => _,
                     stride = in(reg) rows.stride,
                     groups = inout(reg) rows.groups - 1 => _,
                     to_tail = in(reg) rows.tail.wrapping_sub(64 * (rows.groups - 1)),
-                    weights = inout(reg) weights => _,
+                    weights = inout(reg) weights.start => _,
+                    step = in(reg) 64 * weights.columns,
+                    last = in(reg) 4 * if second > 0 { second } else { first },
                     line = inout(reg) 64usize => _,
                     ahead = in(reg) rows.ahead.map_or(std::ptr::null(), |ahead| ahead.as_ptr()),
-                    offset = inout(reg) 0usize => _,
+                    offset = inout(reg) rows.offset => _,
                     sums = in(reg) sums,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -175,19 +200,17 @@ macro_rules! row_products {
                 "tileloadd tmm4, [{first} + {stride}*1]"
                 "tileloadd tmm6, [{weights} + {line}*1]"
                 "tdpbusd tmm0, tmm4, tmm6"
-                "tileloadd tmm7, [{weights} + {line}*1 + 1024]"
+                "tileloadd tmm7, [{weights} + {last}*1 + 1024]"
                 "tdpbusd tmm1, tmm4, tmm7"
             ]
             [
                 "tileloadd tmm5, [{second} + {stride}*1]"
                 "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"
             ]
-            step 2048
             [
-                "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 64], tmm1"
-                "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
+                "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 2048], tmm1"
+                "tilestored [{sums} + {line}*1 + 1024], tmm2" "tilestored [{sums} + {line}*1 + 3072], tmm3"
             ]
-            out 128
             prefetch [$($near)*] [$($far)*]
         }
     };
@@ -197,13 +220,11 @@ macro_rules! row_products {
             ["tilezero tmm0" "tilezero tmm2"]
             [
                 "tileloadd tmm4, [{first} + {stride}*1]"
-                "tileloadd tmm6, [{weights} + {line}*1]"
+                "tileloadd tmm6, [{weights} + {last}*1]"
                 "tdpbusd tmm0, tmm4, tmm6"
             ]
             ["tileloadd tmm5, [{second} + {stride}*1]" "tdpbusd tmm2, tmm5, tmm6"]
-            step 1024
             ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
-            out 64
             prefetch [$($near)*] [$($far)*]
         }
     };
@@ -219,27 +240,21 @@ macro_rules! row_products {
 row_products! { 32 columns: /** Two tiles of columns. */ products_of_32, /** Prefetching. */ products_of_32_and_ahead }
 row_products! { 16 columns: /** One tile of columns. */ products_of_16, /** Prefetching. */ products_of_16_and_ahead }
 
-/// Shapes of [`row_products`].
-pub(crate) fn row_shapes() -> Shapes {
-    Shapes::new([16; 8])
-}
-
-/// `sums[i·16·N + c] = Σ_j rows_ij · weights_jc` for 32 rows of unsigned bytes and 16·N columns of signed ones, N in
-/// {1, 2} tiles. `weights` has, for each step of 64 features, N tiles; a tile's row q holds the four weights of features
-/// 4q … 4q + 3 for each of its columns in turn.
+/// `sums[t·512 + i·16 + c] = Σ_j rows_ij · weights_jc` for 32 rows of unsigned bytes and the columns c of tile t; what stands behind a
+/// tile's last column stays.
 ///
 /// # Safety
-/// This thread's tiles have [`row_shapes`]; `rows.groups` ≥ 1; 32 rows of `tail` + 64 bytes at `rows.start`;
-/// N KiB at `weights` for each group; 32·16·N sums at `sums`.
-pub(crate) unsafe fn row_products(rows: ByteRows<'_>, weights: *const u8, tiles: usize, sums: *mut i32) {
+/// This thread's tiles have the weights' shapes; `rows.groups` ≥ 1; 32 rows of `tail` + 64 bytes at `rows.start`;
+/// as many lines of 64 weights a group as there are columns; 512 sums a tile at `sums`.
+pub(crate) unsafe fn row_products(rows: ByteRows<'_>, weights: TileWeights, sums: *mut i32) {
     debug_assert!(rows.groups > 0);
     // SAFETY: the caller's promise.
     unsafe {
-        match (tiles, rows.ahead) {
-            (1, None) => products_of_16(rows, weights, sums),
-            (1, Some(_)) => products_of_16_and_ahead(rows, weights, sums),
-            (_, None) => products_of_32(rows, weights, sums),
-            (_, Some(_)) => products_of_32_and_ahead(rows, weights, sums),
+        match (weights.columns > 16, rows.ahead) {
+            (false, None) => products_of_16(rows, weights, sums),
+            (false, Some(_)) => products_of_16_and_ahead(rows, weights, sums),
+            (true, None) => products_of_32(rows, weights, sums),
+            (true, Some(_)) => products_of_32_and_ahead(rows, weights, sums),
         }
     }
 }
@@ -268,8 +283,8 @@ pub(crate) struct Columns {
 
 /// Shapes of [`column_products`] over `rows` rows of digits.
 pub(crate) fn column_shapes(rows: usize) -> Shapes {
-    let tile = |index: usize| rows.saturating_sub(16 * index).min(16) as u8;
-    Shapes::new([tile(0), tile(1), tile(0), tile(1), tile(0), tile(1), 16, 16])
+    let [first, second] = [0, 16].map(|start| (rows.saturating_sub(start).min(16), 64));
+    Shapes::new([first, second, first, second, first, second, (16, 64), (16, 64)])
 }
 
 macro_rules! column_products {
@@ -417,39 +432,37 @@ mod tests {
             eprintln!("skipped: no byte tiles here");
             return;
         }
-        for (tiles, features) in [(1, 64_usize), (2, 64), (2, 200), (1, 784), (2, 784)] {
+        for (columns, features) in [(4, 64_usize), (16, 64), (20, 64), (20, 200), (12, 784), (32, 784)] {
             let groups = features.div_ceil(64);
-            let rows = bytes(32 * features, 7);
-            let weights = bytes(groups * tiles * TILE_BYTES, 11);
-            let mut sums = vec![0; 32 * 16 * tiles];
-            let configured = row_shapes().configure();
+            let (rows, weights) = (bytes(32 * features, 7), bytes(groups * columns * 64, 11));
+            let mut sums = vec![0; 2 * 32 * 16];
+            let operand = TileWeights { start: weights.as_ptr(), columns };
+            let configured = operand.shapes().configure();
             let ahead = [rows.as_ptr(); 32];
-            let operand = ByteRows {
+            let of_rows = ByteRows {
                 start: rows.as_ptr(),
                 stride: features,
                 groups,
                 tail: features - 64,
-                ahead: (tiles == 2).then_some(&ahead),
+                ahead: (columns > 12).then_some(&ahead),
+                offset: 0,
             };
             // SAFETY: shapes are set, sizes fit.
-            unsafe { row_products(operand, weights.as_ptr(), tiles, sums.as_mut_ptr()) };
+            unsafe { row_products(of_rows, operand, sums.as_mut_ptr()) };
             drop(configured);
-            for row in 0..32 {
-                for column in 0..16 * tiles {
-                    let mut expected = 0;
-                    for group in 0..groups {
-                        let offset = if group + 1 == groups { features - 64 } else { 64 * group };
-                        for feature in 0..64 {
-                            let place = (group * tiles + column / 16) * TILE_BYTES
-                                + feature / 4 * 64
-                                + column % 16 * 4
-                                + feature % 4;
-                            let weight = i32::from(weights[place] as i8);
-                            expected += i32::from(rows[row * features + offset + feature]) * weight;
-                        }
+            for (row, column) in (0..32).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                let (tile, column) = (column / 16, column % 16);
+                let width = (columns - 16 * tile).min(16);
+                let mut expected = 0;
+                for group in 0..groups {
+                    let offset = if group + 1 == groups { features - 64 } else { 64 * group };
+                    for feature in 0..64 {
+                        let quad = (feature / 4 * width + column) * 4 + feature % 4;
+                        let weight = i32::from(weights[group * columns * 64 + tile * TILE_BYTES + quad] as i8);
+                        expected += i32::from(rows[row * features + offset + feature]) * weight;
                     }
-                    assert_eq!(sums[row * 16 * tiles + column], expected);
                 }
+                assert_eq!(sums[tile * 512 + row * 16 + column], expected, "{columns} columns, {features} features");
             }
         }
     }

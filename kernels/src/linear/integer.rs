@@ -25,7 +25,8 @@ use super::units::{self, Next, UnitSums};
 use crate::features::BLOCK_ROWS;
 use crate::features::{F32Rows, Rows, Selection, U8Rows};
 use crate::instructions::products::{
-    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, Session, TOGETHER, bytes_of, integers_of,
+    Digits, EMPTY, GROUP, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, Session, TOGETHER, bytes_of, group_lines,
+    integers_of,
 };
 use crate::instructions::{InstructionSet, has_integer_kernels};
 use crate::memory::ByteRows;
@@ -228,7 +229,7 @@ fn weight_digits<const D: usize>(weights: &[f32; GROUP], inverse_step: f32, stal
 impl Weights {
     fn new(model: &LinearModel, instructions: InstructionSet) -> Self {
         let runs = split(model.outputs, OUTPUTS);
-        let lines: usize = runs.map(|(_, outputs)| instructions.group_lines(DIGITS * outputs)).sum();
+        let lines: usize = runs.map(|(_, outputs)| group_lines(DIGITS * outputs)).sum();
         Weights {
             instructions,
             precision: Precision::default(),
@@ -255,8 +256,8 @@ impl Weights {
         let groups = features.div_ceil(GROUP);
         let mut lines = &mut self.lines[..];
         for (first, outputs) in split(model.outputs, OUTPUTS) {
-            let group_lines = self.instructions.group_lines(D * outputs);
-            let (packed, rest) = std::mem::take(&mut lines).split_at_mut(groups * group_lines);
+            let of_group = group_lines(D * outputs);
+            let (packed, rest) = std::mem::take(&mut lines).split_at_mut(groups * of_group);
             lines = rest;
             let weights = |output: usize| &parameters[(first + output) * width..][..width];
             let mut inverses = [0.0; OUTPUTS];
@@ -276,7 +277,7 @@ impl Weights {
                 self.biases[first + output] = weights.get(features).map_or(0.0, |&b| f64::from(b) * bias * scale);
             }
             let mut columns = [EMPTY; 2 * LANES];
-            for (group, packed) in packed.chunks_exact_mut(group_lines).enumerate() {
+            for (group, packed) in packed.chunks_exact_mut(of_group).enumerate() {
                 let last = group + 1 == groups;
                 let start = if last { features - GROUP } else { group * GROUP };
                 // The last group begins inside the one before: what was there already counts once.
@@ -720,22 +721,13 @@ fn margins_of_block(
             for (first, run) in split(outputs, OUTPUTS) {
                 let columns = weights.precision.digits() * run;
                 for (start, sums) in planes.clone().zip(sums.chunks_exact_mut(PLANE_SUMS)) {
-                    let of_plane = |rows: &[*const u8]| -> [*const u8; TOGETHER] {
-                        std::array::from_fn(|row| rows.get(row).map_or(std::ptr::null(), |row| row.wrapping_add(start)))
-                    };
                     // SAFETY: each pointer is that of a row with `features` bytes in each plane.
                     unsafe {
-                        session.rows(
-                            (&of_plane(rows), count),
-                            &of_plane(ahead)[..ahead.len()],
-                            features,
-                            (lines, columns),
-                            sums,
-                        );
+                        session.rows(((rows, count), start), ahead, features, (lines, columns), sums);
                     };
                 }
                 ahead = &[];
-                lines = &lines[groups * weights.instructions.group_lines(columns)..];
+                lines = &lines[groups * group_lines(columns)..];
                 let sums = integers_of(sums);
                 for output in 0..run {
                     for half in (0..TOGETHER).step_by(LANES) {

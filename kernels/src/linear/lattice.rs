@@ -14,7 +14,6 @@
 use super::dense::{Feature, RowPointers};
 use super::model::{Clip, LinearModel};
 use super::packing::{Layout, split};
-use super::residuals;
 use super::source::Source;
 use crate::features::{BLOCK_ROWS, Norm, bias_in_units};
 use crate::vector::lanes::{LANES, put, to_f32, to_f64, vector};
@@ -268,10 +267,11 @@ impl SumLattice {
     }
 
     /// Clips the residuals `values[k·128 + i]` of `count` rows with these norms and rounds them to integers ρ, which are left in
-    /// their place, zeros behind them up to a whole vector. Returns the number of rows that were longer.
+    /// their place, zeros behind them up to a multiple of 32. Returns the number of rows that were longer.
     pub(super) fn round(&self, norms: &[f32; BLOCK_ROWS], values: &mut [f32], count: usize) -> usize {
-        residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
-        (0..count).step_by(LANES).map(|start| round(self, norms, values, start)).sum()
+        let whole = count.next_multiple_of(TOGETHER * LANES);
+        values.chunks_exact_mut(BLOCK_ROWS).for_each(|values| values[count..whole].fill(0.0));
+        (0..whole).step_by(TOGETHER * LANES).map(|start| round(self, norms, values, start)).sum()
     }
 }
 
@@ -279,7 +279,7 @@ impl SumLattice {
 /// zeros stay. A vector stands behind the last coefficient. Returns the rows' sums of squares.
 pub(super) fn round_by(factors: f32x16, values: &[f32], start: usize, out: &mut [f32]) -> f32x16 {
     let places = (start..values.len() - LANES).step_by(BLOCK_ROWS);
-    let mut rest = dither(f32x16::ZERO, values, places.clone());
+    let [mut rest] = dither([f32x16::ZERO], values, places.clone());
     let mut squares = f32x16::ZERO;
     for place in places {
         let exact = vector(values, place).mul_add(factors, rest);
@@ -315,7 +315,10 @@ pub(super) fn power_of_two(exponent: i32) -> f32 {
 /// Steps of h from which on a coefficient of 24 bits is rounded to nearest: that moves it by at most 0.2 %.
 const MANY_STEPS: f32 = 256.0;
 
-/// [`SumLattice::round`] of the sixteen rows from `start` on.
+/// Vectors of rows that are rounded together: each has chains of operations that wait for one another.
+const TOGETHER: usize = 2;
+
+/// [`SumLattice::round`] of the 32 rows from `start` on.
 ///
 /// Rows that share a residual, as all rows of the first round do, would round alike. With 16 bits, and where a K-th of a row's length, K
 /// outputs, has less than [`MANY_STEPS`], what rounding an output leaves is therefore added to the next one, and the first output gets
@@ -328,70 +331,80 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
     let places = (start..).step_by(BLOCK_ROWS).take(outputs);
     let (clip, clip_norm) = grid.clip;
     let squared = !matches!(clip, Clip::Bounded { norm: Norm::L1, .. });
-    let mut factors = inverse;
+    let mut factors = [inverse; TOGETHER];
     let mut clipped = 0;
-    let mut limits = [f64x8::splat(f64::INFINITY); 2];
-    let (mut carries, mut rest) = (f32x16::ZERO, f32x16::ZERO);
+    let mut limits = [[f64x8::splat(f64::INFINITY); 2]; TOGETHER];
+    let (mut carries, mut rests) = ([f32x16::ZERO; TOGETHER], [f32x16::ZERO; TOGETHER]);
     if clip != Clip::Unbounded {
-        limits = to_f64(vector(norms, start)).map(|norms| grid.limits(norms, squared, clip_norm));
         let squares = squared && outputs > 1;
-        let mut lengths = f32x16::ZERO;
+        let mut lengths = [f32x16::ZERO; TOGETHER];
         for place in places.clone() {
-            let value = vector(values, place);
-            lengths = if squares { value.mul_add(value, lengths) } else { lengths + value.abs() };
-        }
-        if squares {
-            lengths = lengths.sqrt();
+            for (v, length) in lengths.iter_mut().enumerate() {
+                let value = vector(values, place + v * LANES);
+                *length = if squares { value.mul_add(value, *length) } else { *length + value.abs() };
+            }
         }
         // Rounding may lengthen: by a deviation of 0.29 steps in L2, with carries 0.4 to 0.6, by that times √outputs in L1.
         let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
-        let reach = to_f32(limits.map(|limits| {
-            let limits = if squared { limits.sqrt() } else { limits };
-            ((limits - spare) * (1.0 - 1.0 / 4_194_304.0)).max(f64x8::ZERO)
-        }));
-        let longer = (lengths * inverse).simd_gt(reach);
-        factors = longer.select(reach / lengths, inverse);
-        clipped = longer.to_bitmask().count_ones() as usize;
         let many = if grid.precision == Precision::Bits16 { f32::INFINITY } else { MANY_STEPS * outputs as f32 };
-        carries = reach.min(greatest).simd_lt(f32x16::splat(many));
-        if carries.any() {
-            rest = carries & dither(vector(norms, start), values, places.clone());
+        for v in 0..TOGETHER {
+            limits[v] = to_f64(vector(norms, start + v * LANES)).map(|norms| grid.limits(norms, squared, clip_norm));
+            let length = if squares { lengths[v].sqrt() } else { lengths[v] };
+            let reach = to_f32(limits[v].map(|limits| {
+                let limits = if squared { limits.sqrt() } else { limits };
+                ((limits - spare) * (1.0 - 1.0 / 4_194_304.0)).max(f64x8::ZERO)
+            }));
+            let longer = (length * inverse).simd_gt(reach);
+            factors[v] = longer.select(reach / length, inverse);
+            clipped += longer.to_bitmask().count_ones() as usize;
+            carries[v] = reach.min(greatest).simd_lt(f32x16::splat(many));
+        }
+        if carries.iter().any(|carries| carries.any()) {
+            let norms = std::array::from_fn(|v| vector(norms, start + v * LANES));
+            let dithers: [_; TOGETHER] = dither(norms, values, places.clone());
+            rests = std::array::from_fn(|v| carries[v] & dithers[v]);
         }
     }
-    let mut sizes = [f64x8::ZERO; 2];
+    let mut sizes = [[f64x8::ZERO; 2]; TOGETHER];
     for place in places {
-        let exact = vector(values, place) * factors + rest;
-        let rounded = exact.round_ties_even();
-        rest = carries & (exact - rounded);
-        // Of a NaN and a number the number.
-        let integers = rounded.max(-greatest).min(greatest);
-        put(values, place, integers);
-        for (sizes, integers) in sizes.iter_mut().zip(to_f64(integers)) {
-            *sizes += if squared { integers * integers } else { integers.abs() };
+        for v in 0..TOGETHER {
+            let exact = vector(values, place + v * LANES) * factors[v] + rests[v];
+            let rounded = exact.round_ties_even();
+            rests[v] = carries[v] & (exact - rounded);
+            // Of a NaN and a number the number.
+            let integers = rounded.max(-greatest).min(greatest);
+            put(values, place + v * LANES, integers);
+            for (sizes, integers) in sizes[v].iter_mut().zip(to_f64(integers)) {
+                *sizes += if squared { integers * integers } else { integers.abs() };
+            }
         }
     }
     // Sums of at most 2¹⁶ squares below 2⁴⁶ are off by at most 2⁻³⁷ here; rows near their limit are summed in integers.
     let near = |(sizes, limits): (f64x8, f64x8)| (sizes * (1.0 + 1.0 / 68_719_476_736.0)).simd_gt(limits).any();
-    if sizes.into_iter().zip(limits).any(near) {
-        for (lane, limit) in limits.iter().flat_map(|limits| limits.to_array()).enumerate() {
-            cut(squared, limit, &mut values[start + lane..]);
+    for (v, (sizes, limits)) in sizes.into_iter().zip(limits).enumerate() {
+        if sizes.into_iter().zip(limits).any(near) {
+            for (lane, limit) in limits.iter().flat_map(|limits| limits.to_array()).enumerate() {
+                cut(squared, limit, &mut values[start + v * LANES + lane..]);
+            }
         }
     }
     clipped
 }
 
 /// Numbers in [−½, ½), one a row, as good as independent and uniform over rows that differ in norm or in the residual of an output:
-/// hashes of these.
+/// hashes of these, of V vectors of rows.
 #[inline(always)]
-fn dither(norms: f32x16, values: &[f32], places: impl Iterator<Item = usize>) -> f32x16 {
-    let mut hashes = norms.to_array().map(f32::to_bits);
+fn dither<const V: usize>(norms: [f32x16; V], values: &[f32], places: impl Iterator<Item = usize>) -> [f32x16; V] {
+    let mut hashes = norms.map(|norms| norms.to_array().map(f32::to_bits));
     for place in places {
-        for (hash, value) in hashes.iter_mut().zip(vector(values, place).to_array()) {
-            *hash = (*hash ^ value.to_bits()).wrapping_mul(0x9e37_79b1);
-            *hash ^= *hash >> 15;
+        for (v, hashes) in hashes.iter_mut().enumerate() {
+            for (hash, value) in hashes.iter_mut().zip(vector(values, place + v * LANES).to_array()) {
+                *hash = (*hash ^ value.to_bits()).wrapping_mul(0x9e37_79b1);
+                *hash ^= *hash >> 15;
+            }
         }
     }
-    f32x16::new(hashes.map(|hash| (hash as i32 >> 8) as f32 / 16_777_216.0))
+    hashes.map(|hashes| f32x16::new(hashes.map(|hash| (hash as i32 >> 8) as f32 / 16_777_216.0)))
 }
 
 /// Caps the magnitudes of the integers `values[k·128]` at the greatest number for which their squares (magnitudes in L1) sum to at most

@@ -59,7 +59,7 @@ pub fn integer_peak_loop(instructions: InstructionSet, steps: usize) -> Option<f
         }
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
         InstructionSet::Amx => {
-            let _shapes = tiles::row_shapes().configure();
+            let _shapes = tiles::TileWeights { start: std::ptr::null(), columns: 32 }.shapes().configure();
             repeat! {
                 steps:
                 "tdpbusd tmm0, tmm4, tmm6" "tdpbusd tmm1, tmm4, tmm7" "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"
