@@ -9,6 +9,9 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 HERE = Path(__file__).resolve().parent
+# What the scripts write, copied beside the pages.
+MADE = HERE / "_made"
+MADE.mkdir(exist_ok=True)
 sys.path.insert(0, str(HERE.parent))
 
 project = "rounds"
@@ -21,7 +24,7 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["myst.header"]
-html_extra_path = ["_made"]
+html_extra_path = [MADE.name]
 
 
 class Run(Directive):
@@ -31,10 +34,9 @@ class Run(Directive):
 
     def run(self):
         path = HERE / self.arguments[0]
-        made = HERE / "_made"
-        made.mkdir(exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-        done = subprocess.run([sys.executable, str(path), str(made)], capture_output=True, text=True, env=environment)
+        command = HERE.parents[1] / "target" / "release"
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "PATH": f"{command}:{os.environ['PATH']}"}
+        done = subprocess.run([sys.executable, str(path), str(MADE)], capture_output=True, text=True, env=environment)
         output = done.stdout
         if "ModuleNotFoundError" in done.stderr:
             output = "(not run here: " + done.stderr.strip().splitlines()[-1].removeprefix("ModuleNotFoundError: ") + ")"

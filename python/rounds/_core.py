@@ -58,7 +58,9 @@ class Run:
     model : Model
         The model: `rounds.predict` and `rounds.evaluate` take it, `model.write(path)` keeps it with its statement.
     outcome : dict
-        The document of the command's ``--json``.
+        The document of the command's ``--json``: ``plan`` (what the algorithm chose), ``parameters`` (what was given), ``model_sha256``,
+        ``rounds``, and of a simulation ``diagnostics`` of the training rows and ``test_accuracy`` or ``test_errors``, under ``held_out`` where no
+        test rows were given: those of the same run on four fifths of the rows.
     privacy : Privacy
         The statement.
     """
@@ -162,7 +164,8 @@ def train(
         The name of rows in memory, in documents.
     **settings
         The command's other flags with underscores (`epochs`, `batch_size`, `learning_rate`, `clip_norm`, `loss`, `checkpoint`,
-        `resume`, `model`, …), and parameters of the algorithm.
+        `resume`, `model`, …), and parameters of the algorithm: ``python -m rounds train --help`` and ``python -m rounds list algorithms ID``
+        describe them.
 
     Returns
     -------

@@ -346,7 +346,10 @@ def not_finite(X: Any) -> list[str]:
     values = getattr(X, "data", X) if not isinstance(X, np.ndarray) else X
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fOUS":
         return []
-    values = numbers(values)
+    if values.dtype.kind != "f":
+        values = numbers(values)
+    elif np.isfinite(values).all():
+        return []
     missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
     told = [f"{missing} values are NaN or no numbers and count as 0, or the bound next to it"] if missing else []
     return told + ([f"{infinite} values are infinite and cut to the bounds"] if infinite else [])
