@@ -48,7 +48,7 @@ def mnist(folder):
 
     train = part("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
     # The norm of 784 whites, of features in [0, 1].
-    return train, part("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"), (0, 255), 28.0
+    return train, part("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"), "bytes", 28.0
 
 
 def a9a(folder):
@@ -136,7 +136,8 @@ def measured(name, peer, settings, data):
     (X, y), (X_test, y_test) = data
     seed, epsilon, bounds, norm, classes = settings
     # The others get f64 in [0, 1], made outside of the clock.
-    rows, test = (X, X_test) if peer.startswith("rounds") else (X / np.float64(bounds[1]), X_test / np.float64(bounds[1]))
+    most = np.float64(255 if bounds == "bytes" else bounds[1])
+    rows, test = (X, X_test) if peer.startswith("rounds") else (X / most, X_test / most)
     if peer.endswith("tuned"):
         plan = of_rounds(*settings).fit(X, y).outcome_["plan"]
         model = PEERS[peer](*settings, plan).prepare(rows, y)

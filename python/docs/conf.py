@@ -17,8 +17,17 @@ sys.path.insert(0, str(HERE.parent))
 project = "rounds"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 html_theme = "alabaster"
-html_theme_options = {"description": "Private linear models with the statement of what they guarantee", "fixed_sidebar": True}
+html_theme_options = {
+    "description": "Private linear models with the statement of what they guarantee",
+    "fixed_sidebar": True,
+    "page_width": "1300px",
+    "body_max_width": "1050px",
+}
+# custom.css is the theme's name for a sheet of one's own.
+html_static_path = ["_static"]
+html_show_copyright = html_show_sphinx = html_show_sourcelink = False
 exclude_patterns = ["_build"]
+toc_object_entries = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
