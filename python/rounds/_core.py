@@ -16,7 +16,7 @@ _builds.load()
 
 from . import _rounds  # noqa: E402
 from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
-from ._rows import is_frame, names_of, not_finite, rows_of, word  # noqa: E402
+from ._rows import fields_of, is_frame, names_of, not_finite, rows_of, word  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
 
@@ -561,6 +561,7 @@ class Schema:
         """
         if isinstance(data, (str, os.PathLike)):
             return _rounds.draft(data, label, list(drop), task, unit)
+        import csv
         import tempfile
 
         if not is_frame(data):
@@ -569,14 +570,10 @@ class Schema:
             label = names_of(data)[-1]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "frame.csv"
-            if hasattr(data, "to_csv"):
-                data.to_csv(path, index=False)
-            elif hasattr(data, "write_csv"):
-                data.write_csv(path)
-            else:
-                from pyarrow import csv
-
-                csv.write_csv(data, path)
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                lines = csv.writer(file)
+                lines.writerow(names_of(data))
+                lines.writerows(zip(*fields_of(data)))
             return _rounds.draft(path, label, list(drop), task, unit).replace(f"{folder}/", "")
 
 
