@@ -81,7 +81,8 @@ $(VENV)/installed: python/requirements.txt | deps-python
 
 python/rounds/_rounds.abi3.so: FORCE
 	$(CARGO) build --release --quiet --package rounds --package rounds-python
-	cp target/release/lib_rounds.so $@
+	# A process that has the old one open keeps it.
+	cp --remove-destination target/release/lib_rounds.so $@
 FORCE:
 
 python: deps python/rounds/_rounds.abi3.so $(VENV)/installed

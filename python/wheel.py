@@ -109,7 +109,7 @@ def pack(out):
     }
     out.mkdir(parents=True, exist_ok=True)
     zipfile._get_compressor = Zopfli
-    wheel = out / f"rounds-{version}-{tag}.whl"
+    wheel = (out / f"rounds-{version}-{tag}.whl").resolve()
     record = []
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
 
@@ -126,8 +126,9 @@ def pack(out):
             add(f"{info}/licenses/{licence}", (ROOT / licence).read_bytes())
         for name, text in texts.items():
             add(name, text.encode())
-        add_record = f"{info}/RECORD"
-        archive.writestr(zipfile.ZipInfo(add_record, (2020, 1, 1, 0, 0, 0)), "".join(record) + f"{add_record},,\n")
+        name = f"{info}/RECORD"
+        # Its own line has no digest.
+        add(name, ("".join(record) + f"{name},,\n").encode())
     return wheel
 
 

@@ -2,6 +2,7 @@
 own sampler, clipping and noise, calibrated by dp_accounting. The fastest micro-batch is found before the clock starts, and JAX compiles
 there, too."""
 
+import functools
 import time
 
 import dp_accounting
@@ -18,20 +19,22 @@ def loss(parameters, row, target):
     return -jax.nn.log_softmax(parameters["weights"] @ row + parameters["bias"])[target]
 
 
+@functools.cache
+def noise(epsilon, delta, rate, rounds):
+    """The least noise multiplier, by the library's accountant."""
+
+    def event(noise_multiplier):
+        step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier))
+        return dp_accounting.SelfComposedDpEvent(step, rounds)
+
+    return dp_accounting.calibrate_dp_mechanism(pld.PLDAccountant, event, epsilon, delta)
+
+
 class JaxPrivacy(Planned):
-    def noise(self, rate):
-        """The least noise multiplier, by the library's accountant."""
-
-        def event(noise_multiplier):
-            step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-            return dp_accounting.SelfComposedDpEvent(step, self.rounds)
-
-        return dp_accounting.calibrate_dp_mechanism(pld.PLDAccountant, event, self.epsilon, self.delta)
-
     def prepare(self, X, y):
         """All that is done once for rows of this shape."""
         self.rate = self.batch / len(X)
-        self.multiplier = self.noise(self.rate)
+        self.multiplier = noise(self.epsilon, self.delta, self.rate, self.rounds)
         self.rows = jnp.asarray(X, jnp.float32), jnp.asarray(np.searchsorted(self.classes, y))
         times = {}
         for micro in (None, 128, 256, 512):

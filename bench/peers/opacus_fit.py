@@ -1,6 +1,7 @@
 """DP-SGD for softmax regression with Opacus, as an estimator: the plan of a run of `rounds`, its own Poisson loader, ghost clipping and noise,
 calibrated by its own accountant (prv) before the clock starts. Batches are fetched at once, and one thread is taken where more are slower."""
 
+import functools
 import time
 import warnings
 
@@ -12,13 +13,16 @@ from peer_torch import Rows, as_it_is
 from planned_fit import Planned
 
 
+noise = functools.cache(get_noise_multiplier)
+
+
 class Opacus(Planned):
     def prepare(self, X, y):
         """All that is done once for rows of this shape."""
         warnings.filterwarnings("ignore")
         self.rows = Rows(torch.tensor(X, dtype=torch.float32), torch.from_numpy(np.searchsorted(self.classes, y)))
         batches = len(torch.utils.data.DataLoader(self.rows, batch_size=round(self.batch)))
-        self.multiplier = get_noise_multiplier(
+        self.multiplier = noise(
             target_epsilon=self.epsilon, target_delta=self.delta, sample_rate=1 / batches, steps=self.rounds, accountant="prv"
         )
         times = {}

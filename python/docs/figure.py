@@ -1,6 +1,8 @@
-"""A figure from the raw runs of a committed study: accuracy over ε where a person has 5, 20 or 100 rows."""
+"""Figure 1 of paper 003 again: the command runs the study, and its measurements are drawn."""
 
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import matplotlib
@@ -10,19 +12,26 @@ import matplotlib.pyplot as plt
 
 import rounds
 
-repository = next(path for path in Path(__file__).resolve().parents if (path / "results").is_dir())
-runs = rounds.results.load(repository / "results/2026-11-26/amd-epyc-2c-93cedc/user-level")
-print(len(runs), "runs of", runs["algorithm"].nunique(), "algorithms")
+# The study of the figure: formulas, a second. Others train models, and say so in the list of `python -m rounds list suites`.
+study, folder = "paper/accelerated-figure-1", Path(tempfile.mkdtemp())
+subprocess.run([sys.executable, "-m", "rounds", "run", study, "--out", folder], check=True, capture_output=True)
+runs = rounds.results.load(folder / study)
+print(len(runs), "runs of", ", ".join(runs["algorithm"].unique()))
 
-chosen = runs[runs["problem"].str.endswith("by user") & (runs["method"] == "DP-SGD")]
-table = chosen.groupby(["problem", "parameters.epsilon"])["value"].agg(["mean", "std", "count"]).round(2)
-print(table)
-
-figure, axes = plt.subplots(figsize=(6, 4))
-for problem, group in table.reset_index().groupby("problem"):
-    axes.errorbar(group["parameters.epsilon"], group["mean"], 1.96 * group["std"] / group["count"] ** 0.5, label=problem, marker="o")
-axes.set(xscale="log", xlabel="ε", ylabel="accuracy in %")
-axes.legend()
+# One row a run; `curves` holds its lines, a name and points each.
+step = runs[(runs["parameters.step-size"] == 0.5) & (runs["algorithm"] == "heavy-ball-error")]
+print(step[["parameters.noise-level", "parameters.momentum"]].drop_duplicates().shape[0], "of them with step size 0.5")
+levels = sorted(step["parameters.noise-level"].unique())
+figure, panels = plt.subplots(1, len(levels), figsize=(8, 3.6), sharey=True, layout="constrained")
+for axes, level in zip(panels, levels):
+    for _, run in step[step["parameters.noise-level"] == level].sort_values("parameters.momentum").iterrows():
+        line = None
+        for (name, points), style in zip(run["curves"], (":", "-")):
+            x, y = zip(*points)
+            line, = axes.plot(x, y, style, color=line and line.get_color(), label=f"β = {run['parameters.momentum']}, {name}")
+    axes.set(yscale="log", xlabel="rounds", title=f"noise level {level:g}")
+panels[0].set_ylabel("error of heavy ball")
+panels[-1].legend(fontsize="x-small", ncols=2)
 place = Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "figure.svg"
 figure.savefig(place)
 print("written:", place.name)

@@ -12,7 +12,8 @@ y = np.sign(X.sum(axis=1)).astype(np.float32)
 batch, epochs, clip = 200, 5, 1.0
 per_epoch = len(X) // batch
 
-# Each row is in one round of every epoch, always the same one: what the noise is made for.
+# Each row is in one round of every epoch, always the same one: what the noise is made for. `key` is a seed; without one the noise
+# is secret.
 noise = rounds.noise.stream("banded=16", 10, key=1, rounds=epochs * per_epoch, epochs=epochs, clip_norm=clip, epsilon=2.0, delta=1e-6)
 print(f"sensitivity {noise.sensitivity:.3f}, noise multiplier {noise.noise_multiplier:.2f}")
 

@@ -10,7 +10,8 @@ y = torch.sign(X.sum(dim=1))
 batch, epochs, clip = 200, 5, 1.0
 per_epoch = len(X) // batch
 
-# Each row is in one round of every epoch, always the same one: what the noise is made for.
+# Each row is in one round of every epoch, always the same one: what the noise is made for. `key` is a seed; without one the noise
+# is secret.
 noise = rounds.noise.stream("blt=3", 10, key=1, rounds=epochs * per_epoch, epochs=epochs, clip_norm=clip, epsilon=2.0, delta=1e-6)
 print(f"sensitivity {noise.sensitivity:.3f}, noise multiplier {noise.noise_multiplier:.2f}")
 

@@ -16,7 +16,7 @@ _builds.load()
 
 from . import _rounds  # noqa: E402
 from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
-from ._rows import is_frame, names_of, not_finite, rows_of, word  # noqa: E402
+from ._rows import fields_of, is_frame, names_of, not_finite, rows_of, word  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
 
@@ -58,7 +58,9 @@ class Run:
     model : Model
         The model: `rounds.predict` and `rounds.evaluate` take it, `model.write(path)` keeps it with its statement.
     outcome : dict
-        The document of the command's ``--json``.
+        The document of the command's ``--json``: ``plan`` (what the algorithm chose), ``parameters`` (what was given), ``model_sha256``,
+        ``rounds``, and of a simulation ``diagnostics`` of the training rows and ``test_accuracy`` or ``test_errors``, under ``held_out`` where no
+        test rows were given: those of the same run on four fifths of the rows.
     privacy : Privacy
         The statement.
     """
@@ -162,7 +164,8 @@ def train(
         The name of rows in memory, in documents.
     **settings
         The command's other flags with underscores (`epochs`, `batch_size`, `learning_rate`, `clip_norm`, `loss`, `checkpoint`,
-        `resume`, `model`, …), and parameters of the algorithm.
+        `resume`, `model`, …), and parameters of the algorithm: ``python -m rounds train --help`` and ``python -m rounds list algorithms ID``
+        describe them.
 
     Returns
     -------
@@ -558,6 +561,7 @@ class Schema:
         """
         if isinstance(data, (str, os.PathLike)):
             return _rounds.draft(data, label, list(drop), task, unit)
+        import csv
         import tempfile
 
         if not is_frame(data):
@@ -566,14 +570,10 @@ class Schema:
             label = names_of(data)[-1]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "frame.csv"
-            if hasattr(data, "to_csv"):
-                data.to_csv(path, index=False)
-            elif hasattr(data, "write_csv"):
-                data.write_csv(path)
-            else:
-                from pyarrow import csv
-
-                csv.write_csv(data, path)
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                lines = csv.writer(file)
+                lines.writerow(names_of(data))
+                lines.writerows(zip(*fields_of(data)))
             return _rounds.draft(path, label, list(drop), task, unit).replace(f"{folder}/", "")
 
 

@@ -53,6 +53,14 @@ def _column_at(frame: Any, place: int) -> Any:
     return frame.column(place) if hasattr(frame, "column") else frame[frame.columns[place]]
 
 
+def fields_of(frame: Any) -> list[list[str]]:
+    """The columns of a data frame as the fields of a file, the words that `rows_of` takes their values for."""
+    columns = (array(_column_at(frame, place)) for place in range(len(_keys(frame))))
+    # A number has more digits in a file than as a class.
+    return [["" if value != value else repr(value) for value in one.tolist()] if one.dtype.kind in "iuf" else list(map(word, _each(one)))
+            for one in columns]
+
+
 def array(values: Any) -> Any:
     """A vector, a column or a list as a NumPy array. Types that nulls or other values would change are arrays of objects."""
     import numpy as np
@@ -346,7 +354,10 @@ def not_finite(X: Any) -> list[str]:
     values = getattr(X, "data", X) if not isinstance(X, np.ndarray) else X
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fOUS":
         return []
-    values = numbers(values)
+    if values.dtype.kind != "f":
+        values = numbers(values)
+    elif np.isfinite(values).all():
+        return []
     missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
     told = [f"{missing} values are NaN or no numbers and count as 0, or the bound next to it"] if missing else []
     return told + ([f"{infinite} values are infinite and cut to the bounds"] if infinite else [])

@@ -138,6 +138,9 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 self.n_features_in_ = len(self.feature_names_in_)
             return X
         if self._is_secret():
+            if reset and self.domain is None and self.bounds is None and _rows.is_frame(X):
+                raise ValueError("a release of a data frame needs the domain of its columns, `domain`: `rounds.Schema.draft(df)` drafts a schema "
+                                 "for you to check; or give the `bounds` that all its columns share, which are numbers then")
             # scikit-learn's own checks show values. These have a place for each: no row of a release can fail.
             rows = _rows.sparse(X)
             rows = _rows.dense(X) if rows is None else rows
@@ -323,6 +326,8 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
                 raise ValueError(f"`classes` beside a domain are its classes in its order: {declared}")
             return classes, False
         if declared is not None:
+            if sorted(declared) == ["False", "True"]:
+                return np.array([name == "True" for name in declared]), False
             are_integers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in declared)
             return np.array([int(name) for name in declared] if are_integers else declared), False
         return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
@@ -368,7 +373,7 @@ class LogisticRegression(_Classifier):
         from 0 to 255 as bytes; others are rounded to these.
     classes : list, optional
         The classes in order, known without the rows. A release needs them, or a domain; beside a domain they are its classes with their type,
-        by default integers where all names are, and else text.
+        by default booleans where the names are False and True, integers where all are, and else text.
     alpha : float
         λ of the regulariser (λ/2)‖w‖² beside the mean loss.
     algorithm : str

@@ -333,3 +333,28 @@ def test_three_classes_need_softmax():
     assert model.score(X, y) > 0.6
     with pytest.raises(ValueError, match="two classes"):
         LinearSVC(bounds=(-1, 1), classes=[0, 1, 2]).fit(X, y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_a_draft_has_the_words_that_rows_of_the_frame_have(library):
+    import datetime
+
+    import pandas as pd
+    import polars
+    import pyarrow
+
+    random = np.random.default_rng(3)
+    age, ok = random.integers(0, 100, 3_000), random.random(3_000) < 0.5
+    moments = [[datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, 12, 30), None][one] for one in random.integers(0, 3, 3_000)]
+    columns = {"age": age, "ok": ok, "since": moments, "renews": age + 40 * ok > 70}
+    make = {"pandas": pd.DataFrame, "polars": polars.DataFrame, "arrow": pyarrow.table}[library]
+    table = make(columns)
+    text = rounds.Schema.draft(table, label="renews")
+    assert 'classes = ["False", "True"]' in text and 'values = ["False", "True"]' in text
+    # Dates are dropped by a draft.
+    domain = rounds.Domain.parse(text.replace("drafted = true", "drafted = false"))
+    model = LogisticRegression(epsilon=4.0, domain=domain).fit(table, "renews")
+    label = table.column("renews") if library == "arrow" else table["renews"]
+    assert model.classes_.tolist() == [False, True] and model.score(table, np.asarray(label)) > 0.9
+    with pytest.raises(ValueError, match="Schema.draft"):
+        LogisticRegression().fit(table, "renews")
