@@ -3,6 +3,8 @@
 
 use std::ops::ControlFlow;
 
+use rounds_kernels::arithmetic::in_default_mode;
+
 use crate::optimizers::{Optimizer, Prepared, RoundError};
 use crate::oracle::{Ledger, Oracle, Phase};
 use crate::parallel::Engine;
@@ -85,7 +87,7 @@ impl<'p> Executor<'p> {
 
     /// The parameters to use: the last iterate, or an average where the method says so.
     pub fn solution(&mut self) -> &[f32] {
-        self.optimizer.solution()
+        in_default_mode(|| self.optimizer.solution())
     }
 
     /// Visits the state of a checkpoint: the number of rounds done and the optimiser's own state.
@@ -118,7 +120,8 @@ impl<'p> Executor<'p> {
         }
         let round = self.round;
         self.oracle.enter(Phase::Sample);
-        self.optimizer.step(round, &mut self.oracle).map_err(|source| RoundError::Step { round, source })?;
+        let step = in_default_mode(|| self.optimizer.step(round, &mut self.oracle));
+        step.map_err(|source| RoundError::Step { round, source })?;
         self.round += 1;
         Ok(())
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A private step of the network cnn-550k (550,570 parameters, CIFAR-10's shape), clipped per example: `rounds`, Opacus (hooks and ghost
-clipping), and JAX (vmap of the gradient, in micro-batches), in turn.
+clipping), jax-privacy, and JAX (vmap of the gradient), the latter two in micro-batches, in turn; and a step of `rounds` without privacy.
 
     target/peers/venv/bin/python bench/peers/network.py [--rounds target/release/rounds] [--batch 500] [--samples 3] [--only opacus-ghost]
 
@@ -12,6 +12,7 @@ import argparse
 import os
 import statistics
 import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -24,13 +25,16 @@ CLIP_NORM, NOISE_MULTIPLIER, LEARNING_RATE = 1.0, 1.0, 0.5
 
 
 class Rounds:
-    def __init__(self, given):
-        self.given = given
+    PRIVATE = ["--algorithm", "dp-sgd", "--clip-norm", "1", "--noise-multiplier", "1", "--delta", "1e-5"]
+    PLAIN = ["--algorithm", "sgd"]
+
+    def __init__(self, given, options):
+        self.given, self.options = given, options
 
     def run_of(self, rounds):
-        command = [self.given.rounds, "train", "--data", "cifar10", "--model-kind", "cnn-550k", "--algorithm", "dp-sgd"]
-        command += ["--batch-size", str(self.given.batch), "--sampling", "fixed", "--set", f"rounds={rounds}", "--clip-norm", "1"]
-        command += ["--noise-multiplier", "1", "--delta", "1e-5", "--learning-rate", "0.5", "--threads", str(self.given.threads)]
+        command = [self.given.rounds, "train", "--data", "cifar10", "--model-kind", "cnn-550k", *self.options]
+        command += ["--batch-size", str(self.given.batch), "--sampling", "fixed", "--set", f"rounds={rounds}"]
+        command += ["--learning-rate", "0.5", "--threads", str(self.given.threads)]
         started = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return time.perf_counter() - started
@@ -80,11 +84,11 @@ class Opacus:
 
 
 class Jax:
-    """Per-example gradients by vmap, a micro-batch at a time in one compiled scan."""
+    """Per-example gradients by vmap, a micro-batch at a time in one compiled scan; or by jax-privacy, which scans by itself."""
 
     MICRO_BATCH = 25
 
-    def __init__(self, given):
+    def __init__(self, given, by_library=False):
         os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads={given.threads}")
         import jax
         import jax.numpy as jnp
@@ -129,8 +133,24 @@ class Jax:
             noisy = jax.tree.unflatten(tree, [leaf + own for leaf, own in zip(leaves, noise)])
             return jax.tree.map(lambda weight, own: weight - LEARNING_RATE / given.batch * own, weights, noisy)
 
+        if by_library:
+            step = self.by_library(loss, images.reshape(-1, 32, 32, 3), labels.reshape(-1))
         self.compiled, self.key = jax.jit(step), next(keys)
         self.seconds()
+
+    def by_library(self, loss, images, labels):
+        from jax_privacy import clipping, noise_addition
+
+        gradient = clipping.clipped_grad(
+            loss, l2_clip_norm=CLIP_NORM, batch_argnums=(1, 2), keep_batch_dim=False, microbatch_size=self.MICRO_BATCH)
+        privatizer = noise_addition.gaussian_privatizer(stddev=NOISE_MULTIPLIER * gradient.sensitivity(), prng_key=1)
+        state = privatizer.init(self.weights)
+
+        def step(weights, _):
+            noisy, _ = privatizer.update(gradient(weights, images, labels), state)
+            return self.jax.tree.map(lambda weight, own: weight - LEARNING_RATE / len(images) * own, weights, noisy)
+
+        return step
 
     def seconds(self):
         started = time.perf_counter()
@@ -139,9 +159,11 @@ class Jax:
 
 
 PEERS = {
-    "rounds": Rounds,
+    "rounds": lambda given: Rounds(given, Rounds.PRIVATE),
+    "rounds-plain": lambda given: Rounds(given, Rounds.PLAIN),
     "opacus-hooks": lambda given: Opacus(given, "hooks"),
     "opacus-ghost": lambda given: Opacus(given, "ghost"),
+    "jax-privacy": lambda given: Jax(given, by_library=True),
     "jax-vmap": Jax,
 }
 
@@ -160,6 +182,7 @@ def main():
     for _ in range(given.samples):
         for name, peer in peers.items():
             samples[name].append(peer.seconds())
+            print(f"{name}: {samples[name][-1]:.2f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
     print(f"Seconds of a private step of cnn-550k, {given.batch} examples, {given.threads} threads.\n")
     print("| library | median | least – greatest | over rounds |\n| --- | ---: | ---: | ---: |")
     base = statistics.median(samples["rounds"]) if "rounds" in samples else float("nan")

@@ -93,6 +93,25 @@ mod tests {
         }
     }
 
+    /// What features of rows rely on.
+    #[test]
+    fn a_row_of_a_product_has_its_bits_beside_any_others() {
+        let value = |index: usize| ((index * 7919 % 10_007) as f32).sin();
+        for (k, n) in [(7, 15), (64, 1), (300, 33), (784, 100), (3_072, 20)] {
+            let [a, b]: [Vec<f32>; 2] =
+                [(0..16 * k).map(value).collect(), (0..k * n).map(|place| value(place + 5)).collect()];
+            let product = |rows: &[f32]| {
+                let mut out = vec![0.0; rows.len() / k * n];
+                multiply_add_f32(Shape::packed(rows.len() / k, k, n), rows, &b, &mut out);
+                out
+            };
+            let alone: Vec<f32> = a.chunks(k).flat_map(product).collect();
+            for (first, last) in (0..16).flat_map(|first| (first + 1..17).map(move |last| (first, last))) {
+                assert_eq!(product(&a[first * k..last * k]), alone[first * n..last * n], "{k} {n} {first} {last}");
+            }
+        }
+    }
+
     #[test]
     #[should_panic(expected = "too few")]
     fn short_slices_are_refused() {

@@ -13,6 +13,7 @@
     reason = "a kernel's loop body is one function, so that its values stay in registers"
 )]
 
+pub mod arithmetic;
 pub mod features;
 pub mod gemm;
 pub mod instructions;

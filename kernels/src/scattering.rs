@@ -22,8 +22,8 @@ use crate::vector::lanes::LANES;
 pub const MOST_PIXELS: usize = 1000;
 /// The most scales: 2^J is then at most [`MOST_PIXELS`].
 pub const MOST_SCALES: usize = 9;
-/// Factors of a padded side are at most this.
-const MOST_FACTOR: usize = 256;
+/// Factors of a padded side are at most this: it is even, and at most [`MOST_PIXELS`] + 4.
+const MOST_FACTOR: usize = MOST_PIXELS / 2 + 2;
 /// L, which the filters are designed for.
 const ANGLES: usize = 8;
 
@@ -771,6 +771,18 @@ mod tests {
     fn images_too_small_and_too_large_have_no_transform() {
         assert!(Scattering::new([7, 8], 3).is_none() && Scattering::new([8, 8], 3).is_some());
         assert!(Scattering::new([8, MOST_PIXELS + 1], 2).is_none() && Scattering::new([8, 8], 0).is_none());
+    }
+
+    /// 994 pixels are padded to 2 · 499.
+    #[test]
+    fn sides_with_the_greatest_factors_have_a_transform() {
+        let scattering = Scattering::new([2, 994], 1).unwrap();
+        let found = coefficients(&scattering, &[0.5; 2 * 994]);
+        let (averages, others) = found.split_at(497);
+        // Filters but for Kymatio's norm: 1, and 0 at frequency 0.
+        assert!(
+            averages.iter().all(|value| (value - 0.5).abs() < 1e-3) && others.iter().all(|value| value.abs() < 1e-4)
+        );
     }
 
     #[test]

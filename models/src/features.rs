@@ -188,9 +188,16 @@ impl FeatureMap {
                 if given.is_some_and(|given| given != inputs) {
                     return refuse(format!("rows have {inputs} features"));
                 }
-                if count < 2 || count % 2 == 1 || !(bandwidth > 0.0 && bandwidth.is_finite()) {
-                    return refuse("an even count of at least 2 and a bandwidth above 0 are needed".to_owned());
+                // Angles are finite.
+                if count < 2 || count % 2 == 1 || !(1e-30..=1e30).contains(&bandwidth) {
+                    return refuse(
+                        "an even count of at least 2 and a bandwidth from 1e-30 to 1e30 are needed".to_owned(),
+                    );
                 }
+                // Before they are made.
+                let directions = 4.0 * inputs as f64 * (count / 2) as f64;
+                check_free(directions, || format!("`features {self}`: its directions take"))
+                    .map_err(|problem| problem + "; take fewer")?;
                 let mut choices = Choices::new(seed);
                 let directions = (0..inputs * (count / 2)).map(|_| (choices.normal() / bandwidth) as f32).collect();
                 Ok(Mapper {
@@ -204,6 +211,14 @@ impl FeatureMap {
             }
         }
     }
+}
+
+/// Refuses more bytes than the memory that is free, with both numbers.
+pub(crate) fn check_free(needed: f64, taken: impl FnOnce() -> String) -> Result<(), String> {
+    let available = available_memory();
+    let gib = |bytes: f64| three_digits(bytes / f64::from(1 << 30));
+    let refusal = || format!("{} {} GiB, and {} GiB are free", taken(), gib(needed), gib(available));
+    if needed <= available { Ok(()) } else { Err(refusal()) }
 }
 
 /// A map for rows of a number of features, with its public bounds.
@@ -271,18 +286,9 @@ impl Mapper {
     /// # Errors
     /// Both numbers. A system that does not tell its free memory refuses nothing.
     pub fn check_memory(&self, rows: usize) -> Result<(), String> {
-        let (needed, available) = (BYTES * rows as f64 * self.features as f64, available_memory());
-        if needed <= available {
-            return Ok(());
-        }
-        let gib = |bytes: f64| three_digits(bytes / f64::from(1 << 30));
-        Err(format!(
-            "`features {}`: {rows} rows of {} features take {} GiB, and {} GiB are free; take fewer rows or features",
-            self.map,
-            self.features,
-            gib(needed),
-            gib(available)
-        ))
+        let taken = || format!("`features {}`: {rows} rows of {} features take", self.map, self.features);
+        check_free(BYTES * rows as f64 * self.features as f64, taken)
+            .map_err(|problem| problem + "; take fewer rows or features")
     }
 
     /// The data set with these features instead of its own.

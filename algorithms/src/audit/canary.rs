@@ -20,6 +20,14 @@
 //! length nobody checked would be longer by a sixty-fourth at most: less than an audit resolves. Tests of the integers attack that
 //! (`kernels/src/linear/lattice.rs`).
 //!
+//! **Through a network** ([`CanaryRows::Network`]) rows are images of one pattern: the canary in full contrast and of class 0, its opposite the same of
+//! class 1, all others in less contrast and of class 1. With steps so small that gradients hardly move, the canary adds C times the direction
+//! of its gradient at the initial weights, the others about the opposite of that; where batches are drawn, others are null rows. The audit reads the iterates along that direction, and weights on which it hardly
+//! lies for the noise alone. Such copies are broken in three more ways, which are made of honest runs in fixed batches:
+//! a sum that is clipped is C long in the direction of the longest gradient, so that the others are null rows once the canary is there; layers
+//! that are clipped one by one are as one gradient that is clipped to √3·C, with the noise of C; a norm that takes its mean over the batch leaves of
+//! each image what its contrast is above that mean.
+//!
 //! **Units** of several rows: the canary is a unit of [`CANARY_ROWS`] such rows, its neighbour under zero-out a unit without rows, its
 //! opposite one of another number of rows, and all others have one row each.
 //!
@@ -32,16 +40,18 @@
 //! the rows of the unit as records of their own, or a plan from the number of all rows or of the units that have rows. No switch in the
 //! algorithms weakens their guarantee.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rounds_kernels::features::Norm;
-use rounds_kernels::linear::Reduction;
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::{Clip, Reduction};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use crate::choices::choices;
 use crate::optimizers::scene::Row;
 use crate::optimizers::{Algorithm, Budget, Scene, Settings};
+use crate::oracle::Oracle;
+use crate::parallel::Engine;
 use crate::privacy::{Accountant, Adjacency, gaussian};
 use crate::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Relation, Storage,
@@ -64,6 +74,14 @@ const OPPOSITE_ROWS: usize = 2;
 /// Bytes of a row: a tile is as wide.
 const BYTES: usize = 64;
 
+/// A network with three layers of weights, the side of its images, and the seed of its initial weights.
+const NETWORK: (&str, usize, u64) = ("image 12x12x1, conv 2, tanh, dense 3, tanh", 12, 1);
+const NETWORK_LAYERS: f64 = 3.0;
+/// Its learning rate: weights hardly move.
+const NETWORK_LEARNING_RATE: f64 = 1e-3;
+/// Contrasts in hundredths, of the canary and of others.
+const CONTRASTS: (usize, usize) = (100, 30);
+
 choices! {
     /// The format of the canary's row.
     #[derive(Default)]
@@ -77,6 +95,55 @@ choices! {
         FixedPoint = "fixed-point",
         /// Rows of bytes, with weights and coefficients of 16 bits.
         Short = "short",
+        /// Images, through a small network.
+        Network = "network",
+    }
+}
+
+/// The contrast of a row's image, in hundredths.
+fn contrast(row: Row) -> usize {
+    if row == Row::Zero { CONTRASTS.1 } else { CONTRASTS.0 }
+}
+
+/// The initial weights of the network, the direction of the canary's gradient at them, and the other coordinates: weights on which it hardly lies.
+struct Along {
+    start: Vec<f32>,
+    direction: Vec<f64>,
+    others: Vec<usize>,
+}
+
+impl Along {
+    fn of_network() -> &'static Self {
+        static ALONG: OnceLock<Along> = OnceLock::new();
+        ALONG.get_or_init(|| {
+            let rows = [(Row::Canary, 0)];
+            let problem =
+                Scene::FIXED.problem_of_rows(Relation::ZeroOut, (&rows, None), (CanaryRows::Network, COLUMNS));
+            let start = problem.network().expect("a network").initial(NETWORK.2);
+            let mut direction = vec![0.0; start.len()];
+            let sum = Oracle::new(&problem, Engine::Sequential).gradient_sum(
+                &Selection::Range(0..1),
+                &start,
+                Clip::Unbounded,
+                &mut direction,
+            );
+            sum.expect("a finite gradient");
+            let length = direction.iter().map(|value| value * value).sum::<f64>().sqrt();
+            direction.iter_mut().for_each(|value| *value /= length);
+            let mut others: Vec<usize> = (0..start.len()).collect();
+            others.sort_by(|&left, &right| direction[left].abs().total_cmp(&direction[right].abs()));
+            Self { start, direction, others }
+        })
+    }
+
+    /// The canary's coordinate of an iterate, or another one.
+    fn coordinate(&self, iterate: &[f32], column: usize) -> f32 {
+        let moved = |place: usize| iterate[place] - self.start[place];
+        match column.checked_sub(1) {
+            Some(other) => moved(self.others[other]),
+            None => self.direction.iter().enumerate().map(|(place, part)| part * f64::from(moved(place))).sum::<f64>()
+                as f32,
+        }
     }
 }
 
@@ -89,6 +156,7 @@ impl CanaryRows {
             Self::Bytes | Self::FixedPoint | Self::Short => {
                 std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[width + column])
             }
+            Self::Network => Along::of_network().coordinate(iterate, column),
         })
     }
 
@@ -97,6 +165,7 @@ impl CanaryRows {
         match self {
             Self::F32 => coordinates,
             Self::Bytes | Self::FixedPoint | Self::Short => coordinates.max(BYTES),
+            Self::Network => NETWORK.1 * NETWORK.1,
         }
     }
 }
@@ -114,6 +183,12 @@ choices! {
         FixedOrder = "fixed-order",
         /// Under add/remove, batch, rate and divisor come from the real number of rows.
         DivisorFromRows = "divisor-from-rows",
+        /// Of networks: the sum is clipped, not its terms.
+        ClipAfterSum = "clip-after-sum",
+        /// Of networks: each layer is clipped to the norm of the whole.
+        ClipLayers = "clip-layers",
+        /// Of networks: a norm takes its mean over the batch.
+        BatchStatistic = "batch-statistic",
         /// Of units: each row is clipped by itself.
         ClipRowsNotUnits = "clip-rows-not-units",
         /// Of units: batch, rate and divisor come from the number of rows.
@@ -131,6 +206,16 @@ impl Sabotage {
     /// The only relation whose claim it breaks, if there is one.
     pub fn breaks(self) -> Option<Adjacency> {
         (self == Self::DivisorFromRows).then_some(Adjacency::AddRemove)
+    }
+
+    /// It breaks networks, and nothing else; in batches whose rows are known, if it is one of the sum.
+    pub fn is_of_networks(self) -> bool {
+        self == Self::ClipLayers || self.is_of_batches()
+    }
+
+    /// It is made of the rows that share a batch.
+    pub(super) fn is_of_batches(self) -> bool {
+        matches!(self, Self::ClipAfterSum | Self::BatchStatistic)
     }
 
     /// It breaks claims about units of several rows, and no others.
@@ -175,6 +260,11 @@ impl Scene {
         }
     }
 
+    /// True if the rows of a batch are drawn.
+    pub(super) fn is_drawn(&self) -> bool {
+        self.batch_size.is_some() && !self.parameters.contains(&("sampling", "fixed"))
+    }
+
     /// ε of the claim where none is asked for.
     pub(super) fn epsilon(&self, delta: f64) -> f64 {
         self.epsilon.or_else(|| gaussian::epsilon(delta, CLAIMED_MU).ok()).unwrap_or(1.0)
@@ -186,6 +276,7 @@ impl Scene {
             CanaryRows::F32 => true,
             CanaryRows::Bytes | CanaryRows::FixedPoint => !self.needs_f32,
             CanaryRows::Short => !self.needs_f32 && algorithm.reads("precision"),
+            CanaryRows::Network => !self.needs_f32 && !self.needs_units && algorithm.reads("initialization"),
         }
     }
 
@@ -212,8 +303,16 @@ impl Scene {
             settings.set(name, value * clip);
         }
         // In place of the scene's.
-        if rows != CanaryRows::F32 && algorithm.reads("learning-rate") {
-            settings.set("learning-rate", BYTES_LEARNING_RATE);
+        let learning_rate = match rows {
+            CanaryRows::F32 => None,
+            CanaryRows::Network => Some(NETWORK_LEARNING_RATE),
+            _ => Some(BYTES_LEARNING_RATE),
+        };
+        if let Some(learning_rate) = learning_rate.filter(|_| algorithm.reads("learning-rate")) {
+            settings.set("learning-rate", learning_rate);
+        }
+        if rows == CanaryRows::Network {
+            settings.set("initialization", NETWORK.2);
         }
         if rows == CanaryRows::Short {
             settings.set("precision", 16);
@@ -235,6 +334,7 @@ impl Scene {
             Some(Sabotage::HalvedNoise) => (0.5, 1.0),
             // The same noise: multiplier times clip norm.
             Some(Sabotage::SkippedClip) => (1.0 / (NO_CLIP * self.raw), NO_CLIP * self.raw),
+            Some(Sabotage::ClipLayers) => (NETWORK_LAYERS.sqrt().recip(), NETWORK_LAYERS.sqrt()),
             None | Some(_) => (1.0, 1.0),
         };
         match noise {
@@ -293,6 +393,9 @@ impl Scene {
             // Its other rows.
             present.extend([Row::Zero; CANARY_ROWS]);
         }
+        if sabotage == Some(Sabotage::ClipAfterSum) {
+            present[1..self.batch_size.unwrap_or(self.rows)].fill(Row::Null);
+        }
         [absent, present].map(|rows| {
             let is_counted = sabotage.is_some_and(Sabotage::is_of_counts);
             let public_rows = if is_counted { rows.len() } else { self.rows };
@@ -301,7 +404,14 @@ impl Scene {
                 Adjacency::ReplaceOne => Relation::ReplaceOne,
                 Adjacency::AddRemove => Relation::AddRemove { public_rows },
             };
-            let units: Vec<(Row, usize)> = rows.into_iter().map(|row| (row, 0)).collect();
+            let mut units: Vec<(Row, usize)> = rows.into_iter().map(|row| (row, 0)).collect();
+            if sabotage == Some(Sabotage::BatchStatistic) {
+                for batch in units.chunks_mut(self.batch_size.unwrap_or(self.rows)) {
+                    let known = || batch.iter().filter(|(row, _)| *row != Row::Null);
+                    let mean = known().map(|(row, _)| contrast(*row)).sum::<usize>() / known().count().max(1);
+                    batch.iter_mut().for_each(|(_, less)| *less = mean);
+                }
+            }
             self.problem(relation, &units, (format, of_units, COLUMNS))
         })
     }
@@ -373,7 +483,7 @@ impl Scene {
         self.problem_of_rows(relation, (&rows, Some(&ids)), (format, coordinates))
     }
 
-    /// The problem of `rows`, each with the coordinate of its feature, in a domain of this relation.
+    /// The problem of `rows`, each with the coordinate of its feature (of an image with what its contrast lacks), in a domain of this relation.
     fn problem_of_rows(
         &self,
         relation: Relation,
@@ -426,6 +536,18 @@ impl Scene {
                 let domain = domain(width, bounds(-1.0, 1.0), Storage::Dense, number);
                 (Features::f32(values, width), Labels::Values(labels), domain, Loss::Squared)
             }
+            CanaryRows::Network => {
+                let signs = || (0..width).map(|place| if place * 7 % 11 < 6 { 1.0 } else { -1.0 });
+                let image = |&(row, less): &(Row, usize)| {
+                    let contrast = (contrast(row) as f32 - less as f32) / 200.0;
+                    signs().map(move |sign| 0.5 + sign * contrast)
+                };
+                let labels = rows.iter().map(|(row, _)| u32::from(*row != Row::Canary)).collect();
+                let classes = Label::Classes(vec!["0".to_owned(), "1".to_owned()]);
+                let domain = domain(width, bounds(0.0, 1.0), Storage::Dense, classes);
+                let values: Vec<f32> = rows.iter().flat_map(image).collect();
+                (Features::f32(values, width), Labels::numbered(labels, 2), domain, Loss::Softmax)
+            }
         };
         let mut dataset = Dataset::new("canary", features, labels)
             .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), unit))
@@ -433,12 +555,16 @@ impl Scene {
         if format == CanaryRows::F32 {
             dataset = dataset.clip_features(Norm::L2, 1.0).expect("a bound above 0");
         }
-        let null = (0..rows.len()).filter(|&place| rows[place].0 == Row::Null);
+        // Drawn, others through a network would hide the canary: each has a gradient.
+        let is_hidden = |row| row == Row::Zero && format == CanaryRows::Network && self.is_drawn();
+        let null = (0..rows.len()).filter(|&place| rows[place].0 == Row::Null || is_hidden(rows[place].0));
         let mut dataset = null.fold(dataset, Dataset::null_row);
         if let Some(ids) = ids {
             dataset = dataset.by_unit(ids, declaration).expect("a unit for each row");
         }
-        Problem::new(Arc::new(dataset), loss, false, 0.0).expect("labels for the loss")
+        let is_network = format == CanaryRows::Network;
+        let problem = Problem::new(Arc::new(dataset), loss, is_network, 0.0).expect("labels for the loss");
+        if is_network { problem.with_network(NETWORK.0).expect("a network of these rows") } else { problem }
     }
 }
 

@@ -135,12 +135,9 @@ pub enum AuditError {
     /// An audit that is not made on such rows.
     #[error("{0}: its audit is not set up for such rows; take `rows f32`")]
     Rows(&'static str),
-    /// A sabotage of claims about units.
-    #[error("sabotage {0}: it breaks claims about units of several rows alone; audit `units`")]
-    Units(&'static str),
-    /// A sabotage of selections, of a run alone; or the other way round.
+    /// A sabotage of other audits.
     #[error("sabotage {0}: {1}")]
-    Selections(&'static str, &'static str),
+    Sabotage(&'static str, &'static str),
     /// A sabotage of another relation.
     #[error("sabotage {sabotage}: it breaks claims under {needed} alone; audit the relation {needed}")]
     Relation {
@@ -255,16 +252,21 @@ fn checked(settings: &AuditSettings) -> Result<Adjacency, AuditError> {
         let sabotage = sabotage.name();
         return Err(AuditError::Relation { sabotage, needed });
     }
-    if let Some(sabotage) = settings.sabotage.filter(|sabotage| sabotage.is_of_units() && !settings.units) {
-        return Err(AuditError::Units(sabotage.name()));
-    }
-    if let Some(sabotage) = settings.sabotage.filter(|sabotage| sabotage.is_of_selections() != settings.selection) {
-        let problem = if settings.selection {
-            "of a selection report-the-score and deterministic-count are audited"
-        } else {
-            "it breaks claims about selections alone; audit `selection`, which takes many runs"
+    if let Some(sabotage) = settings.sabotage {
+        let is_elsewhere = match () {
+            () if sabotage.is_of_units() && !settings.units => {
+                Some("it breaks claims about units of several rows alone; audit `units`")
+            }
+            () if sabotage.is_of_networks() && settings.rows != CanaryRows::Network => {
+                Some("it breaks networks alone; audit `rows network`")
+            }
+            () if sabotage.is_of_selections() == settings.selection => None,
+            () if settings.selection => Some("of a selection report-the-score and deterministic-count are audited"),
+            () => Some("it breaks claims about selections alone; audit `selection`, which takes many runs"),
         };
-        return Err(AuditError::Selections(sabotage.name(), problem));
+        if let Some(problem) = is_elsewhere {
+            return Err(AuditError::Sabotage(sabotage.name(), problem));
+        }
     }
     Ok(adjacency)
 }
@@ -295,8 +297,13 @@ pub fn audit(
     if !algorithm.private {
         return Ok(report(Err("the algorithm adds no noise and claims nothing".to_owned())));
     }
-    if !scene.takes(settings.rows, algorithm) {
+    let is_many = settings.units || settings.one_run.is_some();
+    if !scene.takes(settings.rows, algorithm) || (settings.rows == CanaryRows::Network && is_many) {
         return Err(AuditError::Rows(algorithm.id));
+    }
+    if let Some(sabotage) = settings.sabotage.filter(|sabotage| sabotage.is_of_batches() && scene.is_drawn()) {
+        let problem = "it is shown where batches are read in their order, as those of dp-mf are";
+        return Err(AuditError::Sabotage(sabotage.name(), problem));
     }
     if settings.selection {
         return selection::audit(algorithm, scene, settings, (engine, progress), report, adjacency);

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
+use rounds_kernels::arithmetic::use_default_mode;
 use rounds_kernels::team::Team;
 
 use super::lock::lock;
@@ -250,7 +251,7 @@ impl Engine {
     }
 }
 
-/// A pool whose threads run `start(first + own number)` first.
+/// A pool whose threads, which have default arithmetic, run `start(first + own number)` first.
 fn pool(
     threads: usize,
     first: usize,
@@ -259,7 +260,10 @@ fn pool(
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(move |index| format!("rounds-{}", first + index))
-        .start_handler(move |index| start(first + index))
+        .start_handler(move |index| {
+            use_default_mode();
+            start(first + index);
+        })
         .build()
         .map_err(|source| EngineError::Pool { threads, source })
 }

@@ -324,7 +324,47 @@ fn copies_that_clip_rows_or_count_them_are_found_out() {
         }
     }
     let settings = AuditSettings { sabotage: Some(Sabotage::ClipRowsNotUnits), ..with_runs(RUNS) };
-    assert!(matches!(report(&scene("dp-sgd", 0), &settings), Err(AuditError::Units("clip-rows-not-units"))));
+    assert!(matches!(report(&scene("dp-sgd", 0), &settings), Err(AuditError::Sabotage("clip-rows-not-units", _))));
+}
+
+/// As releases are run, on a small network.
+fn of_network(sabotage: Option<Sabotage>, runs: u64) -> AuditSettings {
+    AuditSettings { rows: CanaryRows::Network, key: AuditKey::Secure, sabotage, ..with_runs(runs) }
+}
+
+const SABOTAGES_OF_NETWORKS: [Sabotage; 3] = [Sabotage::ClipAfterSum, Sabotage::ClipLayers, Sabotage::BatchStatistic];
+
+#[test]
+fn claims_hold_on_a_network_and_its_broken_copies_are_found_out() {
+    let audited = scene("dp-mf-plus", 0);
+    holds(&audited, &of_network(None, SMOKE_RUNS), 0.2);
+    for sabotage in SABOTAGES_OF_NETWORKS {
+        let found = finding(&audited, &of_network(Some(sabotage), SMOKE_RUNS));
+        println!("{sabotage}: {:?} of {:?}", found.lower_bound_mu, found.claimed_mu);
+        assert!(found.disproves(), "{sabotage}: {found:?}");
+    }
+    let refused = |settings: &AuditSettings| report(&scene("dp-sgd", 0), settings).err().unwrap().to_string();
+    assert!(refused(&of_network(Some(Sabotage::BatchStatistic), RUNS)).contains("as those of dp-mf"));
+    let on_rows = AuditSettings { sabotage: Some(Sabotage::ClipLayers), ..with_runs(RUNS) };
+    assert!(refused(&on_rows).contains("audit `rows network`"));
+    assert!(refused(&AuditSettings { units: true, ..of_network(None, RUNS) }).contains("not set up"));
+}
+
+#[test]
+#[ignore = "long; make test-all"]
+fn claims_hold_on_a_network_in_every_scene_and_all_broken_copies_are_found_out() {
+    let taken = |(algorithm, scene): &(&Algorithm, &Scene)| scene.takes(CanaryRows::Network, algorithm);
+    let audited: Vec<_> = scenes().filter(taken).filter(|(algorithm, _)| algorithm.private).collect();
+    assert!(audited.len() >= 8, "{}", audited.len());
+    for audited in audited {
+        holds(&audited, &of_network(None, RUNS), audited.1.power / 2.0);
+    }
+    for sabotage in SABOTAGES.into_iter().chain(SABOTAGES_OF_NETWORKS) {
+        for id in ["dp-mf", "dp-mf-plus", "dp-ftrl", "dp-memf"] {
+            let found = finding(&scene(id, 0), &of_network(Some(sabotage), RUNS));
+            assert!(found.disproves(), "{id} with {sabotage}: {found:?}");
+        }
+    }
 }
 
 fn of_selection(sabotage: Option<Sabotage>, runs: u64) -> AuditSettings {

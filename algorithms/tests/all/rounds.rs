@@ -93,6 +93,30 @@ fn the_model_has_the_same_bits_for_any_number_of_threads() {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_library_that_turns_subnormal_numbers_off_moves_no_bit_of_a_model() {
+    let labels = dataset("f32", 3_000, 50, 10).labels().clone();
+    let values: Vec<f32> = (0..3_000 * 50).map(|place| (place % 89) as f32 * 1e-40).collect();
+    let problem = softmax(Dataset::new("tiny", Features::f32(values, 50), labels).expect("rows"));
+    let settings = settings(1.0).with("batch-size", 3_000).with("rounds", 2);
+    let of_threads =
+        || [1, 3].map(|threads| train(&problem, "sgd", &settings, &Engine::with_threads(threads).unwrap()).0);
+    let expected = of_threads();
+    assert!(expected[0].iter().any(|weight| weight.is_subnormal()));
+    let found = std::thread::scope(|scope| {
+        let in_other_mode = scope.spawn(|| {
+            // Flush to zero, and subnormal operands as zero.
+            let mode = 0x9fc0_u32;
+            // SAFETY: the control register of a thread that ends here is loaded; no exception is unmasked.
+            unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mode) };
+            of_threads()
+        });
+        in_other_mode.join().unwrap()
+    });
+    assert!(found == expected);
+}
+
 /// Bytes are worth no power of two, so that sums of leaves in a simulation are rounded, and pieces that were, too, would show. So would the bias
 /// of bytes worth 1e-9, whose sums are exact in a release alone.
 #[test]

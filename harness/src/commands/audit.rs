@@ -36,11 +36,12 @@ pub struct AuditArguments {
     #[arg(long, default_value = "simulation", value_name = "KIND")]
     key: AuditKey,
     /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation, fixed-order or divisor-from-rows; with --units
-    /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows; with --selection report-the-score or deterministic-count
+    /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows; with --selection report-the-score or deterministic-count; with
+    /// --rows network clip-after-sum, clip-layers or batch-statistic
     #[arg(long, value_name = "HOW")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers, or `short`: bytes in
-    /// integers of 16 bits.
+    /// integers of 16 bits; or `network`: images through a small network.
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     rows: CanaryRows,
     /// Neighbours differ in a unit of several rows: three of them, or none.
@@ -113,8 +114,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
             Err(
                 error @ (AuditError::Prepare { .. }
                 | AuditError::Relation { .. }
-                | AuditError::Units(_)
-                | AuditError::Selections(..)
+                | AuditError::Sabotage(..)
                 | AuditError::Canaries { .. }
                 | AuditError::Counts(_)
                 | AuditError::TooFewRuns(_)),
@@ -305,6 +305,7 @@ fn text(reports: &[TimedReport]) -> String {
             "Rows of bytes, summed in f32: this processor has no kernels for integers.\n"
         }
         Some((CanaryRows::F32, _)) => "Rows of f32.\n",
+        Some((CanaryRows::Network, _)) => "Images, through a small network.\n",
         None => "",
     };
     let is_one = |one: &TimedReport| one.report.finding.as_ref().is_ok_and(|found| found.guesses.is_some());

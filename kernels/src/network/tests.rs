@@ -215,6 +215,45 @@ fn the_network_of_the_paper_has_its_parameters_and_the_gradient_of_the_reference
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Weights of any size, so that values overflow, become NaN or subnormal: no row leaves anything in a thread's memory for the next one.
+    #[test]
+    fn rows_leave_nothing_behind_whatever_the_weights_are(
+        list in 0..WITH_NORMS.len(), height in 2_usize..9, width in 2_usize..9, seed in 0..1_000_u64,
+        exponents in prop::collection::vec(-30..31_i32, 24), rows in prop::collection::vec(0..5_u32, 2..9), clip_norm in 0.01_f32..100.0,
+    ) {
+        let text = format!("image {height}x{width}x1, {}", WITH_NORMS[list]);
+        let mut example = Example::new(&text, (height * width, 3), 5, (seed, 1.0));
+        let tensors: Vec<_> = example.network.stages.iter().filter_map(|stage| stage.tensors).flatten().collect();
+        for (tensor, exponent) in tensors.iter().zip(exponents) {
+            for value in &mut example.parameters[tensor.start..tensor.start + tensor.len()] {
+                *value = (*value * 10_f32.powi(exponent)).clamp(-1e30, 1e30);
+            }
+        }
+        let lattice = GradientLattice::new(clip_norm, 8).expect("a lattice");
+        let terms = (Clip::l2(clip_norm), Some(&lattice));
+        let mut used = Workspace::new(&example.network);
+        let mut total = vec![0.0; example.parameters.len()];
+        for &row in &rows {
+            let (found, _) = example.sum(Selection::Indices(&[row]), terms, &mut used);
+            let (alone, _) = example.sum(Selection::Indices(&[row]), terms, &mut Workspace::new(&example.network));
+            prop_assert!(found == alone, "{text}: row {row}");
+            total.iter_mut().zip(alone).for_each(|(total, value)| *total += value);
+        }
+        prop_assert!(example.sum(Selection::Indices(&rows), terms, &mut used).0 == total, "{text}");
+    }
+}
+
+const WITH_NORMS: [&str; 6] = [
+    "conv 3, relu, conv 5, relu, conv 3, tanh, group-norm 3, pool, dense 4, relu, dense 3, group-norm 1, tanh",
+    "conv 3, relu, conv 5, tanh, conv 3, relu, group-norm 1, conv 2",
+    "conv 3, group-norm 3, group-norm 1, relu, conv 3, group-norm 3, tanh, conv 3, relu, group-norm 1",
+    "dense 4, relu, dense 20, group-norm 2, relu, dense 5, relu, group-norm 5, relu",
+    "conv 2, relu, pool, conv 2, group-norm 2, relu, conv 17, relu, group-norm 17, dense 3, relu",
+    "conv 20, relu, relu, tanh, conv 20, relu, conv 20, relu",
+];
+
 const OF_EVERY_KIND: [(&str, (usize, usize)); 3] = [
     ("image 8x9x2, conv 6, group-norm 3, tanh, pool, conv 20, relu, dense 9, tanh", (144, 3)),
     ("image 6x6x1, conv 3, relu, pool, conv 5, group-norm 1, tanh", (36, 4)),

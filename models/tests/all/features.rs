@@ -120,7 +120,10 @@ fn what_has_no_such_features_is_refused_by_name() {
             64,
             "images of 8 x 8 pixels have no 4 scales: each has sides of at least 2^scales",
         ),
-        ("fourier:count=3", 64, "an even count of at least 2 and a bandwidth above 0"),
+        ("fourier:count=3", 64, "an even count of at least 2 and a bandwidth from 1e-30"),
+        ("fourier:bandwidth=1e-40", 64, "a bandwidth from 1e-30 to 1e30"),
+        ("fourier:count=100000000000000", 64, "its directions take"),
+        ("fourier:count=18446744073709551614", 64, "GiB are free; take fewer"),
         ("fourier:inputs=3", 64, "rows have 64 features"),
     ] {
         let found = refusal(text, inputs);
