@@ -25,7 +25,7 @@ impl Output {
     /// A document that JSON cannot represent.
     pub fn print(self, document: &impl Serialize, text: impl Display) -> anyhow::Result<()> {
         match self {
-            Self::Text => println!("{text}"),
+            Self::Text => println!("{}", printable(&text.to_string())),
             Self::Json => println!("{}", serde_json::to_string_pretty(document)?),
         }
         Ok(())
@@ -84,7 +84,7 @@ pub fn fail(error: impl Display) {
 
 /// Prints a warning on stderr.
 pub fn warn(warning: impl Display) {
-    eprintln!("warning: {warning}");
+    eprintln!("warning: {}", printable(&warning.to_string()));
 }
 
 /// A table with a header, for the width of the terminal.

@@ -319,12 +319,15 @@ impl Account {
             return Ok(share);
         }
         let filter = self.budget.filter;
-        let wanted = match filter {
+        let beyond = statement.epsilon.filter(|&epsilon| epsilon > self.budget.epsilon);
+        let wanted = match (beyond, filter) {
+            (Some(epsilon), _) => format!("ε = {}, more than all of it", rounded_up(epsilon, 3)),
             _ if share[part].is_finite() => format!("{} % of it", rounded_up(100.0 * share[part], 3)),
-            FilterKind::Basic => "a δ, of which it has none".to_owned(),
-            _ => format!("more of it than the {filter} filter can count"),
+            (None, FilterKind::Basic) => "a δ, of which it has none".to_owned(),
+            (None, _) => format!("more of it than the {filter} filter can count"),
         };
-        let way_out = if filter != FilterKind::Basic && (share[part].is_infinite() || statement.selection.is_some()) {
+        let by_numbers = beyond.is_none() && filter != FilterKind::Basic;
+        let way_out = if by_numbers && (share[part].is_infinite() || statement.selection.is_some()) {
             "; of such a run ε and δ alone are counted, for which the basic filter is made".to_owned()
         } else {
             self.room_in_words(statement.delta.unwrap_or(0.0))

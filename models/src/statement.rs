@@ -55,9 +55,9 @@ pub enum StatementError {
         "`statement {}`: it holds no privacy statement with its plan ({}); give a model of `rounds train --model`, or the \
          whole document of `rounds train --json`",
         path.display(),
-        foreign(source)
+        foreign(json)
     )]
-    Absent { path: PathBuf, source: serde_json::Error },
+    Absent { path: PathBuf, json: serde_json::Error },
     /// A statement that claims no release.
     #[error("`statement {}`: it claims no release: {reason}; `rounds train --secure` makes one", path.display())]
     NoClaim { path: PathBuf, reason: String },
@@ -235,7 +235,7 @@ fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError
             (header.into_bytes(), Some(model.weights().to_vec()))
         }
     };
-    let absent = |source| StatementError::Absent { path: path.into(), source };
+    let absent = |json| StatementError::Absent { path: path.into(), json };
     // Of the text, whose fields stand in it once: of two values of one field another reader may take the other.
     let header = serde_json::from_slice(&text).map_err(absent)?;
     let mut document: Map<String, Value> = serde_json::from_slice(&text).map_err(absent)?;

@@ -23,6 +23,10 @@ fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
+    // Beyond, as many zeros as digits of a number tell nothing.
+    if value.abs() >= 1e16 {
+        return format!("{value:.*e}", digits.max(1) as usize - 1);
+    }
     let text = format!("{value:.*}", (-last_place(value, digits)).max(0) as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
@@ -93,9 +97,13 @@ mod tests {
 
     #[test]
     fn digits_are_rounded_to_the_safe_side() {
-        for (value, down, up) in
-            [(0.29991, "0.299", "0.3"), (99.97, "99.9", "100"), (0.0, "0", "0"), (100.0, "100", "100")]
-        {
+        for (value, down, up) in [
+            (0.29991, "0.299", "0.3"),
+            (99.97, "99.9", "100"),
+            (0.0, "0", "0"),
+            (100.0, "100", "100"),
+            (2.5e20, "2.50e20", "2.50e20"),
+        ] {
             assert_eq!((rounded_down(value).as_str(), rounded_up(value, 3).as_str()), (down, up));
         }
     }

@@ -135,6 +135,16 @@ pub enum AuditError {
     /// An audit that is not made on such rows.
     #[error("{0}: its audit is not set up for such rows; take `rows f32`")]
     Rows(&'static str),
+    /// A sabotage of drawn batches, of a scene that draws none.
+    #[error(
+        "sabotage fixed-order: it breaks claims about batches that are drawn, and {algorithm} ({scene}) reads its rows in their order"
+    )]
+    Order {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Its scene.
+        scene: &'static str,
+    },
     /// A sabotage of other audits.
     #[error("sabotage {0}: {1}")]
     Sabotage(&'static str, &'static str),
@@ -322,6 +332,11 @@ pub fn audit(
         Ok(claim) => claim,
         Err(reason) => return Ok(report(Err(reason))),
     };
+    let steps = claim.family.mechanism.steps();
+    let is_drawn = steps.iter().any(|step| step.sampling().is_some_and(Sampling::amplifies));
+    if settings.sabotage == Some(Sabotage::FixedOrder) && !is_drawn {
+        return Err(AuditError::Order { algorithm: algorithm.id, scene: scene.name });
+    }
     let runs = Runs {
         algorithm,
         settings: &claim.run_settings(algorithm, &scene, settings, &honest)?,
@@ -340,11 +355,7 @@ pub fn audit(
     let iterates = runs.learn(quarter, engine)?;
     let noise = [0, 1].map(|index: usize| runs.moments(&iterates[index]));
     let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
-    let law = match settings.sabotage {
-        // Who breaks the claim knows the order.
-        Some(Sabotage::FixedOrder) => NoiseLaw { rate: 1.0, ..noise_law(&family.mechanism) },
-        _ => noise_law(&family.mechanism),
-    };
+    let law = noise_law(&family.mechanism, settings.sabotage);
     let ratio = LikelihoodRatio::new(law, [&noise[0], &noise[1]], [&means[0], &means[1]]);
     let [without, with] = iterates.map(|iterates| -> Vec<f64> {
         let runs = iterates.chunks_exact(runs.rounds * COLUMNS);
@@ -465,14 +476,16 @@ fn is_same_laplace(left: &Mechanism, right: &Mechanism) -> bool {
 }
 
 /// The law of a mechanism's noise as the likelihood ratio needs it.
-fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
+fn noise_law(mechanism: &Mechanism, sabotage: Option<Sabotage>) -> NoiseLaw {
     let step = mechanism.steps()[0];
+    let drawn = step.sampling().and_then(Sampling::rate_in_turn);
     NoiseLaw {
         density: match step {
             Mechanism::Laplace { .. } => Density::Laplace,
             _ => Density::Gaussian,
         },
-        rate: step.sampling().and_then(Sampling::rate_in_turn).unwrap_or(1.0),
+        // Who breaks the claim knows the order.
+        rate: drawn.filter(|_| sabotage != Some(Sabotage::FixedOrder)).unwrap_or(1.0),
     }
 }
 

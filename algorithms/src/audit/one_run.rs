@@ -78,7 +78,7 @@ pub(super) fn audited(
     };
     let [without, with] = [false, true].map(|is_in| run(Part::Learning, &in_one(&vec![is_in; canaries])));
     let (without, with) = (without?, with?);
-    let law = noise_law(&claim.family.mechanism);
+    let law = noise_law(&claim.family.mechanism, audit.sabotage);
     let rounds = runs.rounds;
     let mut noise = Moments::new(rounds);
     let mut centre = vec![0.0; rounds];

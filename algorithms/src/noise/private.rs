@@ -261,7 +261,8 @@ impl Calibration<'_> {
         let family = |noise_multiplier| planned.mechanism(noise_multiplier, sampling);
         let accountant = self.accountant.unwrap_or_else(|| Accountant::default_for(&family(1.0)));
         // The statement turns an error of the accountant into no claim. A run with a budget ends with the error instead.
-        let stated = |noise_multiplier, delta| accountant.epsilon(&family(noise_multiplier), self.adjacency, delta);
+        let stated =
+            |noise_multiplier, delta| self.memory.epsilon(accountant, &family(noise_multiplier), self.adjacency, delta);
         let (noise_multiplier, epsilon, delta) = match self.budget {
             Budget::NonPrivate => return Err(PrivacyError::EmptyComposition),
             Budget::Target { epsilon, delta } => {
@@ -306,7 +307,7 @@ impl Calibration<'_> {
         norm: Norm,
     ) -> Result<NoiseSchedule, PrivacyError> {
         // Computed before the statement, which fails closed: here the reason is an error.
-        accountant.epsilon(&mechanism, self.adjacency, delta)?;
+        self.memory.epsilon(accountant, &mechanism, self.adjacency, delta)?;
         Ok(NoiseSchedule {
             levels: NoiseLevels::of(&mechanism, f64::from(self.clip_norm)),
             clip: Clip::Bounded { norm, clip_norm: self.clip_norm },
@@ -320,7 +321,7 @@ impl Calibration<'_> {
         // Releases in a declared domain are exact. Simulations measure: their noise comes from the fast sampler, whose floating
         // point no claim needs.
         let is_exact = noise_source == NoiseSource::Chacha20 && self.problem.feature_grid().is_some();
-        PrivacyStatement::new(&PrivateRun {
+        let run = PrivateRun {
             mechanism,
             accountant,
             adjacency: self.adjacency,
@@ -330,6 +331,7 @@ impl Calibration<'_> {
             problem: self.problem,
             noise_source,
             arithmetic: if is_exact { Arithmetic::Exact } else { Arithmetic::Idealised },
-        })
+        };
+        PrivacyStatement::remembered(&run, self.memory)
     }
 }

@@ -71,6 +71,8 @@ impl Samplers {
         Ok(Some(match kind {
             SamplingKind::CyclicPoisson => cyclic(self.groups(run, schedule, size)?, size),
             SamplingKind::CyclicAllocation => {
+                // Before Poisson batches stand for these, by their own name.
+                Sampling::RandomAllocation { groups: 2, slots: 1 }.check(plan::adjacency(run)?)?;
                 let groups = self.groups(run, schedule, size)?;
                 Sampling::RandomAllocation { groups, slots: slots(groups) }
             }
@@ -100,15 +102,18 @@ impl Samplers {
             let expected = "a target ε, at which auto weighs noise against bands, or a number of groups";
             return Err(SettingsError::out_of_range("bands", "auto", expected).into());
         };
-        let workload =
-            Workload::new(size.rounds, workload(run, schedule, size.rounds)?).map_err(NoisePlanError::from)?;
+        let calibration = run.calibration(plan::adjacency(run)?, 1.0)?;
+        let sums = workload(run, schedule, size.rounds)?;
+        let inputs = format!("error of bands, {} rounds, {sums:?}", size.rounds);
+        let workload = Workload::new(size.rounds, sums).map_err(NoisePlanError::from)?;
         let error = |bands: usize| -> Result<f64, PrepareError> {
-            let error = toeplitz_banded_error(&workload, bands).map_err(NoisePlanError::from)?;
+            let error = || toeplitz_banded_error(&workload, bands).map_err(NoisePlanError::from);
+            let error = calibration.memory.remembered(&format!("{bands} {inputs}"), error)?;
             let mechanism = |noise_multiplier| {
                 let (sampling, steps) = (cyclic(bands, size), size.rounds);
                 Mechanism::SubsampledGaussian { noise_multiplier, sampling, steps }
             };
-            Ok(error * run.calibration(plan::adjacency(run)?, 1.0)?.noise_multiplier((epsilon, delta), mechanism)?)
+            Ok(error * calibration.noise_multiplier((epsilon, delta), mechanism)?)
         };
         least(most, error)
     }

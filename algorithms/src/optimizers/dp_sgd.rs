@@ -51,6 +51,12 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
             ..Scene::POISSON
         },
         Scene {
+            name: "random allocation",
+            power: 0.1,
+            parameters: &[("rounds", "4"), ("sampling", "random-allocation"), ("learning-rate", "4")],
+            ..Scene::POISSON
+        },
+        Scene {
             name: "Poisson, local steps",
             power: 0.05,
             parameters: &[

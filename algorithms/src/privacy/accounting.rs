@@ -7,6 +7,16 @@ use super::sampling::Sampling;
 use super::{gaussian, gdp, laplace, pld, rdp, search, zcdp};
 use crate::problem::adjacency::Adjacency;
 
+/// How closely an accountant computes. Both are upper bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// As what is stated.
+    #[default]
+    Exact,
+    /// To some thousandths, in a tenth of the time, for searches that end with the other.
+    Rough,
+}
+
 impl Accountant {
     /// The tightest accountant that covers `mechanism`: gdp for Gaussian ones (exact), pure for Laplace ones (the guarantee
     /// without δ), rdp where a batch is drawn without replacement (the only theorem for it), pld for the rest.
@@ -46,6 +56,17 @@ impl Accountant {
     /// [`PrivacyError::OutOfRange`] for δ ∉ (0, 1), [`PrivacyError::RefusedAccountant`] where no theorem covers the
     /// mechanism, and whatever [`Mechanism::check`] finds.
     pub fn epsilon(self, mechanism: &Mechanism, adjacency: Adjacency, delta: f64) -> Result<f64, PrivacyError> {
+        self.epsilon_to(Precision::Exact, mechanism, adjacency, delta)
+    }
+
+    /// [`epsilon`](Self::epsilon) so closely.
+    pub(super) fn epsilon_to(
+        self,
+        precision: Precision,
+        mechanism: &Mechanism,
+        adjacency: Adjacency,
+        delta: f64,
+    ) -> Result<f64, PrivacyError> {
         if !(self == Self::Pure && delta == 0.0) {
             error::delta(delta)?;
         }
@@ -55,7 +76,7 @@ impl Accountant {
             Self::Zcdp => zcdp::epsilon(delta, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::ZcdpSimple => zcdp::simple_epsilon(delta, zcdp::rho_of(self, mechanism, adjacency)?),
             Self::Rdp => Ok(rdp::RenyiCurve::new(mechanism, adjacency)?.epsilon(delta)?.0),
-            Self::Pld => pld::PrivacyLoss::new(mechanism, adjacency)?.epsilon(delta),
+            Self::Pld => pld::PrivacyLoss::new(mechanism, adjacency)?.computed_to(precision).epsilon(delta),
             Self::Pure => laplace::pure_epsilon(mechanism, adjacency),
         }
     }
@@ -116,9 +137,20 @@ pub fn calibrate(
     delta: f64,
     mechanism_at: impl Fn(f64) -> Mechanism,
 ) -> Result<f64, PrivacyError> {
+    calibrated(Precision::Exact, accountant, adjacency, (epsilon, delta), mechanism_at)
+}
+
+/// [`calibrate`] so closely.
+pub(super) fn calibrated(
+    precision: Precision,
+    accountant: Accountant,
+    adjacency: Adjacency,
+    (epsilon, delta): (f64, f64),
+    mechanism_at: impl Fn(f64) -> Mechanism,
+) -> Result<f64, PrivacyError> {
     error::target_epsilon(epsilon)?;
-    let excess = |accountant: Accountant, noise: f64| -> Result<f64, PrivacyError> {
-        let found = accountant.epsilon(&mechanism_at(noise), adjacency, delta)?;
+    let excess = |precision: Precision, accountant: Accountant, noise: f64| -> Result<f64, PrivacyError> {
+        let found = accountant.epsilon_to(precision, &mechanism_at(noise), adjacency, delta)?;
         Ok((found / epsilon).ln().clamp(-100.0, 100.0))
     };
     let unreachable = |closest: f64| PrivacyError::Unreachable {
@@ -128,28 +160,37 @@ pub fn calibrate(
         highest: HIGHEST,
         closest: epsilon * closest.exp(),
     };
-    let bracket =
-        |accountant, guess, step| bracket_target(|noise| excess(accountant, noise), guess, step)?.map_err(unreachable);
-    let (mut guess, mut step) = (1.0, 2.0);
+    let found = |precision, accountant, (guess, step), tolerance| {
+        let excess = |noise| excess(precision, accountant, noise);
+        let (lower, upper) = bracket_target(excess, guess, step)?.map_err(unreachable)?;
+        search::bracket_root(excess, lower, upper, tolerance)
+    };
+    let mut start = (1.0, 2.0);
     // The Rényi accountant is quick and never far above the tight one: a first bracket for the slow one.
     if accountant == Accountant::Pld
-        && let Ok((lower, upper)) = bracket(Accountant::Rdp, guess, step)
+        && let Ok(bracket) = found(Precision::Exact, Accountant::Rdp, start, 1e-3)
     {
-        guess = search::bracket_root(|noise| excess(Accountant::Rdp, noise), lower, upper, 1e-3)?.root;
-        step = 1.1;
+        start = (bracket.root, 1.1);
     }
-    let (lower, upper) = bracket(accountant, guess, step)?;
-    let bracket = search::bracket_root(|noise| excess(accountant, noise), lower, upper, 2e-10)?;
+    let is_slow = accountant == Accountant::Pld && mechanism_at(1.0).is_allocated();
+    if is_slow || precision == Precision::Rough {
+        let bracket = found(Precision::Rough, accountant, start, 1e-5)?;
+        start = (bracket.root.max(bracket.opposite), 1.0005);
+        if precision == Precision::Rough {
+            return Ok(start.0);
+        }
+    }
+    let bracket = found(precision, accountant, start, 2e-10)?;
     Ok(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite })
 }
 
 /// (noise with ε above the target, noise with ε at most the target), going up or down from `guess` by growing factors; what
 /// came closest, where the noises between which is searched end before.
-fn bracket_target(
-    excess: impl Fn(f64) -> Result<f64, PrivacyError>,
+pub(super) fn bracket_target<E>(
+    excess: impl Fn(f64) -> Result<f64, E>,
     guess: f64,
     mut factor: f64,
-) -> Result<Result<(f64, f64), f64>, PrivacyError> {
+) -> Result<Result<(f64, f64), f64>, E> {
     let upwards = excess(guess)? > 0.0;
     let mut previous = guess;
     loop {

@@ -1,4 +1,4 @@
-//! The budget of a run, and the noise of budgets that was calibrated before.
+//! The budget of a run, and what was computed for it before: ε of mechanisms, and the noise of budgets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sha2::{Digest as _, Sha256};
 
 use super::accountant::Accountant;
-use super::accounting::calibrate;
+use super::accounting::{Precision, calibrated};
 use super::error::PrivacyError;
 use super::mechanism::Mechanism;
 use crate::hexadecimal;
@@ -33,18 +33,49 @@ pub enum Budget {
     },
 }
 
-/// Noise that was calibrated before, by all the inputs of its calibration; clones share it. The runs of a cell differ in
+/// Noise that was calibrated before, and ε, by all the inputs of their computation; clones share it. The runs of a cell differ in
 /// their seeds and share the noise, and every one of them is prepared from the target ε itself.
 #[derive(Clone, Debug, Default)]
-pub struct CalibrationMemory(Arc<Mutex<HashMap<String, f64>>>);
+pub struct CalibrationMemory {
+    known: Arc<Mutex<HashMap<String, f64>>>,
+    precision: Precision,
+}
 
 impl CalibrationMemory {
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, f64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// An empty memory of numbers that a search begins with, quick and some thousandths too large: no run may have them.
+    pub fn rough() -> Self {
+        Self { precision: Precision::Rough, ..Self::default() }
     }
 
-    /// [`calibrate`], made once. `mechanism` at 1 stands for the whole family: its argument scales the noise. Nothing
-    /// is kept of a calibration that fails.
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, f64>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `find` finds for these inputs, once. Nothing is kept of what fails.
+    pub(crate) fn remembered<E>(&self, inputs: &str, find: impl FnOnce() -> Result<f64, E>) -> Result<f64, E> {
+        // A schedule has as many numbers as rounds.
+        let key = hexadecimal(&Sha256::digest(inputs));
+        if let Some(&found) = self.known().get(&key) {
+            return Ok(found);
+        }
+        let found = find()?;
+        self.known().insert(key, found);
+        Ok(found)
+    }
+
+    /// [`Accountant::epsilon`], computed once.
+    pub(crate) fn epsilon(
+        &self,
+        accountant: Accountant,
+        mechanism: &Mechanism,
+        adjacency: Adjacency,
+        delta: f64,
+    ) -> Result<f64, PrivacyError> {
+        let inputs = format!("{accountant:?} {adjacency:?} {delta:?} {mechanism:?}");
+        self.remembered(&inputs, || accountant.epsilon_to(self.precision, mechanism, adjacency, delta))
+    }
+
+    /// [`calibrate`](super::calibrate), made once. `mechanism` at 1 stands for the whole family: its argument scales the noise.
     pub(crate) fn calibrate(
         &self,
         accountant: Accountant,
@@ -54,14 +85,7 @@ impl CalibrationMemory {
         mechanism: impl Fn(f64) -> Mechanism,
     ) -> Result<f64, PrivacyError> {
         let inputs = format!("{accountant:?} {adjacency:?} {epsilon:?} {delta:?} {:?}", mechanism(1.0));
-        // A schedule has as many numbers as rounds.
-        let key = hexadecimal(&Sha256::digest(inputs));
-        if let Some(&noise) = self.known().get(&key) {
-            return Ok(noise);
-        }
-        let noise = calibrate(accountant, adjacency, epsilon, delta, mechanism)?;
-        self.known().insert(key, noise);
-        Ok(noise)
+        self.remembered(&inputs, || calibrated(self.precision, accountant, adjacency, (epsilon, delta), mechanism))
     }
 }
 

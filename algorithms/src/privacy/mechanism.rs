@@ -255,6 +255,12 @@ impl Mechanism {
         }
     }
 
+    /// True if units are allocated to rounds, whose law takes long to compute.
+    pub(super) fn is_allocated(&self) -> bool {
+        let allocated = |step: &&Self| matches!(step.sampling(), Some(Sampling::RandomAllocation { slots: 2.., .. }));
+        self.steps().iter().any(allocated)
+    }
+
     /// Checks every parameter, the sampler against the adjacency, and the sampler against the kind of mechanism.
     ///
     /// # Errors

@@ -35,6 +35,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::accountant::Accountant;
+use super::accounting::{self, Precision};
 use super::error::{self, PrivacyError};
 use super::mechanism::Mechanism;
 use super::rdp::{ORDERS, RenyiCurve};
@@ -285,7 +286,12 @@ struct Profile {
 
 impl Profile {
     /// The greatest profile of these mechanisms; `None` where one has no profile but that of Rényi divergences.
-    fn of(trials: &[(Mechanism, RenyiCurve)], adjacency: Adjacency, delta: f64) -> Result<Option<Self>, PrivacyError> {
+    fn of(
+        precision: Precision,
+        trials: &[(Mechanism, RenyiCurve)],
+        adjacency: Adjacency,
+        delta: f64,
+    ) -> Result<Option<Self>, PrivacyError> {
         let mut most = 0.0_f64;
         for (_, curve) in trials {
             most = most.max(curve.epsilon(1e-3 * delta)?.0);
@@ -300,7 +306,10 @@ impl Profile {
                     epsilons.iter().map(|&epsilon| gaussian::delta(epsilon, mu)).collect::<Result<_, _>>()?
                 }
                 Accountant::Rdp => return Ok(None),
-                _ => pld::PrivacyLoss::new(mechanism, adjacency)?.profile(&epsilons, delta)?,
+                _ => {
+                    let loss = pld::PrivacyLoss::new(mechanism, adjacency)?;
+                    loss.computed_to(precision).profile(&epsilons, delta)?
+                }
             };
             deltas.iter_mut().zip(own).for_each(|(most, own): (_, f64)| *most = most.max(own));
         }
@@ -444,7 +453,18 @@ pub fn epsilon(
     adjacency: Adjacency,
     delta: f64,
 ) -> Result<(f64, Bound), PrivacyError> {
-    let bounds = bounds(count, trials, adjacency, delta)?;
+    epsilon_to(Precision::Exact, count, trials, adjacency, delta)
+}
+
+/// [`epsilon`] so closely.
+fn epsilon_to(
+    precision: Precision,
+    count: TrialCount,
+    trials: &[Mechanism],
+    adjacency: Adjacency,
+    delta: f64,
+) -> Result<(f64, Bound), PrivacyError> {
+    let bounds = bounds(precision, count, trials, adjacency, delta)?;
     let least = bounds.into_iter().min_by(|left, right| left.0.total_cmp(&right.0));
     let (epsilon, bound) = least.ok_or(PrivacyError::EmptyComposition)?;
     Ok((if epsilon <= MOST_EPSILON { epsilon + LAW_ERROR } else { f64::INFINITY }, bound))
@@ -452,6 +472,7 @@ pub fn epsilon(
 
 /// Every bound that there is, for the law as it is written.
 fn bounds(
+    precision: Precision,
     count: TrialCount,
     trials: &[Mechanism],
     adjacency: Adjacency,
@@ -467,7 +488,7 @@ fn bounds(
         return Err(PrivacyError::EmptyComposition);
     }
     let mean = count.mean();
-    let profile = Profile::of(&trials, adjacency, delta / mean)?;
+    let profile = Profile::of(precision, &trials, adjacency, delta / mean)?;
     let divergence = |order: f64| trials.iter().map(|(_, curve)| curve.divergence_at(order)).fold(0.0, f64::max);
     let conversion = |extra: &dyn Fn(f64) -> f64| {
         let selected = |order: f64| divergence(order) + extra(order) + mean.ln() / (order - 1.0);
@@ -502,6 +523,49 @@ fn bounds(
         bounds.push((Profile::invert(most, delta, |epsilon| envelope.delta(profile, epsilon)), Bound::TradeOff));
     }
     Ok(bounds)
+}
+
+/// [`epsilon`] for a search to begin with: another upper bound, some thousandths above where it takes long.
+///
+/// # Errors
+/// As there.
+pub fn rough_epsilon(
+    count: TrialCount,
+    trials: &[Mechanism],
+    adjacency: Adjacency,
+    delta: f64,
+) -> Result<f64, PrivacyError> {
+    Ok(epsilon_to(Precision::Rough, count, trials, adjacency, delta)?.0)
+}
+
+/// [`trial_epsilon`] of a cost that takes long to compute, from an ε near it.
+///
+/// # Errors
+/// As there.
+pub fn trial_epsilon_near<E: From<PrivacyError>>(
+    (epsilon, delta): (f64, f64),
+    near: f64,
+    cost: impl Fn(f64) -> Result<f64, E>,
+) -> Result<f64, E> {
+    let excess = |trial: f64| Ok::<_, E>((cost(trial)? / epsilon).ln().clamp(-100.0, 100.0));
+    // A selection costs nearly in proportion to its trials: two steps are enough from near.
+    let mut near = near;
+    for _ in 0..4 {
+        let excess = excess(near)?;
+        if (-1e-4..=0.0).contains(&excess) {
+            return Ok(near);
+        }
+        near *= (-excess - 5e-5).clamp(-1.0, 1.0).exp();
+    }
+    let unreachable = |excess: f64| {
+        let closest = epsilon * excess.exp();
+        PrivacyError::Unreachable { epsilon, delta, lowest: 0.0, highest: f64::INFINITY, closest }
+    };
+    // The least ε of trials that costs too much lies between.
+    let bracket = accounting::bracket_target(|trial| Ok::<_, E>(-excess(trial)?), near, 1.0005)?;
+    let (lower, upper) = bracket.map_err(|excess| unreachable(-excess))?;
+    let bracket = search::bracket_root(excess, lower, upper, 1e-4)?;
+    Ok(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite })
 }
 
 /// The ε of a trial for which a selection costs at most `epsilon`, to 10⁻⁴ of it: `cost` gives a selection's ε for a trial's.
@@ -566,7 +630,7 @@ mod tests {
             (0.5, 1.0, 20.0, 1e-5, 4.688_217, 4.157_165, 2.327_393),
         ] {
             let trial = [gaussian(1.0 / mu)];
-            let found = bounds(law(eta, mean), &trial, ZERO_OUT, delta).unwrap();
+            let found = bounds(Precision::Exact, law(eta, mean), &trial, ZERO_OUT, delta).unwrap();
             for (bound, golden, grid) in [(Bound::Renyi, renyi, 1e-3), (Bound::Profile, profile, 5e-7)] {
                 let above = of(&found, bound) / golden - 1.0;
                 assert!((-grid..1e-4).contains(&above), "{bound:?} of {mu}, {eta}, {mean}: {above:e}");
@@ -580,7 +644,7 @@ mod tests {
     #[test]
     fn a_selection_of_dp_sgd_costs_what_the_reference_finds() {
         let trial = [poisson(4.0, 0.008_333_333_3, 600)];
-        let found = bounds(law(1.0, 10.0), &trial, Adjacency::AddRemove, 1e-6).unwrap();
+        let found = bounds(Precision::Exact, law(1.0, 10.0), &trial, Adjacency::AddRemove, 1e-6).unwrap();
         // The reference's grid of losses has 0.200849 for a trial at δ = 1e-6, whose ε is enclosed in [0.2008115, 0.2008137] here; what
         // follows is as much smaller. By direct evaluations:
         let loss = pld::PrivacyLoss::new(&trial[0], Adjacency::AddRemove).unwrap();
@@ -606,7 +670,7 @@ mod tests {
         let price = |eta: f64, mean: f64, bound: Option<Bound>| {
             let count = law(eta, mean);
             let cost = |noise: f64| {
-                let found = bounds(count, &[gaussian(noise)], ZERO_OUT, 1e-6).unwrap();
+                let found = bounds(Precision::Exact, count, &[gaussian(noise)], ZERO_OUT, 1e-6).unwrap();
                 bound.map_or_else(
                     || found.iter().map(|one| one.0).fold(f64::INFINITY, f64::min),
                     |name| of(&found, name),
@@ -666,11 +730,22 @@ mod tests {
         }
     }
 
+    /// Where the law of a trial is computed, roughly too, no bound is below the exact one.
+    #[test]
+    fn rough_bounds_of_allocated_trials_are_above_the_exact_ones_and_near_them() {
+        for (noise, slots, rounds) in [(4.0, 20, 50), (2.0, 100, 300)] {
+            let trial = [subsampled(noise, Sampling::RandomAllocation { groups: 1, slots }, rounds), gaussian(10.0)];
+            let exact = epsilon(law(1.0, 10.0), &trial, ZERO_OUT, 1e-6).unwrap().0;
+            let rough = rough_epsilon(law(1.0, 10.0), &trial, ZERO_OUT, 1e-6).unwrap();
+            assert!((exact * (1.0 - 1e-6)..1.01 * exact).contains(&rough), "{noise}: {rough} {exact}");
+        }
+    }
+
     /// The trade-off bound by an envelope over ten times as many lines in place of an integral: φ is the greatest line at every z.
     #[test]
     fn an_envelope_is_above_each_of_its_lines_and_weighs_as_much_as_trials_are_expected() {
         let curve = |mechanism: Mechanism| (mechanism.clone(), RenyiCurve::new(&mechanism, ZERO_OUT).unwrap());
-        let profile = Profile::of(&[curve(gaussian(5.0))], ZERO_OUT, 1e-7).unwrap().unwrap();
+        let profile = Profile::of(Precision::Exact, &[curve(gaussian(5.0))], ZERO_OUT, 1e-7).unwrap().unwrap();
         for count in [law(0.0, 10.0), law(1.0, 10.0), law(-0.5, 3.0), TrialCount::Poisson { mean: 5.0 }] {
             let envelope = Envelope::new(count, &profile);
             let weight: f64 = envelope.corners.iter().map(|corner| corner.0).sum();
@@ -752,5 +827,16 @@ mod tests {
             assert!(spent <= total && spent > total * (1.0 - 2e-4), "{total}: {found} costs {spent}");
         }
         assert!(matches!(trial_epsilon(1.0, 1e-6, |_| Ok(2.0)), Err(PrivacyError::Unreachable { .. })));
+        // From wherever a rough search ended, and from far away.
+        for total in [0.1, 1.0, 8.0] {
+            let expected = trial_epsilon(total, 1e-6, cost).unwrap();
+            for near in [0.3, 0.99, 1.0, 1.004, 2.0] {
+                let found = trial_epsilon_near((total, 1e-6), near * expected, cost).unwrap();
+                let spent = cost(found).unwrap();
+                assert!(spent <= total && spent > total * (1.0 - 2e-4), "{total}, {near}: {found} costs {spent}");
+                assert!((found / expected - 1.0).abs() < 4e-4, "{total}, {near}: {found} {expected}");
+            }
+        }
+        assert!(matches!(trial_epsilon_near((1.0, 1e-6), 0.5, |_| Ok(2.0)), Err(PrivacyError::Unreachable { .. })));
     }
 }

@@ -5,6 +5,7 @@ use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
 use super::accountant::Accountant;
+use super::calibration::CalibrationMemory;
 use super::error::{self, PrivacyError};
 use super::gdp;
 use super::mechanism::Mechanism;
@@ -172,11 +173,16 @@ impl PrivacyStatement {
     /// The statement of `run`: its ε is computed here, by the run's accountant from the run's mechanism, so that nothing can
     /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
     pub fn new(run: &PrivateRun<'_>) -> Self {
+        Self::remembered(run, &CalibrationMemory::default())
+    }
+
+    /// The same with an ε that was computed before.
+    pub(crate) fn remembered(run: &PrivateRun<'_>, memory: &CalibrationMemory) -> Self {
         let pure_in_floats = run.arithmetic == Arithmetic::Idealised && run.delta == 0.0;
         let refused = (pure_in_floats && run.noise_source == NoiseSource::Chacha20).then_some(FINITE_SUPPORT);
         let proven = match run.problem.unclaimable().or(refused) {
             Some(reason) => Err(reason.to_owned()),
-            None => Self::proven_epsilon(run).map_err(|error| error.to_string()),
+            None => Self::proven_epsilon(run, memory).map_err(|error| error.to_string()),
         };
         let epsilon = match proven {
             Ok(epsilon) => epsilon,
@@ -232,8 +238,8 @@ impl PrivacyStatement {
         }
     }
 
-    /// The guarantee of a selection whose winner this run is, at (ε, δ): it claims what every trial claims. Its mechanisms are those of a
-    /// trial, so that no reader adds up the winner's own.
+    /// The guarantee of a selection whose winner this run is, at (ε, δ): it claims what every trial claims. The mechanisms of a trial stand in
+    /// `selection` alone, so that no reader adds up the winner's own.
     #[must_use]
     pub fn selected(self, (epsilon, delta): (f64, f64), examples: usize, selection: SelectionStatement) -> Self {
         if self.claim == Claim::None {
@@ -336,9 +342,9 @@ impl PrivacyStatement {
         }
     }
 
-    fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
+    fn proven_epsilon(run: &PrivateRun<'_>, memory: &CalibrationMemory) -> Result<f64, PrivacyError> {
         error::positive(run.clip_norm, "the clip norm", "without a clip norm no sensitivity is bounded")?;
-        let epsilon = run.accountant.epsilon(run.mechanism, run.adjacency, run.delta)?;
+        let epsilon = memory.epsilon(run.accountant, run.mechanism, run.adjacency, run.delta)?;
         // A bound that is not a number proves nothing.
         let finite = epsilon.is_finite();
         error::checked(epsilon, finite, "the proven epsilon", "finite", "raise the noise multiplier")

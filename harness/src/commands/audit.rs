@@ -94,9 +94,10 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         let started = Instant::now();
         let report = audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs));
         let report = match report {
-            // Of several scenes, those that do not offer the relation, or units, are no error.
-            Err(AuditError::Prepare { source, .. })
-                if (relation.is_some() || settings.units) && refused + 1 < audited.len() =>
+            // Of several scenes, those that do not offer the relation, or units, or an order to break, are no error.
+            Err(error @ (AuditError::Prepare { .. } | AuditError::Order { .. }))
+                if (relation.is_some() || settings.units || matches!(error, AuditError::Order { .. }))
+                    && refused + 1 < audited.len() =>
             {
                 refused += 1;
                 AuditReport {
@@ -108,13 +109,17 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
                     rows: settings.rows,
                     units: settings.units,
                     selection: settings.selection,
-                    finding: Err(source.to_string()),
+                    finding: Err(match error {
+                        AuditError::Prepare { source, .. } => source.to_string(),
+                        other => other.to_string(),
+                    }),
                 }
             }
             Err(
                 error @ (AuditError::Prepare { .. }
                 | AuditError::Relation { .. }
                 | AuditError::Sabotage(..)
+                | AuditError::Order { .. }
                 | AuditError::Canaries { .. }
                 | AuditError::Counts(_)
                 | AuditError::TooFewRuns(_)),

@@ -126,6 +126,7 @@ fn table(account: &Account, spent: f64) -> Table {
         let model = sha256.map(|sha256| format!(", model {sha256}…")).unwrap_or_default();
         format!("{share}, ε = {} at δ = {}, {state}{model}", three_digits(own_epsilon), scientific(own_delta))
     };
+    let epsilon = if *epsilon < 1e16 { epsilon.to_string() } else { three_digits(*epsilon) };
     let head = [
         ("budget", format!("ε = {epsilon} at δ = {}, {filter} filter", scientific(*delta))),
         ("data", format!("{data}, {}", plural(*rows, if unit == "example" { "row" } else { "unit" }))),

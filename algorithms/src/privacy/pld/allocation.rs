@@ -13,6 +13,7 @@
 //! under Q, and the pair with dP′/dQ′ = W′ dominates. Its law is an m-fold convolution, taken by one transform under an exponential tilt, so
 //! that the tail that counts keeps its digits. What is cut off is counted at +∞ or at a larger loss.
 
+use super::ROUGHER;
 use super::composition::{Bound, Composed, Plan};
 use super::grid::{self, Atoms, GridLoss};
 use crate::normal::{density, survival};
@@ -105,6 +106,12 @@ impl Factor {
         Self { law }
     }
 
+    /// The law with its masses times y.
+    fn weighed(&self) -> GridLoss {
+        let mass = self.law.mass.iter().enumerate().map(|(cell, mass)| mass * self.at(cell)).collect();
+        GridLoss { mass, ..self.law.clone() }
+    }
+
     /// ln E[y·e^{θy}].
     fn log_tilted(&self, theta: f64) -> f64 {
         let anchor = self.law.anchor(theta);
@@ -134,7 +141,7 @@ fn thinned(losses: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 impl Allocation {
     /// The law of the loss, with at most `tail` more at +∞ than there is but for rounding.
-    pub(super) fn law(self, tail: f64) -> Atoms {
+    pub(super) fn law(self, tail: f64, is_rough: bool) -> Atoms {
         let (shift, visible, slots) = (1.0 / self.noise, self.visible as f64, self.slots as f64);
         let tail = tail.max(1e-300);
         // Where a factor ends: under P one of them has its mean moved by the shift.
@@ -146,10 +153,12 @@ impl Allocation {
         let least = visible * (-0.5 * shift * shift - shift * reach / visible.sqrt()).exp();
         let least = least.max(visible - reach * visible.sqrt() * deviation) + slots - visible;
         let wanted = (SQUARED_INTERVAL.sqrt() * deviation).min(SHARE_OF_SUM * least);
+        let rougher = if is_rough { ROUGHER } else { 1.0 };
+        let (wanted, most_cells) = (rougher * wanted, MOST_CELLS / rougher);
         // To add a unit a smaller W costs more: where the grid is too short, what lies above its end counts there.
-        let fitting = ((MOST_CELLS * wanted).ln() + 0.5 * shift * shift) / shift;
+        let fitting = ((most_cells * wanted).ln() + 0.5 * shift * shift) / shift;
         let end = if self.removal { high } else { high.min(fitting.max(quantile(1e-3 / visible))) };
-        let interval = wanted.max((y(end) - y(-reach)) / MOST_CELLS);
+        let interval = wanted.max((y(end) - y(-reach)) / most_cells);
         let mut factor = Factor::new(shift, (-reach, end), interval);
         let above = if end < high {
             let place = ((y(end) / interval).floor() as i64 - factor.law.start).max(0) as usize;
@@ -189,27 +198,33 @@ impl Allocation {
         }
         // A tilt keeps the digits of the tail that counts, and has none far from it: of two upper bounds the smaller one holds.
         let tilted = TILT * if self.removal { theta_high } else { theta_low };
-        let steps = [(factor.law.clone(), self.visible)];
         let (edges, window) = ((theta_low, theta_high), (bottom, top));
-        let [plain, tilted] = [0.0, tilted]
-            .map(|lambda| Composed::new(&Plan { steps: &steps, lambda, window, edges, bound: Bound::Upper }));
-
+        // Under P the mass is W times that under Q, a mean of y_i: of the law with one factor weighed by itself, whose rounding is not W times
+        // as great. Rounds that are not visible leave that of Q.
+        let seen = if self.removal { visible / slots } else { 0.0 };
+        let parts = [
+            (seen, vec![(factor.law.clone(), self.visible - 1), (factor.weighed(), 1)]),
+            (1.0 - seen, vec![(factor.law.clone(), self.visible)]),
+        ];
         let offset = slots - visible;
         let mut losses = Vec::new();
         let (mut total, mut lost) = (0.0, 0.0);
-        for ((sum, plain), (_, tilted)) in plain.masses().zip(tilted.masses()) {
-            let mass = plain.min(tilted);
-            let ratio = (sum + offset) / slots;
-            // Under P the mass is W times that under Q.
-            let mass = if self.removal { ratio * mass } else { mass };
-            if ratio > 0.0 {
-                losses.push((if self.removal { ratio.ln() } else { -ratio.ln() }, mass));
-                total += mass;
-            } else if !self.removal {
-                lost += mass;
+        let (mut start, mut end) = (f64::NEG_INFINITY, f64::INFINITY);
+        for (share, steps) in parts.iter().filter(|(share, _)| *share > 0.0) {
+            let [plain, tilted] =
+                [0.0, tilted].map(|lambda| Composed::new(&Plan { steps, lambda, window, edges, bound: Bound::Upper }));
+            for ((sum, plain), (_, tilted)) in plain.masses().zip(tilted.masses()) {
+                let mass = share * plain.min(tilted);
+                let ratio = (sum + offset) / slots;
+                if ratio > 0.0 {
+                    losses.push((if self.removal { ratio.ln() } else { -ratio.ln() }, mass));
+                    total += mass;
+                } else if !self.removal {
+                    lost += mass;
+                }
             }
+            (start, end) = (start.max(plain.window().0), end.min(plain.window().1));
         }
-        let (start, end) = plain.window();
         let cut = visible * (above + survival(reach));
         let infinity = if self.removal {
             let beyond = (under_p(&factor, theta_high) - theta_high * end).exp();

@@ -26,7 +26,9 @@ use pair::{Pair, Sample};
 use step::Step;
 
 use super::accountant::Accountant;
+use super::accounting::Precision;
 use super::error::{self, PrivacyError};
+use super::gaussian;
 use super::mechanism::Mechanism;
 use super::rdp::RenyiCurve;
 use super::search;
@@ -39,6 +41,8 @@ const MOST_STEPS: f64 = 1e12;
 const WIDEST_STEP: f64 = 1e7;
 /// Error of ε by discretisation, relative, that the automatic interval aims at.
 pub const RELATIVE_ACCURACY: f64 = 1e-5;
+/// Rough grids are so much coarser.
+const ROUGHER: f64 = 10.0;
 /// Truncated mass, relative to δ.
 const TRUNCATION: f64 = 1e-8;
 /// The same of laws that are computed, whose widths grow with it.
@@ -81,6 +85,8 @@ pub struct PrivacyLoss {
     laws: OnceLock<Vec<Direction>>,
     /// Of batches that are cut, whose pair is loose where many are.
     renyi: Option<RenyiCurve>,
+    /// On coarse grids, for searches.
+    is_rough: bool,
 }
 
 impl PrivacyLoss {
@@ -98,7 +104,12 @@ impl PrivacyLoss {
         })?;
         let is_cut = directions.iter().flatten().any(|(step, _)| matches!(step, Step::Either { .. }));
         let renyi = is_cut.then(|| RenyiCurve::new(mechanism, adjacency)).transpose()?;
-        Ok(Self { directions, interval: Interval::Automatic, laws: OnceLock::new(), renyi })
+        Ok(Self { directions, interval: Interval::Automatic, laws: OnceLock::new(), renyi, is_rough: false })
+    }
+
+    /// The same so closely: roughly on grids that are ten times as coarse.
+    pub(super) fn computed_to(self, precision: Precision) -> Self {
+        Self { is_rough: self.is_rough || precision == Precision::Rough, ..self }
     }
 
     /// The same on a grid of the given spacing of losses.
@@ -112,19 +123,20 @@ impl PrivacyLoss {
         Ok(self)
     }
 
-    /// The same on a grid chosen for a relative accuracy of ε.
+    /// The same on a grid chosen for a relative accuracy of ε. From a thousandth on laws that are computed are rough.
     ///
     /// # Errors
     /// [`PrivacyError::OutOfRange`] unless it is positive and finite.
     pub fn with_relative_accuracy(mut self, accuracy: f64) -> Result<Self, PrivacyError> {
         error::positive(accuracy, "the relative accuracy", "for instance 1e-4")?;
         self.interval = Interval::Accuracy(accuracy);
+        self.is_rough = accuracy >= 1e-3;
         Ok(self)
     }
 
-    /// An upper bound on the ε at δ, at most about 1e-5 relative above the truth by default. Random allocation: 1e-4 from σ = 0.8 on; with
-    /// less noise its transforms lose digits, by 5 % at σ = 0.6, and below 0.55 the removal of a unit counts without amplification. Truncated
-    /// batches: the lesser of this and the Rényi bound.
+    /// An upper bound on the ε at δ, at most about 1e-5 relative above the truth by default. Random allocation: 1e-4 from σ = 0.6 on, of whole
+    /// epochs; with less noise, or few rounds of an epoch, its transforms lose digits, and without amplification ε may be less, which is taken then.
+    /// Truncated batches: the lesser of this and the Rényi bound.
     ///
     /// # Errors
     /// [`PrivacyError::OutOfRange`] unless δ ∈ (0, 1); [`PrivacyError::TooFineDiscretization`] and
@@ -141,8 +153,13 @@ impl PrivacyLoss {
                 let found = match unamplified(direction) {
                     None => found?,
                     Some(plain) => {
-                        let target = Target::for_delta(&plain, delta, self.interval);
-                        let plain = self.direction_epsilon(&plain, &target, Bound::Upper)?;
+                        let plain = match gaussian_mu(&plain) {
+                            Some(mu) => gaussian::epsilon(delta, mu)?,
+                            None => {
+                                let target = Target::for_delta(&plain, delta, self.interval);
+                                self.direction_epsilon(&plain, &target, Bound::Upper)?
+                            }
+                        };
                         found.map_or(plain, |found| found.min(plain))
                     }
                 };
@@ -161,8 +178,9 @@ impl PrivacyLoss {
         error::target_epsilon(epsilon)?;
         let mut largest = 0.0;
         for direction in self.laws.get_or_init(|| self.with_laws(SMALL_DELTA, 1.0)) {
-            let of = |direction: &Direction| {
-                self.direction_delta(direction, &Target::for_epsilon(direction, epsilon, self.interval))
+            let of = |direction: &Direction| match gaussian_mu(direction).filter(|_| self.has_laws()) {
+                Some(mu) => gaussian::delta(epsilon, mu),
+                None => self.direction_delta(direction, &Target::for_epsilon(direction, epsilon, self.interval)),
             };
             let found = of(direction);
             let found = match unamplified(direction) {
@@ -183,6 +201,9 @@ impl PrivacyLoss {
         let mut profile = vec![0.0_f64; epsilons.len()];
         let most = epsilons.last().copied().unwrap_or(0.0);
         let of = |direction: &Direction| -> Result<Vec<f64>, PrivacyError> {
+            if let Some(mu) = gaussian_mu(direction).filter(|_| self.has_laws()) {
+                return epsilons.iter().map(|&epsilon| gaussian::delta(epsilon, mu)).collect();
+            }
             // A tilt that suits one part of the curve leaves few digits far to its left.
             let near = Target::for_epsilon(direction, 0.125 * most, self.interval);
             let mut least = vec![1.0_f64; epsilons.len()];
@@ -229,12 +250,18 @@ impl PrivacyLoss {
         Ok(Bounds { lower, upper })
     }
 
+    /// Some step is a law that is computed.
+    fn has_laws(&self) -> bool {
+        self.directions.iter().flatten().any(|(step, _)| matches!(step, Step::Allocation(_)))
+    }
+
     /// The directions with the laws that are computed, of which a share of δ is cut; where as much as `most` of one came to lie at +∞, without
     /// amplification.
     fn with_laws(&self, delta: f64, most: f64) -> Vec<Direction> {
         let of = |direction: &Direction| {
             let tail = LAW_TRUNCATION * delta / Target::steps(direction);
-            let computed: Direction = direction.iter().map(|(step, count)| (step.with_law(tail), *count)).collect();
+            let computed: Direction =
+                direction.iter().map(|(step, count)| (step.with_law(tail, self.is_rough), *count)).collect();
             let is_lost = |(step, _): &(Step, usize)| matches!(step, Step::Allocated(_, law) if law.infinity >= most);
             if computed.iter().any(is_lost) { unamplified(&computed).expect("an allocation") } else { computed }
         };
@@ -332,6 +359,7 @@ impl PrivacyLoss {
             Interval::Automatic => {
                 // Rounding down is of first order where a bucket cannot be cut; a finer grid makes up for it.
                 let share = if bound == Bound::Lower { 0.25 } else { 1.0 };
+                let share = if self.is_rough { ROUGHER * share } else { share };
                 (share * target.interval(direction, RELATIVE_ACCURACY), false)
             }
         };
@@ -346,6 +374,11 @@ impl PrivacyLoss {
             Ok(smallest)
         }
     }
+}
+
+/// μ of a direction that is one Gaussian pair, whose δ has a formula.
+fn gaussian_mu(direction: &Direction) -> Option<f64> {
+    if let &[(Step::Pair(Pair::Gaussian { mu }), 1)] = &direction[..] { Some(mu) } else { None }
 }
 
 /// The same steps with a known round in place of each allocation, by convexity an upper bound: for noise so small that its law is too

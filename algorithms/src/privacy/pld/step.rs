@@ -25,9 +25,9 @@ pub(super) enum Step {
 
 impl Step {
     /// The same step with its law, of which at most `tail` is moved to +∞.
-    pub(super) fn with_law(&self, tail: f64) -> Self {
+    pub(super) fn with_law(&self, tail: f64, is_rough: bool) -> Self {
         match self {
-            &Self::Allocation(allocation) => Self::Allocated(allocation, Arc::new(allocation.law(tail))),
+            &Self::Allocation(allocation) => Self::Allocated(allocation, Arc::new(allocation.law(tail, is_rough))),
             other => other.clone(),
         }
     }

@@ -148,6 +148,7 @@ fn the_two_directions_are_composed_separately() {
             interval: Interval::Automatic,
             laws: OnceLock::new(),
             renyi: None,
+            is_rough: false,
         };
         single.epsilon(1e-5).unwrap()
     });

@@ -1,8 +1,9 @@
 //! The plan of a selection: the noise of trials and scores for a total budget, from public facts alone.
 
-use rounds_algorithms::optimizers::{Algorithm, Prepared, Settings};
+use rounds_algorithms::optimizers::{Algorithm, Prepared, SamplingKind, Settings};
 use rounds_algorithms::privacy::{
-    Budget, Claim, Mechanism, PrivacyStatement, Sampling, SelectionStatement, gaussian, selection,
+    Adjacency, Budget, CalibrationMemory, Claim, Mechanism, PrivacyError, PrivacyStatement, Sampling,
+    SelectionStatement, TrialCount, gaussian, selection,
 };
 use rounds_algorithms::problem::PublicProblem;
 use rounds_algorithms::selection::MOST_SCORE_NOISE;
@@ -40,7 +41,18 @@ struct Points<'a> {
     algorithm: &'static Algorithm,
     problem: &'a PublicProblem,
     settings: &'a Settings,
+    calibrations: CalibrationMemory,
+    /// The ε of a selection among trials of these mechanisms, as closely as `calibrations`.
+    cost: fn(TrialCount, &[Mechanism], Adjacency, f64) -> Result<f64, PrivacyError>,
 }
+
+/// A selection's ε.
+fn cost(count: TrialCount, trials: &[Mechanism], adjacency: Adjacency, delta: f64) -> Result<f64, PrivacyError> {
+    Ok(selection::epsilon(count, trials, adjacency, delta)?.0)
+}
+
+/// What a search came to: the ε of a trial, the mechanisms of all points at it, and the reason for which some point claims nothing.
+type Settled = (f64, Vec<Mechanism>, Option<String>);
 
 impl Points<'_> {
     /// The point at these places, prepared for a budget.
@@ -48,7 +60,7 @@ impl Points<'_> {
         let training = self.tuning.at(places)?;
         let (mut settings, used) = with_factorization(&training, self.algorithm)?;
         (settings.budget, settings.key) = (budget, self.settings.key.clone());
-        settings.calibrations = self.settings.calibrations.clone();
+        settings.calibrations = self.calibrations.clone();
         if used.is_none() {
             settings.strategies = self.settings.strategies.clone();
         }
@@ -75,6 +87,18 @@ impl Points<'_> {
         score_noise: Option<f64>,
     ) -> Result<Vec<Mechanism>, FitError> {
         kinds.iter().map(|places| Ok(self.mechanism(places, budget, score_noise)?.0)).collect()
+    }
+
+    /// True if some point allocates units to rounds: what its noise costs takes long to compute.
+    fn are_slow(&self) -> Result<bool, FitError> {
+        for places in self.tuning.grid.points() {
+            let settings = self.tuning.at(&places)?.settings(self.algorithm)?;
+            let sampling = settings.parameters.get("sampling").and_then(|kind| kind.parse().ok());
+            if matches!(sampling, Some(SamplingKind::RandomAllocation | SamplingKind::CyclicAllocation)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -105,12 +129,17 @@ impl SelectionPlan {
         let (total, delta) = (privacy.epsilon.unwrap_or_default(), privacy.delta);
         let count = tuning.count()?;
         let trial_delta = delta / count.mean();
-        let points = Points { tuning, algorithm, problem, settings };
+        let points = Points { tuning, algorithm, problem, settings, calibrations: settings.calibrations.clone(), cost };
+        let (calibrations, cost) = (CalibrationMemory::rough(), selection::rough_epsilon);
+        let rough = Points { tuning, algorithm, problem, settings, calibrations, cost };
+        let is_slow = points.are_slow()?;
         let budget = |epsilon: f64| Budget::Target { epsilon, delta: trial_delta };
-        let mut trial_epsilon = given.unwrap_or(0.5 * total);
         let first = vec![0; tuning.grid.lengths().count()];
-        let first = |epsilon: f64| Ok::<_, FitError>(points.prepared(&first, budget(epsilon))?.privacy);
-        let adjacency = first(trial_epsilon)?.adjacency.unwrap_or_else(|| problem.relation().adjacency());
+        let first =
+            |points: &Points<'_>, epsilon: f64| Ok::<_, FitError>(points.prepared(&first, budget(epsilon))?.privacy);
+        let begin = given.unwrap_or(0.5 * total);
+        let adjacency = first(if is_slow { &rough } else { &points }, begin)?.adjacency;
+        let adjacency = adjacency.unwrap_or_else(|| problem.relation().adjacency());
         let score_noise = |epsilon: f64| -> Result<Option<f64>, FitError> {
             if tuning.score_on.is_some() {
                 return Ok(None);
@@ -122,42 +151,63 @@ impl SelectionPlan {
             }
             Ok(Some(noise))
         };
-        let spent = |kinds: &[Vec<usize>], epsilon: f64| {
+        let spent = |points: &Points<'_>, kinds: &[Vec<usize>], epsilon: f64| {
             let mechanisms = points.mechanisms(kinds, budget(epsilon), score_noise(epsilon)?)?;
-            Ok::<_, FitError>(selection::epsilon(count, &mechanisms, adjacency, delta)?.0)
+            Ok::<_, FitError>((points.cost)(count, &mechanisms, adjacency, delta)?)
         };
         // One point stands for all of its mechanism. Points of one at one ε may have several at another, as with bands that are chosen by it:
         // all points are looked at again at the ε that was found, until none of them has a mechanism that was not counted.
-        let mut kinds: Vec<Vec<usize>> = Vec::new();
-        let mut unclaimed: Option<String> = None;
-        let mechanisms = loop {
-            let noise = score_noise(trial_epsilon)?;
-            let counted = points.mechanisms(&kinds, budget(trial_epsilon), noise)?;
-            let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
-            for places in tuning.grid.points() {
-                let (mechanism, privacy) = points.mechanism(&places, budget(trial_epsilon), noise)?;
-                if privacy.claim == Claim::None {
-                    unclaimed =
-                        unclaimed.or(privacy.reason).or(Some("some point of the grid claims nothing".to_owned()));
+        let settle = |points: &Points<'_>,
+                      mut trial_epsilon: f64,
+                      find: &dyn Fn(&[Vec<usize>]) -> Result<f64, FitError>| {
+            let mut kinds: Vec<Vec<usize>> = Vec::new();
+            let mut unclaimed: Option<String> = None;
+            loop {
+                let noise = score_noise(trial_epsilon)?;
+                let counted = points.mechanisms(&kinds, budget(trial_epsilon), noise)?;
+                let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+                for places in tuning.grid.points() {
+                    let (mechanism, privacy) = points.mechanism(&places, budget(trial_epsilon), noise)?;
+                    if privacy.claim == Claim::None {
+                        unclaimed =
+                            unclaimed.or(privacy.reason).or(Some("some point of the grid claims nothing".to_owned()));
+                    }
+                    if !own.contains(&mechanism) {
+                        own.push(mechanism);
+                        own_kinds.push(places);
+                    }
                 }
-                if !own.contains(&mechanism) {
-                    own.push(mechanism);
-                    own_kinds.push(places);
+                if own.iter().all(|mechanism| counted.contains(mechanism)) {
+                    break Ok::<Settled, FitError>((trial_epsilon, own, unclaimed));
                 }
+                kinds.extend(
+                    own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0),
+                );
+                trial_epsilon = find(&kinds)?;
             }
-            if own.iter().all(|mechanism| counted.contains(mechanism)) {
-                break own;
+        };
+        let searched = |points: &Points<'_>| {
+            settle(points, begin, &|kinds| {
+                selection::trial_epsilon(total, delta, |epsilon| spent(points, kinds, epsilon))
+            })
+        };
+        let (trial_epsilon, mechanisms, unclaimed) = match given {
+            Some(given) => settle(&points, given, &|_| Ok(given))?,
+            None if is_slow => {
+                let (near, ..) = searched(&rough)?;
+                let close = |kinds: &[Vec<usize>]| {
+                    selection::trial_epsilon_near((total, delta), near, |epsilon| spent(&points, kinds, epsilon))
+                };
+                settle(&points, near, &close)?
             }
-            kinds.extend(own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0));
-            let spent = |epsilon| spent(&kinds, epsilon);
-            trial_epsilon = given.map_or_else(|| selection::trial_epsilon(total, delta, spent), Ok)?;
+            None => searched(&points)?,
         };
         let (epsilon, bound) = selection::epsilon(count, &mechanisms, adjacency, delta)?;
         // Trials of a greater ε cost more than the total, which may be well above what they cost where that jumps, as with the number of bands.
         let is_most = given.is_none()
             || trial_epsilon == total
             || epsilon > total * (1.0 - 5e-4)
-            || spent(&tuning.grid.points().collect::<Vec<_>>(), 1.001 * trial_epsilon)? > total;
+            || spent(&points, &tuning.grid.points().collect::<Vec<_>>(), 1.001 * trial_epsilon)? > total;
         if epsilon > total || !is_most {
             let problem = format!("trials of ε = {trial_epsilon} come to {epsilon}");
             return Err(FitError::argument(format!("epsilon {total}"), problem));
@@ -180,7 +230,7 @@ impl SelectionPlan {
             mechanisms,
             bound,
         };
-        let (budget, first) = (budget(trial_epsilon), first(trial_epsilon)?);
+        let (budget, first) = (budget(trial_epsilon), first(&points, trial_epsilon)?);
         Ok(Self { epsilon, delta, budget, score_noise, statement, unclaimed, first })
     }
 

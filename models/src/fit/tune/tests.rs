@@ -103,6 +103,20 @@ fn a_selection_that_stops_and_goes_on_ends_with_the_bits_of_one_that_never_stopp
     }
 }
 
+/// Where noise takes long to find, as on allocated batches, it is found roughly first, and the total is spent as elsewhere.
+#[test]
+fn a_selection_on_allocated_batches_spends_its_total_and_no_more() {
+    let mut tuning = tuning(false);
+    tuning.grid = Grid::new([("learning-rate", ["0.5", "2"]), ("sampling", ["poisson", "random-allocation"])]).unwrap();
+    let plan = |tuning: &Tuning| tune(tuning, &Execution::default(), &mut ()).unwrap().model;
+    let model = plan(&tuning);
+    let privacy = &model.header().privacy;
+    let spent = privacy.epsilon.unwrap();
+    assert!(spent <= 1.0 && spent > 1.0 - 5e-4, "{spent}");
+    assert_eq!(privacy.selection.as_ref().unwrap().mechanisms.len(), 2);
+    assert_eq!(plan(&tuning).header().privacy, *privacy);
+}
+
 #[test]
 fn the_best_score_wins_and_only_diagnostics_of_simulations_tell_of_trials() {
     let mut tuning = tuning(false);
