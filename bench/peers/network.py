@@ -10,7 +10,7 @@ the others step on one given batch of random bytes. Prints a table, medians with
 
 import argparse
 import os
-import statistics
+import resource
 import subprocess
 import sys
 import time
@@ -24,6 +24,14 @@ CHANNELS = [32, 32, None, 64, 64, None, 128, 128, None]
 CLIP_NORM, NOISE_MULTIPLIER, LEARNING_RATE = 1.0, 1.0, 0.5
 
 
+def spent(work):
+    """Seconds of the clock, and of the processor, in this process and in its children."""
+    processor = lambda: sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    before = np.array([time.perf_counter(), processor()])
+    work()
+    return np.array([time.perf_counter(), processor()]) - before
+
+
 class Rounds:
     PRIVATE = ["--algorithm", "dp-sgd", "--clip-norm", "1", "--noise-multiplier", "1", "--delta", "1e-5"]
     PLAIN = ["--algorithm", "sgd"]
@@ -35,9 +43,7 @@ class Rounds:
         command = [self.given.rounds, "train", "--data", "cifar10", "--model-kind", "cnn-550k", *self.options]
         command += ["--batch-size", str(self.given.batch), "--sampling", "fixed", "--set", f"rounds={rounds}"]
         command += ["--learning-rate", "0.5", "--threads", str(self.given.threads)]
-        started = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return time.perf_counter() - started
+        return spent(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def seconds(self):
         return (self.run_of(9) - self.run_of(1)) / 8
@@ -78,9 +84,7 @@ class Opacus:
         self.optimizer.step()
 
     def seconds(self):
-        started = time.perf_counter()
-        self.step()
-        return time.perf_counter() - started
+        return spent(self.step)
 
 
 class Jax:
@@ -153,9 +157,7 @@ class Jax:
         return step
 
     def seconds(self):
-        started = time.perf_counter()
-        self.jax.block_until_ready(self.compiled(self.weights, self.key))
-        return time.perf_counter() - started
+        return spent(lambda: self.jax.block_until_ready(self.compiled(self.weights, self.key)))
 
 
 PEERS = {
@@ -182,12 +184,15 @@ def main():
     for _ in range(given.samples):
         for name, peer in peers.items():
             samples[name].append(peer.seconds())
-            print(f"{name}: {samples[name][-1]:.2f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
-    print(f"Seconds of a private step of cnn-550k, {given.batch} examples, {given.threads} threads.\n")
-    print("| library | median | least – greatest | over rounds |\n| --- | ---: | ---: | ---: |")
-    base = statistics.median(samples["rounds"]) if "rounds" in samples else float("nan")
-    for name, own in sorted(samples.items(), key=lambda item: statistics.median(item[1])):
-        print(f"| {name} | {statistics.median(own):.2f} | {min(own):.2f} – {max(own):.2f} | {statistics.median(own) / base:.1f} |")
+            clock, processor = samples[name][-1]
+            print(f"{name}: {clock:.2f} s, {processor:.2f} s of the processor, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    print(f"Seconds of a private step of cnn-550k, {given.batch} examples, {given.threads} threads, load {os.getloadavg()[2]:.1f}.\n")
+    print("| library | seconds | of the processor | least – greatest | over rounds, by processor |\n| --- | ---: | ---: | ---: | ---: |")
+    medians = {name: np.median(own, axis=0) for name, own in samples.items()}
+    base = medians["rounds"][1] if "rounds" in medians else float("nan")
+    for name, (clock, processor) in sorted(medians.items(), key=lambda item: item[1][1]):
+        own = [sample[1] for sample in samples[name]]
+        print(f"| {name} | {clock:.2f} | {processor:.2f} | {min(own):.2f} – {max(own):.2f} | {processor / base:.2f} |")
 
 
 if __name__ == "__main__":
