@@ -52,7 +52,7 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
         },
         Scene {
             name: "random allocation",
-            power: 0.1,
+            power: 0.25,
             parameters: &[("rounds", "4"), ("sampling", "random-allocation"), ("learning-rate", "4")],
             ..Scene::POISSON
         },

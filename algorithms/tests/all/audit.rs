@@ -449,6 +449,15 @@ fn one_run_finds_broken_copies_and_says_what_it_cannot() {
     }
 }
 
+#[test]
+fn a_fixed_order_is_no_sabotage_where_rows_are_read_in_order() {
+    for settings in [in_one(400), with_runs(RUNS)] {
+        let settings = AuditSettings { sabotage: Some(Sabotage::FixedOrder), ..settings };
+        let error = report(&scene("dp-mf", 0), &settings).unwrap_err();
+        assert!(matches!(error, AuditError::Order { algorithm: "dp-mf", .. }), "{error}");
+    }
+}
+
 /// In every format of rows, under every relation and kind of key, and over units.
 #[test]
 fn one_run_is_made_in_every_format_and_relation() {

@@ -153,12 +153,11 @@ impl PrivacyLoss {
                 let found = match unamplified(direction) {
                     None => found?,
                     Some(plain) => {
-                        let plain = match gaussian_mu(&plain) {
-                            Some(mu) => gaussian::epsilon(delta, mu)?,
-                            None => {
-                                let target = Target::for_delta(&plain, delta, self.interval);
-                                self.direction_epsilon(&plain, &target, Bound::Upper)?
-                            }
+                        let plain = if let Some(mu) = gaussian_mu(&plain) {
+                            gaussian::epsilon(delta, mu)?
+                        } else {
+                            let target = Target::for_delta(&plain, delta, self.interval);
+                            self.direction_epsilon(&plain, &target, Bound::Upper)?
                         };
                         found.map_or(plain, |found| found.min(plain))
                     }

@@ -89,6 +89,41 @@ impl Points<'_> {
         kinds.iter().map(|places| Ok(self.mechanism(places, budget, score_noise)?.0)).collect()
     }
 
+    /// Looks at all points at the ε of a trial that `find` gives for those that stand for their mechanisms, with what is `planned` for it.
+    ///
+    /// One point stands for all of its mechanism. Points of one at one ε may have several at another, as with bands that are chosen by it:
+    /// all points are looked at again at the ε that was found, until none of them has a mechanism that was not counted.
+    fn settle(
+        &self,
+        mut trial_epsilon: f64,
+        planned: &dyn Fn(f64) -> Result<(Budget, Option<f64>), FitError>,
+        find: &dyn Fn(&[Vec<usize>]) -> Result<f64, FitError>,
+    ) -> Result<Settled, FitError> {
+        let mut kinds: Vec<Vec<usize>> = Vec::new();
+        let mut unclaimed: Option<String> = None;
+        loop {
+            let (budget, noise) = planned(trial_epsilon)?;
+            let counted = self.mechanisms(&kinds, budget, noise)?;
+            let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+            for places in self.tuning.grid.points() {
+                let (mechanism, privacy) = self.mechanism(&places, budget, noise)?;
+                if privacy.claim == Claim::None {
+                    unclaimed =
+                        unclaimed.or(privacy.reason).or(Some("some point of the grid claims nothing".to_owned()));
+                }
+                if !own.contains(&mechanism) {
+                    own.push(mechanism);
+                    own_kinds.push(places);
+                }
+            }
+            if own.iter().all(|mechanism| counted.contains(mechanism)) {
+                return Ok((trial_epsilon, own, unclaimed));
+            }
+            kinds.extend(own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0));
+            trial_epsilon = find(&kinds)?;
+        }
+    }
+
     /// True if some point allocates units to rounds: what its noise costs takes long to compute.
     fn are_slow(&self) -> Result<bool, FitError> {
         for places in self.tuning.grid.points() {
@@ -155,50 +190,20 @@ impl SelectionPlan {
             let mechanisms = points.mechanisms(kinds, budget(epsilon), score_noise(epsilon)?)?;
             Ok::<_, FitError>((points.cost)(count, &mechanisms, adjacency, delta)?)
         };
-        // One point stands for all of its mechanism. Points of one at one ε may have several at another, as with bands that are chosen by it:
-        // all points are looked at again at the ε that was found, until none of them has a mechanism that was not counted.
-        let settle = |points: &Points<'_>,
-                      mut trial_epsilon: f64,
-                      find: &dyn Fn(&[Vec<usize>]) -> Result<f64, FitError>| {
-            let mut kinds: Vec<Vec<usize>> = Vec::new();
-            let mut unclaimed: Option<String> = None;
-            loop {
-                let noise = score_noise(trial_epsilon)?;
-                let counted = points.mechanisms(&kinds, budget(trial_epsilon), noise)?;
-                let (mut own, mut own_kinds): (Vec<Mechanism>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
-                for places in tuning.grid.points() {
-                    let (mechanism, privacy) = points.mechanism(&places, budget(trial_epsilon), noise)?;
-                    if privacy.claim == Claim::None {
-                        unclaimed =
-                            unclaimed.or(privacy.reason).or(Some("some point of the grid claims nothing".to_owned()));
-                    }
-                    if !own.contains(&mechanism) {
-                        own.push(mechanism);
-                        own_kinds.push(places);
-                    }
-                }
-                if own.iter().all(|mechanism| counted.contains(mechanism)) {
-                    break Ok::<Settled, FitError>((trial_epsilon, own, unclaimed));
-                }
-                kinds.extend(
-                    own_kinds.into_iter().zip(&own).filter(|(_, own)| !counted.contains(own)).map(|kind| kind.0),
-                );
-                trial_epsilon = find(&kinds)?;
-            }
-        };
+        let planned = |epsilon: f64| Ok((budget(epsilon), score_noise(epsilon)?));
         let searched = |points: &Points<'_>| {
-            settle(points, begin, &|kinds| {
+            points.settle(begin, &planned, &|kinds| {
                 selection::trial_epsilon(total, delta, |epsilon| spent(points, kinds, epsilon))
             })
         };
         let (trial_epsilon, mechanisms, unclaimed) = match given {
-            Some(given) => settle(&points, given, &|_| Ok(given))?,
+            Some(given) => points.settle(given, &planned, &|_| Ok(given))?,
             None if is_slow => {
                 let (near, ..) = searched(&rough)?;
                 let close = |kinds: &[Vec<usize>]| {
                     selection::trial_epsilon_near((total, delta), near, |epsilon| spent(&points, kinds, epsilon))
                 };
-                settle(&points, near, &close)?
+                points.settle(near, &planned, &close)?
             }
             None => searched(&points)?,
         };
