@@ -79,9 +79,9 @@ $(VENV)/installed: python/requirements.txt | deps-python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement python/requirements.txt
 	touch $@
 
+# The module in another file: a process that has the old one open keeps it.
 python/rounds/_rounds.abi3.so: FORCE
 	$(CARGO) build --release --quiet --package rounds --package rounds-python
-	# A process that has the old one open keeps it.
 	cp --remove-destination target/release/lib_rounds.so $@
 FORCE:
 
