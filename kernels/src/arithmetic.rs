@@ -35,7 +35,7 @@ mod mode {
         let mut before = 0;
         // SAFETY: the register is stored and loaded; masked exceptions raise no signals.
         unsafe {
-            asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &raw mut before, in(reg) &raw const mode, options(nostack))
+            asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &raw mut before, in(reg) &raw const mode, options(nostack));
         };
         before
     }
@@ -54,7 +54,7 @@ mod mode {
         let before: Mode;
         // SAFETY: the register is read and written; without traps no exception raises a signal.
         unsafe {
-            asm!("mrs {before}, fpcr", "msr fpcr, {mode}", before = out(reg) before, mode = in(reg) mode, options(nostack))
+            asm!("mrs {before}, fpcr", "msr fpcr, {mode}", before = out(reg) before, mode = in(reg) mode, options(nostack));
         };
         before
     }
