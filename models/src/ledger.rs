@@ -319,7 +319,8 @@ impl Account {
             return Ok(share);
         }
         let filter = self.budget.filter;
-        let beyond = statement.epsilon.filter(|&epsilon| epsilon > self.budget.epsilon);
+        let whole = self.budget.filter().ok().and_then(|filter| filter.room([0.0; 2], statement.delta.unwrap_or(0.0)));
+        let beyond = statement.epsilon.filter(|&epsilon| whole.is_some_and(|whole| epsilon > whole));
         let wanted = match (beyond, filter) {
             (Some(epsilon), _) => format!("ε = {}, more than all of it", rounded_up(epsilon, 3)),
             _ if share[part].is_finite() => format!("{} % of it", rounded_up(100.0 * share[part], 3)),

@@ -106,6 +106,8 @@ fn a_refusal_says_what_another_filter_counts_and_a_basic_budget_is_spent_to_the_
         "{counted}"
     );
     assert!(counted.contains("the basic filter is made"), "{counted}");
+    let beyond = said(&mut ledger(FilterKind::Gaussian, 1e-6), &plain(50.0, 1e-9));
+    assert!(beyond.contains("takes ε = 50, more than all of it, and 100 % is left, enough for ε = 1."), "{beyond}");
     let mut pure = ledger(FilterKind::Basic, 0.0);
     assert!(said(&mut pure, &plain(0.5, 1e-9)).contains("this run takes a δ, of which it has none"));
     for _ in 0..2 {
