@@ -317,7 +317,8 @@ fn kind_of(of: &Summary) -> Option<Result<ColumnKind, String>> {
 fn repeated_ids<'n>(names: &'n [String], summaries: &[Summary]) -> Option<(&'n String, usize, usize)> {
     let found = names.iter().zip(summaries).filter_map(|(name, of)| {
         let (different, rows) = of.ids.as_ref()?;
-        let least = if is_person(name) { 2 } else { MOST_WORDS + 1 };
+        // Two values are an answer, such as whether someone is a member.
+        let least = if is_person(name) { 3 } else { MOST_WORDS + 1 };
         (least..*rows).contains(&different.len()).then_some((name, different.len(), *rows))
     });
     // Of equals the first one.
