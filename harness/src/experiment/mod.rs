@@ -240,7 +240,9 @@ pub(crate) fn page<S: Study>(
     let mut parts = show.parts(&title, &lines);
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
     let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
-    let own = show.missing(&lines).into_iter().filter(|_| !definition.show.is_empty());
+    // What others are shown like has fields of all of them.
+    let is_own = !definition.show.is_empty() && definition.name != S::KIND.like;
+    let own = show.missing(&lines).into_iter().filter(|_| is_own);
     let missing = own.map(|field| format!("[show]: no run has `{field}`"));
     let notes: Vec<String> = missing.chain(left_out).chain(context.disturbances.iter().cloned()).collect();
     parts.extend((!notes.is_empty()).then_some(drawing::Part::List(notes)));
