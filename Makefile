@@ -85,7 +85,12 @@ python/rounds/_rounds.abi3.so: FORCE
 	cp --remove-destination target/release/lib_rounds.so $@
 FORCE:
 
-python: deps python/rounds/_rounds.abi3.so $(VENV)/installed
+# The packages of the pages, whose scripts are tested, too.
+$(VENV)/documented: python/docs/requirements.txt $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement python/docs/requirements.txt
+	touch $@
+
+python: deps python/rounds/_rounds.abi3.so $(VENV)/documented
 	cd python && ../$(VENV)/bin/python -m pytest --quiet $(ARGS)
 	cd python && ../$(VENV)/bin/python -m mypy --strict rounds
 	$(CARGO) clippy --quiet --package rounds --package rounds-python -- --deny warnings
@@ -95,8 +100,7 @@ wheel: deps $(VENV)/installed
 	$(VENV)/bin/python python/wheel.py --out target/wheels
 
 # The pages of the library in Python, with what their scripts print, and its reference: target/docs/html.
-docs: python/rounds/_rounds.abi3.so $(VENV)/installed
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement python/docs/requirements.txt
+docs: python/rounds/_rounds.abi3.so $(VENV)/documented
 	$(VENV)/bin/python -m sphinx --quiet -W --keep-going python/docs target/docs/html
 
 # The suite of instruction sets on each set that this processor has, three times in turn.

@@ -74,7 +74,7 @@ impl Output {
 
 /// A text of a file may not steer the terminal.
 pub fn printable(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}")
+    text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
 
 /// Prints the error that ends the program on stderr.

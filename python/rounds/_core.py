@@ -16,7 +16,7 @@ _builds.load()
 
 from . import _rounds  # noqa: E402
 from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
-from ._rows import fields_of, is_frame, names_of, not_finite, rows_of, word  # noqa: E402
+from ._rows import is_frame, lines_of, names_of, not_finite, rows_of, word  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
 
@@ -573,7 +573,7 @@ class Schema:
             with open(path, "w", newline="", encoding="utf-8") as file:
                 lines = csv.writer(file)
                 lines.writerow(names_of(data))
-                lines.writerows(zip(*fields_of(data)))
+                lines.writerows(lines_of(data))
             return _rounds.draft(path, label, list(drop), task, unit).replace(f"{folder}/", "")
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -53,12 +53,20 @@ def _column_at(frame: Any, place: int) -> Any:
     return frame.column(place) if hasattr(frame, "column") else frame[frame.columns[place]]
 
 
-def fields_of(frame: Any) -> list[list[str]]:
-    """The columns of a data frame as the fields of a file, the words that `rows_of` takes their values for."""
-    columns = (array(_column_at(frame, place)) for place in range(len(_keys(frame))))
+def lines_of(frame: Any) -> Iterator[tuple[str, ...]]:
+    """The rows of a data frame as lines of a file, in the words that `rows_of` takes their values for."""
+    columns = [array(_column_at(frame, place)) for place in range(len(_keys(frame)))]
+    block = 10_000
+    for start in range(0, max(map(len, columns), default=0), block):
+        yield from zip(*(_fields(one[start : start + block]) for one in columns))
+
+
+def _fields(values: Any) -> list[str]:
+    if values.dtype.kind not in "iuf":
+        return list(map(word, _each(values)))
     # A number has more digits in a file than as a class.
-    return [["" if value != value else repr(value) for value in one.tolist()] if one.dtype.kind in "iuf" else list(map(word, _each(one)))
-            for one in columns]
+    numbers = values.astype(float) if values.dtype.kind == "f" else values
+    return ["" if value != value else repr(value) for value in numbers.tolist()]
 
 
 def array(values: Any) -> Any:
