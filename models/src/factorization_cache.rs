@@ -65,10 +65,19 @@ pub fn factorize(
     Ok((factorization, found))
 }
 
-/// Bytes of memory that are free; infinite where the system does not tell.
-pub(crate) fn available_memory() -> f64 {
+/// Bytes of memory that are free, rows that were read counted as taken; infinite where the system does not tell.
+fn available_memory() -> f64 {
+    memory("MemAvailable:")
+}
+
+/// Bytes of memory of this machine; infinite where the system does not tell.
+pub(crate) fn memory_of_machine() -> f64 {
+    memory("MemTotal:")
+}
+
+fn memory(field: &str) -> f64 {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = memory.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
     kib.map_or(f64::INFINITY, |kib| kib * 1024.0)
 }

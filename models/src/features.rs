@@ -22,7 +22,7 @@ use rounds_kernels::scattering::{Scattering, Workspace};
 use serde::{Deserialize, Serialize};
 
 use crate::choices::Choices;
-use crate::factorization_cache::available_memory;
+use crate::factorization_cache::memory_of_machine;
 use crate::text::three_digits;
 
 /// Rows that a thread maps at once.
@@ -196,7 +196,7 @@ impl FeatureMap {
                 }
                 // Before they are made.
                 let directions = 4.0 * inputs as f64 * (count / 2) as f64;
-                check_free(directions, || format!("`features {self}`: its directions take"))
+                check_memory(directions, || format!("`features {self}`: its directions take"))
                     .map_err(|problem| problem + "; take fewer")?;
                 let mut choices = Choices::new(seed);
                 let directions = (0..inputs * (count / 2)).map(|_| (choices.normal() / bandwidth) as f32).collect();
@@ -213,13 +213,16 @@ impl FeatureMap {
     }
 }
 
-/// Refuses more bytes than the memory that is free, with both numbers.
-pub(crate) fn check_free(needed: f64, taken: impl FnOnce() -> String) -> Result<(), String> {
-    let available = available_memory();
+/// Refuses more bytes than the machine has, with both numbers. What is free would tell of rows that were read.
+pub(crate) fn check_memory(needed: f64, taken: impl FnOnce() -> String) -> Result<(), String> {
+    let present = memory_of_machine();
     let gib = |bytes: f64| three_digits(bytes / f64::from(1 << 30));
-    let refusal = || format!("{} {} GiB, and {} GiB are free", taken(), gib(needed), gib(available));
-    if needed <= available { Ok(()) } else { Err(refusal()) }
+    let refusal = || format!("{} {} GiB, and this machine has {}", taken(), gib(needed), gib(present));
+    if needed <= present.min(MOST_BYTES) { Ok(()) } else { Err(refusal()) }
 }
+
+/// More bytes than any machine has: products of sizes below it do not overflow.
+const MOST_BYTES: f64 = (1_u64 << 50) as f64;
 
 /// A map for rows of a number of features, with its public bounds.
 pub struct Mapper {
@@ -287,7 +290,7 @@ impl Mapper {
     /// Both numbers. A system that does not tell its free memory refuses nothing.
     pub fn check_memory(&self, rows: usize) -> Result<(), String> {
         let taken = || format!("`features {}`: {rows} rows of {} features take", self.map, self.features);
-        check_free(BYTES * rows as f64 * self.features as f64, taken)
+        check_memory(BYTES * rows as f64 * self.features as f64, taken)
             .map_err(|problem| problem + "; take fewer rows or features")
     }
 

@@ -549,13 +549,13 @@ pub fn trial_epsilon_near<E: From<PrivacyError>>(
 ) -> Result<f64, E> {
     let excess = |trial: f64| Ok::<_, E>((cost(trial)? / epsilon).ln().clamp(-100.0, 100.0));
     // A selection costs nearly in proportion to its trials: two steps are enough from near.
-    let mut near = near;
+    let mut near = near.min(epsilon);
     for _ in 0..4 {
         let excess = excess(near)?;
-        if (-1e-4..=0.0).contains(&excess) {
+        if (-1e-4..=0.0).contains(&excess) || (near == epsilon && excess <= 0.0) {
             return Ok(near);
         }
-        near *= (-excess - 5e-5).clamp(-1.0, 1.0).exp();
+        near = (near * (-excess - 5e-5).clamp(-1.0, 1.0).exp()).min(epsilon);
     }
     let unreachable = |excess: f64| {
         let closest = epsilon * excess.exp();

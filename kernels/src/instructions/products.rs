@@ -137,7 +137,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         let place = |row: usize| if order == 2 { TOGETHER - 1 - row } else { row };
         let start = |row: usize| rows[place(row) * FEATURES + scattered * (row * row % 7)..].as_ptr();
         let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
-        for columns in [1, 7, 14, 20, 2 * LANES] {
+        for columns in [1, 7, 14, 20, 21, 26, 2 * LANES] {
             let set = session.products.instructions;
             let mut packed = vec![EMPTY; 4 * group_lines(columns)];
             for (columns, out) in weights.as_chunks().0.iter().zip(packed.chunks_exact_mut(group_lines(columns))) {

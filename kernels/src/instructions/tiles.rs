@@ -432,7 +432,9 @@ mod tests {
             eprintln!("skipped: no byte tiles here");
             return;
         }
-        for (columns, features) in [(4, 64_usize), (16, 64), (20, 64), (20, 200), (12, 784), (32, 784)] {
+        for (columns, features) in
+            [(4, 64_usize), (16, 64), (20, 64), (20, 200), (12, 784), (24, 200), (28, 784), (32, 784)]
+        {
             let groups = features.div_ceil(64);
             let (rows, weights) = (bytes(32 * features, 7), bytes(groups * columns * 64, 11));
             let mut sums = vec![0; 2 * 32 * 16];

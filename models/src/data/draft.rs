@@ -317,8 +317,9 @@ fn kind_of(of: &Summary) -> Option<Result<ColumnKind, String>> {
 fn repeated_ids<'n>(names: &'n [String], summaries: &[Summary]) -> Option<(&'n String, usize, usize)> {
     let found = names.iter().zip(summaries).filter_map(|(name, of)| {
         let (different, rows) = of.ids.as_ref()?;
-        // Two values are an answer, such as whether someone is a member.
-        let least = if is_person(name) { 3 } else { MOST_WORDS + 1 };
+        // Two values of `member` are an answer, of `member_id` two people.
+        let may_be_answer = PEOPLE.contains(&&*name.to_ascii_lowercase());
+        let least = if is_person(name) { 2 + usize::from(may_be_answer) } else { MOST_WORDS + 1 };
         (least..*rows).contains(&different.len()).then_some((name, different.len(), *rows))
     });
     // Of equals the first one.

@@ -26,7 +26,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, TrainTest};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
-use crate::features::check_free;
+use crate::features;
 use crate::keyed;
 use crate::model_file::{self, TrainedOn, treat_features};
 use crate::signature::SecretKey;
@@ -143,14 +143,15 @@ pub(super) fn load(
     Ok(Loaded { setup, problem, test, resumed, booking, trained_on, source, is_bound, counted, digest })
 }
 
-/// Refuses a network whose sums, gradients and weights exceed the memory that is free, by public numbers.
+/// Refuses a network whose sums, gradients and weights exceed the memory of the machine, by public numbers.
 fn check_memory(problem: &Problem, execution: &Execution) -> Result<(), FitError> {
     let Some(network) = problem.network() else { return Ok(()) };
     let (sums, threads) = (problem.leaves(problem.public().rows()), execution.engine.threads());
     // Sums in f64, on a thread a gradient and its sums in 4 bytes each, and weights, padded, in rows and columns and with their state.
     let bytes = network.parameters() as f64 * (8 * (sums + 1) + 8 * threads + 32) as f64;
     let taken = || format!("{} parameters, in {sums} sums and on {threads} threads, take", network.parameters());
-    check_free(bytes, taken).map_err(|problem| FitError::argument("model-kind", problem + "; take smaller layers"))
+    features::check_memory(bytes, taken)
+        .map_err(|problem| FitError::argument("model-kind", problem + "; take smaller layers"))
 }
 
 /// The algorithm, its settings and the domain; refusals that need no row.

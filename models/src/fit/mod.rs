@@ -23,6 +23,8 @@ pub use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
 pub use settings::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
 pub use tune::{Grid, PublicRows, TrialScore, Tuned, Tuning, tune};
 
+use rounds_kernels::arithmetic::in_default_mode;
+
 use crate::model_file::Model;
 
 /// A run that is finished.
@@ -65,7 +67,7 @@ pub struct Fitted {
 /// # Errors
 /// Anything that the settings, the data or the algorithm refuse, with the way out; [`FitError::Stopped`] if the observer stops it.
 pub fn fit(training: &Training, execution: &Execution, observer: &mut dyn Observer) -> Result<Fitted, FitError> {
-    fit_drawn(training, execution, observer, key::of_system)
+    in_default_mode(|| fit_drawn(training, execution, observer, key::of_system))
 }
 
 /// [`fit`] with a generator of the system.

@@ -108,6 +108,14 @@ fn a_refusal_says_what_another_filter_counts_and_a_basic_budget_is_spent_to_the_
     assert!(counted.contains("the basic filter is made"), "{counted}");
     let beyond = said(&mut ledger(FilterKind::Gaussian, 1e-6), &plain(50.0, 1e-9));
     assert!(beyond.contains("takes ε = 50, more than all of it, and 100 % is left, enough for ε = 1."), "{beyond}");
+    let mut half = ledger(FilterKind::Gaussian, 1.1e-6);
+    half.book(&run(6.5)).expect("it fits");
+    let loosely = run(4.45);
+    let by_rdp = Accountant::Rdp.epsilon(&loosely.mechanisms[0], Adjacency::ZeroOut, 1e-6).expect("finite");
+    let loosely = PrivacyStatement { epsilon: Some(by_rdp), accountant: Some(Accountant::Rdp), ..loosely };
+    assert!(by_rdp > 1.0 && ledger(FilterKind::Gaussian, 1.5e-6).book(&loosely).is_ok(), "{by_rdp}");
+    let refused = said(&mut half, &loosely);
+    assert!(refused.contains(" % of it, and ") && !refused.contains("more than all"), "{refused}");
     let mut pure = ledger(FilterKind::Basic, 0.0);
     assert!(said(&mut pure, &plain(0.5, 1e-9)).contains("this run takes a δ, of which it has none"));
     for _ in 0..2 {

@@ -23,6 +23,7 @@ use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
+use rounds_kernels::arithmetic::in_default_mode;
 use rounds_kernels::instructions;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -83,7 +84,7 @@ pub struct TrialScore {
 /// Anything that a run of some point of the grid would refuse, and what is no selection: [`Tuning::check`];
 /// [`FitError::NoWinner`] where no model comes of it, and [`FitError::Interrupted`] if the observer stops it.
 pub fn tune(tuning: &Tuning, execution: &Execution, observer: &mut dyn Observer) -> Result<Tuned, FitError> {
-    tune_drawn(tuning, execution, observer, key::of_system)
+    in_default_mode(|| tune_drawn(tuning, execution, observer, key::of_system))
 }
 
 /// [`tune`] with a generator of the system.
