@@ -107,7 +107,7 @@ class Program:
     def plan(self, study):
         """Arguments that select no other cells than the committed ones, and these."""
         words, most = shlex.split(study.sheet["command"]), {run["threads"] for run in study.runs}
-        threads = words[words.index("--threads") + 1] if "--threads" in words else ",".join(map(str, sorted(most - {1})))
+        threads = words[words.index("--threads") + 1] if "--threads" in words else ",".join(map(str, sorted(most if len(most) > 1 else most - {1})))
         arguments = ["--threads", threads] if threads else []
         known = {key(record.get("configuration", record), CELL) for record in study.records}
         algorithms = ",".join(sorted({run["algorithm"] for run in study.runs}))
