@@ -4,7 +4,7 @@
 CPU seconds are compared, those of all threads: other work on the machine makes them larger for all, and seconds by the clock more so.
 
 `rounds`, diffprivlib's objective perturbation, DP-SGD of jax-privacy and of Opacus with the plan of `rounds`, and scikit-learn without
-privacy, on a9a, a sixth of covtype and MNIST, five seeds each, interleaved. Rows are in memory as each library takes them. diffprivlib needs
+privacy, on a9a, a sixth of covtype and MNIST, five seeds each, interleaved within a call (several calls may fill one table). Rows are in memory as each library takes them. diffprivlib needs
 scikit-learn 1.6 (in_process_requirements.txt):
 
     make peers-python ARGS="[--epsilon 1] [--seeds 5] [--only mnist] [--peers rounds,diffprivlib] [--out FOLDER]"

@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// What features of rows rely on.
+    /// The privacy of Fourier features rests on it: a row of a product does not depend on the rows beside it.
     #[test]
     fn a_row_of_a_product_has_its_bits_beside_any_others() {
         let value = |index: usize| ((index * 7919 % 10_007) as f32).sin();

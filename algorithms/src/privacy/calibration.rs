@@ -51,7 +51,7 @@ impl CalibrationMemory {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `find` finds for these inputs, once. Nothing is kept of what fails.
+    /// The result of `find` for these inputs, computed at the first call. Errors are not remembered.
     pub(crate) fn remembered<E>(&self, inputs: &str, find: impl FnOnce() -> Result<f64, E>) -> Result<f64, E> {
         // A schedule has as many numbers as rounds.
         let key = hexadecimal(&Sha256::digest(inputs));

@@ -730,7 +730,7 @@ mod tests {
         }
     }
 
-    /// Where the law of a trial is computed, roughly too, no bound is below the exact one.
+    /// No bound is below the exact one where the loss of a trial is computed on a grid, not even with the rough accuracy of a search.
     #[test]
     fn rough_bounds_of_allocated_trials_are_above_the_exact_ones_and_near_them() {
         for (noise, slots, rounds) in [(4.0, 20, 50), (2.0, 100, 300)] {

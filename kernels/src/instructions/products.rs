@@ -780,7 +780,7 @@ pub(crate) struct Session<'a> {
     tiles: Option<(tiles::Configured, Operands)>,
 }
 
-/// What tiles multiply.
+/// The operands of a product on tiles.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operands {

@@ -168,7 +168,7 @@ fn truncated_poisson_is_never_above_its_renyi_bound() {
     }
 }
 
-/// What a search begins with is a bound too: at most a hundredth above the other one, at every ε of a profile.
+/// The rough δ that a search begins with is an upper bound, too: at least the accurate one and at most a hundredth above it, at every ε.
 #[test]
 fn rough_bounds_are_above_the_others_and_near_them() {
     for (noise, slots, rounds, delta) in
