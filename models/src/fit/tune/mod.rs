@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::oracle::Ledger;
+use rounds_algorithms::privacy::CalibrationMemory;
 use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
@@ -97,6 +98,8 @@ fn tune_drawn(
     if execution.group.count().is_some() {
         return Err(FitError::argument("engine", "trials run in one process; leave out ranks"));
     }
+    // Which points a selection tried is not released: what it calibrated must not be found by the time of a later run.
+    let execution = &Execution { calibrations: CalibrationMemory::default(), ..execution.clone() };
     let algorithm = tuning.check()?;
     if let Some(rows) = &tuning.score_on {
         check_score_rows(tuning, &rows.path)?;
