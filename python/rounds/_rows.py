@@ -235,6 +235,8 @@ def words(values: Any, known: Collection[str] = ()) -> tuple[list[str], Any]:
     """The different words of an array, and each value's index among them, −1 for a missing one."""
     import numpy as np
 
+    if values.dtype.kind in "iuf" and known and all(map(math.isnan, map(number, known))):
+        raise TypeError(f"the values are numbers, and the domain declares words, {', '.join(map(repr, known))}: give these")
     if values.dtype.kind in "iufb":
         different, codes = np.unique(values, return_inverse=True)
         codes = codes.astype(np.int64).reshape(values.shape)
@@ -393,7 +395,10 @@ def rows_of(
     count = len(data) if not hasattr(data, "num_rows") else data.num_rows
     if isinstance(y, str):
         y = column_of(data, y)
-    if unit is None and domain.unit and domain.unit in names_of(data):
-        unit = column_of(data, domain.unit)
+    # Units order the rows of a training; rows that are only judged, one by one, keep their own order.
+    if unit is None and y is not None and domain.unit and domain.unit in names_of(data):
+        unit = domain.unit
+    if isinstance(unit, str):
+        unit = column_of(data, unit)
     given = None if y is None else labels(y, domain, count)
     return Rows.of_columns(name, columns, count, domain, given, ids(unit, count), explain)
