@@ -85,7 +85,9 @@ pub struct TrialScore {
 /// Anything that a run of some point of the grid would refuse, and what is no selection: [`Tuning::check`];
 /// [`FitError::NoWinner`] where no model comes of it, and [`FitError::Interrupted`] if the observer stops it.
 pub fn tune(tuning: &Tuning, execution: &Execution, observer: &mut dyn Observer) -> Result<Tuned, FitError> {
-    in_default_mode(|| tune_drawn(tuning, execution, observer, key::of_system))
+    // Which points a selection tried is not released: what it calibrated must not be found by the time of a later run.
+    let own = Execution { calibrations: CalibrationMemory::default(), ..execution.clone() };
+    in_default_mode(|| tune_drawn(tuning, &own, observer, key::of_system))
 }
 
 /// [`tune`] with a generator of the system.
@@ -98,8 +100,6 @@ fn tune_drawn(
     if execution.group.count().is_some() {
         return Err(FitError::argument("engine", "trials run in one process; leave out ranks"));
     }
-    // Which points a selection tried is not released: what it calibrated must not be found by the time of a later run.
-    let execution = &Execution { calibrations: CalibrationMemory::default(), ..execution.clone() };
     let algorithm = tuning.check()?;
     if let Some(rows) = &tuning.score_on {
         check_score_rows(tuning, &rows.path)?;
