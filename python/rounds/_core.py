@@ -193,6 +193,8 @@ def train(
     rows = test_rows = None
     if isinstance(data, (str, os.PathLike)):
         place = os.fspath(data)
+        if not isinstance(unit, (str, type(None))) or not isinstance(y, (str, type(None))):
+            raise TypeError("`y` and `unit` of a file are the names of its columns")
         if y is not None:
             given["label"] = y
         if isinstance(domain, Domain):
@@ -436,8 +438,11 @@ def compose(
     Returns
     -------
     dict
-        ``together`` with ε and δ, and ``runs``.
+        ``together`` with ε and δ of runs whose settings were fixed before the first of them (``basic`` in it has the plain sums), and ``runs``. That the
+        rows were the same is not seen.
     """
+    if isinstance(statements, (str, os.PathLike)):
+        raise TypeError("`statements` is a list of files")
     return dict(json.loads(_rounds.compose(list(statements), delta, signer, factorization)))
 
 
@@ -468,7 +473,8 @@ def new_ledger(
     epsilon, delta : float
         The budget of all runs together.
     filter : str
-        How runs are added up: gaussian (μ²), renyi (one order) or basic (ε and δ).
+        How runs are added up: gaussian (μ²), renyi (one order) or basic (ε and δ). Of selections (`tune`, `PrivateSearchCV`) ε and δ alone are known: a
+        ledger for them is basic from its begin.
 
     Returns
     -------
@@ -484,7 +490,8 @@ def ledger(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``budget``, ``runs`` with the statement and the state of each, and the shares ``spent`` and ``left``.
+        ``budget``, ``runs`` with the statement and the state of each, the shares ``spent`` and ``left``, and ``sha256`` of the last line: who keeps
+        it can see later that no line was cut off.
     """
     return dict(json.loads(_rounds.ledger(path)))
 

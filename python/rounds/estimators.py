@@ -182,12 +182,12 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"`domain` is a rounds.Domain, not {type(self.domain).__name__}: Domain.read(path) and Domain.parse(text) make one")
         if self.domain is not None and self.bounds is not None:
             raise ValueError("`bounds` is for arrays without a `domain`, which declares its own: leave one of them out")
-        X = self._validated(X, reset=True)
-        y, loss, label, is_read = self._target(self._labels(y, X))
         secure = self._is_release()
         changed = self._changed()
         if secure and changed:
             raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
+        X = self._validated(X, reset=True)
+        y, loss, label, is_read = self._target(self._labels(y, X))
         fitted_before = changed == _FITTED_STEPS
         domain = self.domain
         if domain is None:
@@ -302,23 +302,25 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
     by_number = known.StratifiedKFold if isinstance(estimator, ClassifierMixin) else known.KFold
     kind = by_number if search.cv is None or isinstance(search.cv, int) else type(search.cv)
     ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
+    by_unit = bool((given or {}).keys() & {"unit"}) or (estimator.domain is not None and estimator.domain.unit is not None)
     told = "fits many releases, each at the estimator's own budget"
     # Versions of scikit-learn before 1.9 count folds later.
     folds = getattr(search, "n_splits_", search.cv if isinstance(search.cv, int) else 5 if search.cv is None else None)
     if isinstance(folds, int) and type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
         candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(search.param_grid))
         # A plain split leaves each row out once; others may do without, and a unit's rows lie in several parts.
-        leaves_out = kind in (known.KFold, known.StratifiedKFold) and not (given or {}).keys() & {"unit"}
-        leaves_out = leaves_out and (estimator.domain is None or estimator.domain.unit is None)
+        leaves_out = kind in (known.KFold, known.StratifiedKFold) and not by_unit
         fits = candidates * (max(folds - 1, 1) if leaves_out else folds) + (1 if search.refit else 0)
         told = f"fits {candidates} candidates on {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
         grid = search.param_distributions if hasattr(search, "param_distributions") else search.param_grid
         if any(str(name).endswith(("epsilon", "delta", "options", "secure")) for part in ([grid] if isinstance(grid, Mapping) else grid) for name in part):
             told += ", whose budgets the grid decides: they add up"
-        elif ignores_labels:
+        elif ignores_labels and not by_unit:
             epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
             told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
-    if not ignores_labels:
+    if by_unit:
+        told += "; no guarantee is known of them together, since the number of one unit's rows moves those of others between folds"
+    elif not ignores_labels:
         told += f"; no guarantee is known of them together, as folds of {kind.__name__} may follow labels: one row then moves others. KFold's do not"
     warnings.warn(
         f"{type(search).__name__} {told}. The scores that choose among them are "
@@ -357,7 +359,7 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
-        if not self._is_secret():
+        if not self._is_secret() and self.domain is None and self.classes is None:
             check_classification_targets(y)
         self.classes_, is_read = self._classes_of(y)
         if len(self.classes_) < 2:

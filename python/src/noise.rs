@@ -1,6 +1,6 @@
 //! Streams of correlated noise for training loops of other programs.
 
-use numpy::PyReadwriteArray1;
+use numpy::{PyReadwriteArrayDyn, PyUntypedArrayMethods as _};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rounds_algorithms::factorization::WorkloadSpecification;
@@ -28,13 +28,18 @@ pub(crate) struct Noise {
 /// A gradient or a sum of one's own.
 #[derive(FromPyObject)]
 enum Buffer<'py> {
-    Single(PyReadwriteArray1<'py, f32>),
-    Double(PyReadwriteArray1<'py, f64>),
+    Single(PyReadwriteArrayDyn<'py, f32>),
+    Double(PyReadwriteArrayDyn<'py, f64>),
 }
 
 fn buffer<'py>(given: &Bound<'py, PyAny>) -> PyResult<Buffer<'py>> {
-    let needed = "a writable NumPy array of float32 or float64 in one dimension is needed; of a matrix in C order `.reshape(-1)` is one";
-    given.extract().map_err(|_| PyTypeError::new_err(needed))
+    let needed = || PyTypeError::new_err("a writable NumPy array of float32 or float64 in C order is needed");
+    let buffer: Buffer<'py> = given.extract().map_err(|_| needed())?;
+    let is_in_order = match &buffer {
+        Buffer::Single(values) => values.is_c_contiguous(),
+        Buffer::Double(values) => values.is_c_contiguous(),
+    };
+    if is_in_order { Ok(buffer) } else { Err(needed()) }
 }
 
 fn workload(text: &str, lambda_tau: Option<usize>) -> PyResult<WorkloadSpecification> {
