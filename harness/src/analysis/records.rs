@@ -64,7 +64,7 @@ fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
 fn read(folder: &Path) -> anyhow::Result<Vec<Rc<Run>>> {
     let stored: Stored<Value> = store::read(folder)?;
     let run = |sample: &experiment::Sample<Value>| {
-        let fields: Map<String, Value> = serde_json::from_value(serde_json::to_value(sample)?)?;
+        let Value::Object(fields) = serde_json::to_value(sample)? else { bail!("a sample has no fields") };
         let parameters = fields.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
         Ok(Rc::new(Run { fields, parameters }))
     };
@@ -208,14 +208,16 @@ pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> a
     let draws: BTreeSet<u64> = places().map(|place| place.0).collect();
     let unit = |place: &(u64, u64)| if draws.len() > 1 { place.0 } else { place.1 };
     let units: BTreeSet<u64> = places().map(unit).collect();
-    let half = |place: &(u64, u64)| units.range(..unit(place)).count() % 2;
+    let units: BTreeMap<u64, usize> = units.into_iter().zip([0, 1].into_iter().cycle()).collect();
+    let half = |place: &(u64, u64)| units[&unit(place)];
     let winner = |left_out: Option<usize>| {
         let score = |index: usize| {
             let kept = samples[index].iter().filter(|(place, _)| Some(half(place)) != left_out);
             let mean = crate::statistics::mean(&kept.map(|(_, value)| *value).collect::<Vec<_>>());
             if is_least { mean } else { -mean }
         };
-        *whole.iter().min_by(|a, b| score(**a).total_cmp(&score(**b))).expect("runs were selected")
+        let scored = whole.iter().map(|&index| (score(index), index));
+        scored.min_by(|a, b| a.0.total_cmp(&b.0)).expect("runs were selected").1
     };
     let chosen = winner(None);
     let of_halves = [0, 1].map(|half| if units.len() > 1 { winner(Some(half)) } else { chosen });

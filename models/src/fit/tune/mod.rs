@@ -38,7 +38,7 @@ use super::observer::{Execution, Observer, Stage};
 use super::outcome::{Outcome, Shown};
 use super::release::{check_release, explained, identity};
 use super::settings::DataSettings;
-use super::{key, plan as run_plan, publish, rounds, setup};
+use super::{key, plan as run_plan, publish, setup};
 use crate::checkpoint::{self, Binding, Checkpoint};
 use crate::data::{self, LabelUse, Request};
 use crate::keyed::{KeyedDigest, branched};
@@ -292,7 +292,7 @@ impl Selecting<'_> {
             seed @ StreamKey::Simulation(_) => seed.clone(),
         };
         let mut executor =
-            match rounds::run(&training, self.execution, &mut Unseen(observer), loaded, (prepared, binding)) {
+            match super::run(&training, self.execution, &mut Unseen(observer), loaded, (prepared, binding)) {
                 Ok(executor) => executor,
                 Err(FitError::Round(_)) => return Ok(None),
                 Err(FitError::Stopped { .. }) => {
