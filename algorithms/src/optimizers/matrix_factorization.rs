@@ -173,7 +173,7 @@ fn prepare(
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));
     }
     let noise = plan.correlated_noise(run, (variant.noise, workload), plan::clip_norm(run, clip_norm)?)?;
-    let carried = 1.0 + (plan.rounds as f64).ln() / PI;
+    let carried = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
     let rate = wide.map_or(0.5, |steps| steps.rate(run, &plan, (momentum, carried), &noise));
     Sgd::prepared(run, iterates, &plan, (rate, schedule, variant.momentum), Some(noise))
 }
