@@ -229,7 +229,7 @@ fn with_runs<'r, S: Study>(
 
 /// The runs that nobody made, in a line for each method on each problem.
 fn unmade<S: Study>(study: &S, results: &Results<S::Outcome>) -> anyhow::Result<Vec<String>> {
-    let cells = with_runs(study, results)?;
+    let (cells, problems) = (with_runs(study, results)?, &study.definition().problems);
     let methods = by_key(cells.iter().map(|cell| ((cell.0.problem, cell.0.configuration.label_of_method()), cell)));
     let line = |((problem, method), cells): ((usize, &str), Vec<&Measured<'_, S::Outcome>>)| {
         let rivals: Vec<&Configuration> = cells.iter().map(|(cell, _)| &cell.configuration).collect();
@@ -240,8 +240,8 @@ fn unmade<S: Study>(study: &S, results: &Results<S::Outcome>) -> anyhow::Result<
             (made < all).then(|| if made == 0 { own } else { format!("{own} ({made} of {all} runs made)") })
         };
         let missing: Vec<String> = cells.iter().filter_map(one).collect();
-        let problem = study.definition().problems[problem].name();
-        (!missing.is_empty()).then(|| format!("Not run: {method}, {problem}: {}", missing.join("; ")))
+        let on = if problems.len() > 1 { format!(" on {}", problems[problem].name()) } else { String::new() };
+        (!missing.is_empty()).then(|| format!("Not run: {method}{on}: {}", missing.join("; ")))
     };
     Ok(methods.into_iter().filter_map(line).collect())
 }
