@@ -188,15 +188,21 @@ mod tests {
     use super::super::Budget;
     use crate::catalog;
     use crate::optimizers::Settings;
-    use crate::problem::{Dataset, Features, Labels, Problem};
+    use crate::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Storage};
 
-    /// Steps, rounds and clip norm by default: of wide rows, of rows that are no shorter than their box and of narrow ones.
+    /// Steps, rounds and clip norm by default: of wide rows that are clipped, of others and of narrow ones; in any unit.
     #[test]
     fn wide_and_short_rows_take_more_rounds_and_steps_that_follow_the_noise() {
-        let defaults = |id: &str, (features, norm): (usize, f64), epsilon: f64| {
+        let defaults = |id: &str, (features, norm, unit): (usize, Option<f64>, f32), epsilon: f64| {
             let labels = Labels::numbered((0..40).map(|row| row % 2).collect(), 2);
             let data = Dataset::new("rows", Features::f32(vec![0.01; 40 * features], features), labels).unwrap();
-            let data = data.clip_features(Norm::L2, norm).unwrap();
+            let columns = Columns::Matrix { count: features, bounds: Bounds::new(-1.0, 1.0).unwrap() };
+            let classes = Label::Classes(["0", "1"].map(str::to_owned).to_vec());
+            let domain = Domain::new(columns, Storage::Dense, classes, DomainSource::Arguments);
+            let mut data = data.in_domain(Arc::new(domain)).unwrap().scale_features(unit).unwrap();
+            if let Some(norm) = norm {
+                data = data.clip_features(Norm::L2, norm * f64::from(unit)).unwrap();
+            }
             let public = Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).unwrap().public().clone();
             let settings = Settings::new(Budget::Target { epsilon, delta: 1e-5 }, StreamKey::Simulation(1));
             let prepared = catalog::find(id).unwrap().prepare(&public.with_rows(60_000), &settings).unwrap();
@@ -204,11 +210,13 @@ mod tests {
             let clip_norm = prepared.privacy.clip_norm.unwrap();
             (prepared.rounds, prepared.parameters.contains_key("learning-rate-schedule"), clip_norm, rate)
         };
-        let (scattering, box_of_pixels, narrow) = ((3_969, 7.875), (3_072, 55.425), (500, 2.0));
-        let rounds = [scattering, box_of_pixels, narrow].map(|rows| defaults("dp-sgd", rows, 3.0).0);
-        assert_eq!(rounds, [300, 150, 150]);
+        let scattering = (3_969, Some(7.875), 1.0);
+        let other = [(3_072, None, 1.0), (3_072, None, 0.01), (3_072, Some(42.0), 1.0), (500, Some(2.0), 1.0)];
+        let rounds = |rows| defaults("dp-sgd", rows, 3.0).0;
+        assert_eq!([scattering, (3_969, Some(7.875), 0.01)].map(rounds), [300, 300]);
+        assert_eq!(other.map(rounds), [150; 4]);
         for id in ["dp-mf", "dp-mf-plus"] {
-            for rows in [box_of_pixels, narrow] {
+            for rows in other {
                 let (_, falls, clip_norm, rate) = defaults(id, rows, 3.0);
                 assert_eq!((falls, clip_norm, rate), (false, 1.0, 0.5), "{id}");
             }
@@ -217,5 +225,8 @@ mod tests {
             assert!(much.1 && (much.2 - 63.0_f64.sqrt() / 20.0).abs() < 0.001, "{id}: {much:?}");
             assert!(much.3 > 3.0 * little.3 && little.3 > 10.0, "{id}: {little:?} {much:?}");
         }
+        // Five epochs have k^⅔ times the noise of one, and a little more.
+        let [five, one] = ["dp-mf", "dp-mf-plus"].map(|id| defaults(id, scattering, 0.5).3);
+        assert!((3.0..4.0).contains(&(one / five)), "{one} {five}");
     }
 }

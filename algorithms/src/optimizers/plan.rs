@@ -213,11 +213,10 @@ pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64
     Err(SettingsError::out_of_range("radius", radius, "a smaller radius (margins could overflow)"))
 }
 
-/// True for rows of d ≥ 2000 features whose norm has a bound of at most ¾·√d in units of the features' bound, as scattering and Fourier features
-/// have: less than the corner of their box, which bounds the norm where nothing else does.
+/// True for 2,000 features and more of rows that are clipped to a norm of at most ¾ of what the bounds of features alone imply, as those of scattering and
+/// Fourier features are.
 pub(super) fn are_wide_and_short(problem: &PublicProblem) -> bool {
-    let features = problem.model().features as f64;
-    problem.row_bound(Norm::L2).is_some_and(|bound| features >= 2_000.0 && bound <= 0.75 * features.sqrt())
+    problem.is_short() && problem.model().features >= 2_000
 }
 
 /// A public bound on `‖a‖²` of all rows, and 1 more with a bias; none where the rows have none.

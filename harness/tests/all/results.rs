@@ -184,7 +184,7 @@ fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew(
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (folder.path().join("pieces.toml"), folder.path().join("out"));
     let text = "name = \"pieces\"\nstudy = \"training\"\nabout = \"a test\"\nrepeats = 2\n[show]\nunfinished = \"It takes a day.\"\n\
-                [[problem]]\ndataset = \"synthetic-logistic\"\naxis = \"epsilon\"\nparameters = { rows = 50 }\n\
+                [[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\nparameters = { rows = 50, dimension = 3, norm = 3.0 }\n\
                 [[method]]\nlabel = \"DP-SGD\"\nalgorithm = \"dp-sgd\"\n\
                 parameters = { epsilon = [1, 2], delta = 1e-5, rounds = 2, learning-rate = [0.5, 1] }\n";
     fs::write(&file, text).unwrap();
