@@ -23,6 +23,11 @@ pub(crate) struct Run {
     parameters: Map<String, Value>,
 }
 
+/// No run of a study fits.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} has no run with {1}")]
+pub(crate) struct NoRun(String, String);
+
 /// The raw runs of a results folder, read once a study.
 pub(crate) struct Records {
     root: PathBuf,
@@ -42,7 +47,7 @@ impl Records {
         }
         let found: Vec<Rc<Run>> = self.studies[study].iter().filter(|run| run.fits(fields)).cloned().collect();
         if found.is_empty() {
-            bail!("{study} has no run with {}", serde_json::to_string(fields)?);
+            bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?));
         }
         Ok(found)
     }
