@@ -95,7 +95,7 @@ fn allocation_is_monotone_from_little_noise_to_much() {
 /// Of little noise the sum of few terms is so rough that its transform loses more than that of a whole epoch, which counts then.
 #[test]
 fn no_part_of_an_epoch_costs_more_than_the_whole() {
-    for (noise, slots, begun, whole) in [(0.5, 50, 10, 50), (0.4, 50, 60, 100), (0.5, 20, 5, 20)] {
+    for (noise, slots, begun, whole) in [(0.5, 50, 10, 50), (0.4, 50, 60, 100)] {
         let [part, epoch] = [begun, whole].map(|rounds| loss(&allocation(noise, slots, rounds)));
         let [of_part, of_epoch] = [&part, &epoch].map(|loss| loss.epsilon(1e-6).unwrap());
         assert!(of_part <= of_epoch, "{noise} {begun}: {of_part} {of_epoch}");
