@@ -90,8 +90,20 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
 ///
 /// The numbers are from grids over eleven data sets and four generated ones at ε = 0.1 to 16 (results/history.md, defaults).
 ///
+/// With a regulariser λ > 0 they are
+///
+/// ```text
+/// C = min(max(R/20, 100·√λ), R),      η at most (1 − β)/λ · min(5/T, 1)
+/// ```
+///
+/// Clipping shortens gradients and not the regulariser, which so counts up to R/C times as much: at λ = 10⁻² and C = R/20 a model is that of the most
+/// frequent class. Margins at the minimum grow as R/√λ, and the more of the rows are right the less clipping may take from the others. Steps that fall
+/// from the second bound to 0 take the iterate by e^{−5/2} nearer to the minimum by the regulariser alone, and no further noise than that of the
+/// rounds since: heavy ball is stable up to 2(1 + β)/λ, and far below it noise decides. Both keep their meaning for features in other units, λ
+/// in the square of them.
+///
 /// Otherwise, and over units of several rows, whose mean gradients are shorter and where such steps lose up to 2 points, C = 1 and
-/// `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step up to which heavy
+/// `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R² + 3λ)`, 3/2 of the step up to which heavy
 /// ball is stable on any rows ([`sgd`](super::sgd)). Clipping bounds every step, so that a run does not diverge, but on squared loss it may
 /// oscillate where rows lie close together.
 ///
@@ -127,8 +139,9 @@ impl PrivateSteps {
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
         let spread = (run.problem.model().features.max(1) as f64).powf(-0.25);
         let few = (run.problem.rows() as f64 / 4_000.0).sqrt().min(1.0);
+        let regularization = run.problem.regularization();
         Self {
-            clip_norm: bound.map_or(1.0, |bound| bound / 20.0),
+            clip_norm: bound.map_or(1.0, |bound| (bound / 20.0).max(100.0 * regularization.sqrt()).min(bound)),
             factors: (48.0 * spread * few, 1500.0),
             schedule: LearningRateSchedule::Linear,
         }
@@ -149,6 +162,7 @@ impl PrivateSteps {
         let (factor, most) = self.factors;
         let noisy = factor * plan.batch_size as f64 / (noise.noise_multiplier() * carried);
         let rate = (1.0 - momentum) / (squared_row(problem).sqrt() * noise.clip_norm()) * noisy.min(most);
+        let rate = rate.min((1.0 - momentum) / problem.regularization() * (5.0 / plan.rounds as f64).min(1.0));
         let loss = problem.model().loss;
         match loss.targets() {
             TargetKind::Reals if loss.curvature().is_some() => rate.min(longest_rate(problem, momentum)),
@@ -185,9 +199,13 @@ mod tests {
     use rounds_kernels::loss::Loss;
     use rounds_kernels::random::StreamKey;
 
-    use super::super::Budget;
+    use super::super::sgd::SGD;
+    use super::*;
     use crate::catalog;
+    use crate::executor::Executor;
     use crate::optimizers::Settings;
+    use crate::parallel::Engine;
+    use crate::privacy::Budget;
     use crate::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Storage};
 
     /// Steps, rounds and clip norm by default: of wide rows that are clipped, of others and of narrow ones; in any unit.
@@ -228,5 +246,58 @@ mod tests {
         // Five epochs have k^⅔ times the noise of one, and a little more.
         let [five, one] = ["dp-mf", "dp-mf-plus"].map(|id| defaults(id, scattering, 0.5).3);
         assert!((3.0..4.0).contains(&(one / five)), "{one} {five}");
+    }
+
+    /// 4,000 rows whose four features have this norm at most, three classes or a number that follow from them but for some.
+    fn problem(loss: Loss, norm: f32, regularization: f64) -> Problem {
+        let value = |row: usize, column: usize| ((row * (7 + 6 * column) + row / 13) % 17) as f32 / 8.0 - 1.0;
+        let values: Vec<f32> =
+            (0..4_000).flat_map(|row| (0..4).map(move |column| 0.5 * norm * value(row, column))).collect();
+        let score = |row: usize| value(row, 0) + 0.5 * value(row, 1) - 0.2 + 0.3 * value(row * row, 2);
+        let class = |row: usize| u32::from(score(row) > -0.3) + u32::from(score(row) > 0.3);
+        let target = |row: usize| if loss.targets() == TargetKind::Reals { score(row) } else { score(row).signum() };
+        let labels = match loss {
+            Loss::Softmax => Labels::numbered((0..4_000).map(class).collect(), 3),
+            _ => Labels::Values((0..4_000).map(target).collect()),
+        };
+        let data = Dataset::new("rows", Features::f32(values, 4), labels).unwrap();
+        let data = data.clip_features(Norm::L2, f64::from(norm)).unwrap();
+        Problem::new(Arc::new(data), loss, true, regularization).unwrap()
+    }
+
+    /// The objective after a run by defaults; infinite where it diverges.
+    fn reached(problem: &Problem, algorithm: &Algorithm, settings: &Settings) -> f64 {
+        let prepared = algorithm.prepare(problem, settings).unwrap();
+        let mut executor = Executor::new(problem, Engine::default(), prepared);
+        if executor.run().is_err() {
+            return f64::INFINITY;
+        }
+        let found = executor.solution().to_vec();
+        let squares: f64 = found.iter().map(|&x| f64::from(x).powi(2)).sum();
+        let loss = crate::oracle::evaluate(problem, &Engine::default(), &found);
+        loss.map_or(f64::INFINITY, |of| of.loss / 4_000.0 + 0.5 * problem.regularization() * squares)
+    }
+
+    /// Whatever the loss, the length of the rows and λ, in units of their square, defaults come near the minimum.
+    #[test]
+    fn default_steps_reach_the_minimum_with_a_regulariser() {
+        let with = |budget| Settings::new(budget, StreamKey::Simulation(1));
+        let mut far = Vec::new();
+        for loss in [Loss::Logistic, Loss::Softmax, Loss::Hinge, Loss::Squared, Loss::Huber(0.5), Loss::Absolute] {
+            for norm in [0.1_f32, 1.0, 8.0] {
+                for relative in [1e-2, 1.0, 100.0] {
+                    let problem = problem(loss, norm, relative * (1.0 + f64::from(norm * norm)));
+                    let alone = with(Budget::NonPrivate).with("batch-size", "4000").with("rounds", "500");
+                    let [least, start] = [alone.clone(), alone.with("learning-rate", "1e-30")]
+                        .map(|settings| reached(&problem, &SGD, &settings));
+                    let private = with(Budget::Target { epsilon: 8.0, delta: 1e-5 });
+                    let found = reached(&problem, &DP_SGD, &private);
+                    if !(found - least < 0.1 * start) {
+                        far.push(format!("{loss} {norm} {relative}: {found:.4} {least:.4} {start:.4}"));
+                    }
+                }
+            }
+        }
+        assert!(far.is_empty(), "{}", far.join("\n"));
     }
 }
