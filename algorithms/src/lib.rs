@@ -9,6 +9,7 @@ pub mod choices;
 pub mod executor;
 pub mod factorization;
 mod hexadecimal;
+pub mod moments;
 pub mod noise;
 mod normal;
 pub mod optimizers;

@@ -1,9 +1,12 @@
-//! Features that are functions of a row alone, in a domain of their own: scattering coefficients of images and random Fourier features.
+//! Features that are functions of a row alone, in a domain of their own: scattering coefficients of images, random Fourier features, and
+//! affine maps that follow from the private moments of the rows ([`moments`]).
 //!
-//! **Privacy.** A map reads one row, public numbers and nothing else, so that data sets that differ in a row have features that differ
+//! **Privacy.** A map reads one row, public numbers, what is released of moments, and nothing else, so that data sets that differ in a row have features that differ
 //! in the same row, and a null row's are 0 as before. What is declared of the features are bounds that hold for every row, proven at
 //! [`Scattering::normalize`] and below, and enforced: features are cut to them, and rows to the bound of their norm. Nothing is centred or
-//! scaled by a statistic of rows.
+//! scaled by a statistic of rows but by released ones, whose noise is paid for.
+
+pub mod moments;
 
 use std::fmt;
 use std::fs::File;
@@ -13,6 +16,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
+use rounds_algorithms::moments::{MomentSums, Moments};
 use rounds_algorithms::problem::{
     Bounds, Buffer, Columns, Dataset, DatasetError, Domain, Features, Format, Label, Labels, Storage,
 };
@@ -21,6 +25,7 @@ use rounds_kernels::gemm::{Shape, multiply_add_f32};
 use rounds_kernels::scattering::{Scattering, Workspace};
 use serde::{Deserialize, Serialize};
 
+use self::moments::{Basis, MomentMap, Released};
 use crate::choices::Choices;
 use crate::factorization_cache::memory_of_machine;
 use crate::text::three_digits;
@@ -37,7 +42,7 @@ const MOST_DEVIATIONS: f64 = 8.0;
 /// Bytes of a feature while a run has it: f32, and two planes of bytes.
 const BYTES: f64 = 6.0;
 
-/// A map from the features of a row to others. As text `NAME` or `NAME:KEY=VALUE,…`.
+/// A map from the features of a row to others. As text `NAME` or `NAME:KEY=VALUE,…`; after another one `OTHER+NAME:KEY=VALUE,…`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum FeatureMap {
@@ -61,6 +66,8 @@ pub enum FeatureMap {
         /// The seed.
         seed: u64,
     },
+    /// An affine map that follows from the private moments of the rows.
+    Moments(MomentMap),
 }
 
 impl fmt::Display for FeatureMap {
@@ -80,6 +87,7 @@ impl fmt::Display for FeatureMap {
                 }
                 write!(formatter, "count={count},bandwidth={bandwidth},seed={seed}")
             }
+            Self::Moments(map) => map.fmt(formatter),
         }
     }
 }
@@ -102,12 +110,20 @@ impl FromStr for FeatureMap {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const FORMS: &str = "scattering, scattering:shape=3x32x32,scales=2 or fourier:count=2000,bandwidth=5,seed=1";
+        const FORMS: &str = "scattering, scattering:shape=3x32x32,scales=2, fourier:count=2000,bandwidth=5,seed=1, whiten:power=0.25, \
+                             pca:count=50, normalize, or one of the last three after one of the others: scattering+normalize";
         fn read<T: FromStr>(value: &str) -> Result<T, String> {
             value.parse().map_err(|_| format!("{value:?} is none of its values: {FORMS}"))
         }
+        // A number may hold a plus.
+        let chain = text.rsplit_once('+').filter(|(_, last)| last.starts_with(char::is_alphabetic));
+        let (before, text) = chain.map_or((None, text), |(before, last)| (Some(before), last));
         let (name, keys) = text.split_once(':').unwrap_or((text, ""));
+        let of_moments = |basis| Self::Moments(MomentMap::of(basis));
         let mut map = match name {
+            "whiten" => of_moments(Basis::Whiten { power: 0.25 }),
+            "pca" => of_moments(Basis::Pca { count: 50 }),
+            "normalize" => of_moments(Basis::Normalize),
             "scattering" => Self::Scattering { shape: None, scales: 2 },
             "fourier" => Self::Fourier { inputs: None, count: 2000, bandwidth: 5.0, seed: 1 },
             _ => return Err(format!("no features are called so; give {FORMS}")),
@@ -128,7 +144,21 @@ impl FromStr for FeatureMap {
                 (Self::Fourier { count, .. }, "count") => *count = read(value)?,
                 (Self::Fourier { bandwidth, .. }, "bandwidth") => *bandwidth = read(value)?,
                 (Self::Fourier { seed, .. }, "seed") => *seed = read(value)?,
+                (Self::Moments(MomentMap { inputs, .. }), "inputs") => *inputs = Some(read(value)?),
+                (Self::Moments(MomentMap { share, .. }), "share") => *share = read(value)?,
+                (Self::Moments(MomentMap { norm, .. }), "norm") => *norm = Some(read(value)?),
+                (Self::Moments(MomentMap { basis: Basis::Whiten { power }, .. }), "power") => *power = read(value)?,
+                (Self::Moments(MomentMap { basis: Basis::Pca { count }, .. }), "count") => *count = read(value)?,
                 _ => return Err(format!("{name} has no key {key:?}; give {FORMS}")),
+            }
+        }
+        if let Some(before) = before {
+            match (before.parse()?, &mut map) {
+                (Self::Moments(_), _) => {
+                    return Err(format!("moments are released once, of what stands before: {FORMS}"));
+                }
+                (before, Self::Moments(map)) => map.before = Some(Box::new(before)),
+                _ => return Err(format!("{name} follows no other features: {FORMS}")),
             }
         }
         Ok(map)
@@ -141,6 +171,15 @@ impl FeatureMap {
         match self {
             Self::Scattering { shape, .. } => shape.map(|[channels, rows, columns]| channels * rows * columns),
             Self::Fourier { inputs, .. } => *inputs,
+            Self::Moments(map) => map.before.as_ref().map_or(map.inputs, |before| before.inputs()),
+        }
+    }
+
+    /// The map that follows from the private moments of the rows, if it is one.
+    pub fn moments(&self) -> Option<&MomentMap> {
+        match self {
+            Self::Moments(map) => Some(map),
+            _ => None,
         }
     }
 
@@ -211,6 +250,26 @@ impl FeatureMap {
                     transform: Transform::Fourier(LazyLock::new(Box::new(directions))),
                 })
             }
+            Self::Moments(ref map) => {
+                let before = map.before.as_ref().map(|before| before.on(inputs)).transpose()?;
+                if before.is_none() && map.inputs.is_some_and(|given| given != inputs) {
+                    return refuse(format!("rows have {inputs} features"));
+                }
+                let columns = before.as_ref().map_or(inputs, Mapper::features);
+                let features = map.features(columns).map_err(|problem| format!("`features {self}`: {problem}"))?;
+                Ok(Mapper {
+                    map: Self::Moments(MomentMap {
+                        before: before.as_ref().map(|before| Box::new(before.map.clone())),
+                        inputs: before.is_none().then_some(inputs),
+                        ..map.clone()
+                    }),
+                    inputs,
+                    features,
+                    bound: 1.0,
+                    norm: 1.0,
+                    transform: Transform::Moments { before: before.map(Box::new), columns, released: None },
+                })
+            }
         }
     }
 }
@@ -242,6 +301,12 @@ enum Transform {
     Scattering(Scattering),
     /// Directions, `inputs × count/2`, made for the first row: what does not fit into memory is refused before.
     Fourier(LazyLock<Vec<f32>, Box<dyn FnOnce() -> Vec<f32> + Send>>),
+    /// What the rows are mapped by first, features then, and the map, once it is released.
+    Moments {
+        before: Option<Box<Mapper>>,
+        columns: usize,
+        released: Option<Released>,
+    },
 }
 
 /// A thread's memory.
@@ -260,6 +325,50 @@ impl Mapper {
     /// Features of a row before.
     pub fn inputs(&self) -> usize {
         self.inputs
+    }
+
+    /// Features of the rows that [`fill`](Self::fill) reads.
+    fn columns(&self) -> usize {
+        if let Transform::Moments { columns, .. } = self.transform { columns } else { self.inputs }
+    }
+
+    /// The same map with what was released for it.
+    ///
+    /// # Errors
+    /// Another number of numbers than it has.
+    pub fn with_released(mut self, matrix: Option<&Released>) -> Result<Self, String> {
+        let numbers = self.map.moments().map(|map| map.numbers(self.columns()));
+        if matrix.map(|matrix| matrix.len()) != numbers.filter(|_| matrix.is_some()) {
+            return Err(format!("`features {}`: its matrix has another number of values", self.map));
+        }
+        if let Transform::Moments { released, .. } = &mut self.transform {
+            *released = matrix.cloned();
+        }
+        Ok(self)
+    }
+
+    /// The same map without what is released, as a plan needs it: of 0 alone.
+    pub(crate) fn planned(self) -> Self {
+        let blank = self.map.moments().map(|map| vec![0.0; map.numbers(self.columns())].into());
+        self.with_released(blank.as_ref()).expect("as many numbers")
+    }
+
+    /// The sums that a release for this map is made of, over [prepared](Self::prepared) rows.
+    ///
+    /// # Errors
+    /// Rows whose moments are not released, with the reason; a map without a release.
+    pub(crate) fn sums(&self, dataset: &Dataset) -> Result<MomentSums, String> {
+        let map = self.map.moments().ok_or("it follows from no moments")?;
+        MomentSums::of(dataset, map.form()).map_err(|reason| format!("`features {}`: {reason}", self.map))
+    }
+
+    /// What follows for this map from released moments.
+    ///
+    /// # Errors
+    /// Moments without a decomposition: a function of released values.
+    pub(crate) fn following(&self, moments: &Moments) -> Result<Released, String> {
+        let matrix = self.map.moments().and_then(|map| map.matrix(moments));
+        matrix.ok_or_else(|| format!("`features {}`: its noisy moments have no eigenvectors; take normalize", self.map))
     }
 
     /// Features of a row.
@@ -292,23 +401,53 @@ impl Mapper {
     /// Both numbers. A system that does not tell its free memory refuses nothing.
     pub fn check_memory(&self, rows: usize) -> Result<(), String> {
         let taken = || format!("`features {}`: {rows} rows of {} features take", self.map, self.features);
-        check_memory(BYTES * rows as f64 * self.features as f64, taken)
+        let before = if self.columns() == self.inputs { 0 } else { 4 * self.columns() };
+        check_memory(rows as f64 * (BYTES * self.features as f64 + before as f64), taken)
             .map_err(|problem| problem + "; take fewer rows or features")
     }
 
     /// The data set with these features instead of its own.
     ///
     /// # Errors
-    /// Rows without a domain whose features are not finite.
+    /// Rows without a domain whose features are not finite; a map that is not released yet.
     ///
     /// # Panics
     /// Rows with another number of features.
     pub fn apply(&self, dataset: Dataset) -> Result<Dataset, DatasetError> {
+        self.finished(self.prepared(dataset)?)
+    }
+
+    /// The rows whose moments are released, of a map that follows from them; else the rows as they are.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub(crate) fn prepared(&self, mut dataset: Dataset) -> Result<Dataset, DatasetError> {
+        if let Transform::Moments { before: Some(before), .. } = &self.transform {
+            dataset = before.apply(dataset)?;
+        }
+        match self.map.moments().and_then(|map| map.norm) {
+            Some(norm) => dataset.clip_features(Norm::L2, norm),
+            None => Ok(dataset),
+        }
+    }
+
+    /// [`apply`](Self::apply) to prepared rows.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn finished(&self, dataset: Dataset) -> Result<Dataset, DatasetError> {
+        let is_released = !matches!(self.transform, Transform::Moments { released: None, .. });
+        if !is_released {
+            let problem =
+                format!("`features {}`: a run releases what it is made of (`rounds train --features`)", self.map);
+            return Err(DatasetError::Argument { name: dataset.name().to_owned(), problem });
+        }
         let domain = dataset.domain().map(|domain| Arc::new(self.domain(domain)));
         let mut values = Buffer::zeroed(dataset.len() * self.features);
         self.fill(dataset.rows(), 0, &mut values);
         let mapped = dataset.with_features(Features::f32(values, self.features), domain)?;
-        mapped.clip_features(Norm::L2, self.norm_bound())
+        let mapped = mapped.clip_features(Norm::L2, self.norm_bound())?;
+        if self.map.moments().is_some() { mapped.scale_features(moments::REACH) } else { Ok(mapped) }
     }
 
     /// Writes the features of rows from `first` on, in units of their bound: all in [−1, 1].
@@ -316,18 +455,18 @@ impl Mapper {
     /// # Panics
     /// Rows that are not there or have other features; less than whole rows to write.
     pub fn fill(&self, rows: Rows<'_>, first: usize, out: &mut [f32]) {
-        assert!(rows.columns() == self.inputs && out.len().is_multiple_of(self.features), "rows of the map");
+        assert!(rows.columns() == self.columns() && out.len().is_multiple_of(self.features), "rows of the map");
         let memory = || Memory {
-            rows: vec![0.0; BLOCK * self.inputs],
+            rows: vec![0.0; BLOCK * self.columns()],
             products: Vec::new(),
             workspace: match &self.transform {
                 Transform::Scattering(scattering) => Some(scattering.workspace()),
-                Transform::Fourier(_) => None,
+                Transform::Fourier(_) | Transform::Moments { .. } => None,
             },
         };
         out.par_chunks_mut(BLOCK * self.features).enumerate().for_each_init(memory, |memory, (block, out)| {
             let count = out.len() / self.features;
-            for (row, values) in memory.rows.chunks_exact_mut(self.inputs).take(count).enumerate() {
+            for (row, values) in memory.rows.chunks_exact_mut(self.columns()).take(count).enumerate() {
                 rows.widen(first + block * BLOCK + row, values);
             }
             self.block(count, memory, out);
@@ -336,7 +475,7 @@ impl Mapper {
 
     /// The features of `count` rows in memory.
     fn block(&self, count: usize, Memory { rows, products, workspace }: &mut Memory, out: &mut [f32]) {
-        let rows = &rows[..count * self.inputs];
+        let rows = &rows[..count * self.columns()];
         match (&self.transform, workspace) {
             (Transform::Scattering(scattering), Some(workspace)) => {
                 let images = self.features / scattering.coefficients();
@@ -361,6 +500,18 @@ impl Mapper {
                     for ((cosine, sine), angle) in cosines.iter_mut().zip(sines).zip(angles) {
                         (*sine, *cosine) = angle.sin_cos();
                     }
+                }
+            }
+            (Transform::Moments { columns, released, .. }, _) => {
+                let released = released.as_ref().expect("a map that is released");
+                let (matrix, offsets) = released.split_at(released.len() - self.features);
+                out.chunks_exact_mut(self.features).for_each(|row| row.copy_from_slice(offsets));
+                if matrix.len() == offsets.len() {
+                    for (out, row) in out.chunks_exact_mut(self.features).zip(rows.chunks_exact(*columns)) {
+                        out.iter_mut().zip(row).zip(matrix).for_each(|((out, value), factor)| *out += value * factor);
+                    }
+                } else {
+                    multiply_add_f32(Shape::packed(count, *columns, self.features), rows, matrix, out);
                 }
             }
             (Transform::Scattering(_), None) => unreachable!("memory is made for the transform"),

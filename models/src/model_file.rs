@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::build::Build;
 use crate::data::{DataError, Explained, LabelUse, ModelRows, Request, SchemaError, Split, load_for_model, schema};
+use crate::features::moments::Released;
 use crate::features::{FeatureMap, Mapper};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
@@ -33,6 +34,7 @@ const VERSION: u32 = 1;
 /// The header's key in the metadata of the file.
 const KEY: &str = "rounds";
 const WEIGHTS: &str = "weights";
+const FEATURES: &str = "features";
 
 /// A model that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +134,9 @@ pub struct TrainedOn {
     /// The map to other features, the first step of their treatment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<FeatureMap>,
+    /// SHA-256 of the matrix of a map that was released, which stands in the tensor `features`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features_sha256: Option<String>,
     /// Public factor by which features are multiplied.
     pub scale_features: Option<f32>,
     /// Norm bound to which rows are clipped.
@@ -263,6 +268,8 @@ pub struct Model {
     pub(crate) header: Header,
     /// Row-major `[K, d + 1]`, bias last; of a network in its order.
     weights: Vec<f32>,
+    /// The matrix of its features, where they follow from one that was released.
+    released: Option<Released>,
     network: Option<Network>,
     loss: Loss,
     domain: Option<Arc<Domain>>,
@@ -272,20 +279,33 @@ fn argument_of(dataset: &Dataset, problem: String) -> DatasetError {
     DatasetError::Argument { name: dataset.name().to_owned(), problem }
 }
 
-/// Features as a run takes them: mapped to others, scaled by a public factor, then clipped to a public norm bound.
+/// Features as a run takes them: mapped to others, scaled by a public factor, then clipped to a public norm bound. A map that follows from
+/// a release has what was `released`, or the plan of it.
 ///
 /// # Errors
 /// Rows that have no such features; a factor or a bound out of range.
 pub(crate) fn treat_features(
     mut dataset: Dataset,
-    map: Option<&FeatureMap>,
+    map: Option<(&FeatureMap, Option<&Released>)>,
     factor: Option<f32>,
     clip: Option<(Norm, f64)>,
 ) -> Result<Dataset, DatasetError> {
-    if let Some(map) = map {
-        let map = map.on(dataset.columns()).map_err(|problem| argument_of(&dataset, problem))?;
-        dataset = map.apply(dataset)?;
+    if let Some((map, released)) = map {
+        let map = map.on(dataset.columns()).and_then(|map| map.with_released(released));
+        dataset = map.map_err(|problem| argument_of(&dataset, problem))?.apply(dataset)?;
     }
+    scaled_and_clipped(dataset, factor, clip)
+}
+
+/// [`treat_features`] without its first step.
+///
+/// # Errors
+/// A factor or a bound out of range.
+pub(crate) fn scaled_and_clipped(
+    mut dataset: Dataset,
+    factor: Option<f32>,
+    clip: Option<(Norm, f64)>,
+) -> Result<Dataset, DatasetError> {
     if let Some(factor) = factor {
         dataset = dataset.scale_features(factor)?;
     }
@@ -338,6 +358,7 @@ impl TrainedOn {
             private_bounds: None,
             test_split: None,
             features: map.map(|map| map.map().clone()),
+            features_sha256: None,
             scale_features,
             clip_features: clip_features.map(|(norm, bound)| NormBound { norm, bound }),
             given: dataset.treatment().and_then(Given::of),
@@ -429,11 +450,20 @@ impl Header {
     ///
     /// # Panics
     /// Weights of a linear model that are not rows of `dimension + 1` values.
-    pub(crate) fn to_file(&self, weights: &[f32]) -> Result<Vec<u8>, SafeTensorError> {
-        let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
-        let tensor = TensorView::new(Dtype::F32, self.shape_of(weights.len()), &bytes)?;
+    pub(crate) fn to_file(&self, weights: &[f32], released: Option<&[f32]>) -> Result<Vec<u8>, SafeTensorError> {
+        let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+        let (weight_bytes, matrix) = (bytes(weights), released.map(bytes));
+        let tensor = TensorView::new(Dtype::F32, self.shape_of(weights.len()), &weight_bytes)?;
+        let columns = self.data.dimension;
+        let matrix = matrix.as_ref().map(|matrix| {
+            Ok::<_, SafeTensorError>((
+                FEATURES,
+                TensorView::new(Dtype::F32, vec![matrix.len() / 4 / columns, columns], matrix)?,
+            ))
+        });
         let header = [(KEY.to_owned(), serde_json::to_string(self).map_err(SafeTensorError::from)?)];
-        safetensors::serialize([(WEIGHTS, tensor)], Some(header.into_iter().collect()))
+        let tensors = [(WEIGHTS, tensor)].into_iter().chain(matrix.transpose()?);
+        safetensors::serialize(tensors, Some(header.into_iter().collect()))
     }
 }
 
@@ -441,7 +471,12 @@ impl Model {
     /// A model of these weights, row-major `[K, d + 1]`, bias last, or of the network that the header names, which was trained.
     pub(crate) fn new(header: Header, weights: Vec<f32>, loss: Loss, domain: Option<Arc<Domain>>) -> Self {
         let network = header.network().expect("a network that was trained");
-        Self { header, weights, network, loss, domain }
+        Self { header, weights, released: None, network, loss, domain }
+    }
+
+    /// The same model with the matrix that its features follow from.
+    pub(crate) fn with_released(self, released: Option<Released>) -> Self {
+        Self { released, ..self }
     }
 
     /// The weights, row-major `[K, d + 1]`, bias last; of a network those of its layers in order
@@ -504,7 +539,7 @@ impl Model {
             ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes).expect("an array is written to memory");
             bytes
         } else {
-            let encoded = self.header.to_file(&self.weights);
+            let encoded = self.header.to_file(&self.weights, self.released.as_deref());
             encoded.map_err(|source| ModelFileError::Encoding { path: path.to_owned(), source })?
         };
         files::replace(path, &bytes).map_err(|source| ModelFileError::Unwritable { path: path.to_owned(), source })
@@ -539,7 +574,7 @@ impl Model {
     /// # Errors
     /// A header of more than 100 MB.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ModelFileError> {
-        let encoded = self.header.to_file(&self.weights);
+        let encoded = self.header.to_file(&self.weights, self.released.as_deref());
         encoded.map_err(|source| ModelFileError::Encoding { path: "bytes".into(), source })
     }
 
@@ -560,11 +595,23 @@ impl Model {
         let header: Header = serde_json::from_str(header).map_err(malformed)?;
         let tensors = SafeTensors::deserialize(bytes).map_err(unreadable)?;
         let tensor = tensors.tensor(WEIGHTS).map_err(unreadable)?;
-        if tensors.len() > 1 {
-            return Err(damaged("it holds another tensor beside its weights".to_owned()));
+        let is_released = header.data.features.as_ref().is_some_and(|map| map.moments().is_some());
+        if tensors.len() != 1 + usize::from(is_released) {
+            return Err(damaged(
+                "it holds another tensor beside its weights, or lacks the one of its features".to_owned(),
+            ));
         }
-        let (values, _) = tensor.data().as_chunks::<4>();
-        let weights: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
+        let numbers = |tensor: &TensorView<'_>| -> Vec<f32> {
+            tensor.data().as_chunks::<4>().0.iter().map(|&value| f32::from_le_bytes(value)).collect()
+        };
+        let weights = numbers(&tensor);
+        let matrix = is_released.then(|| tensors.tensor(FEATURES)).transpose().map_err(unreadable)?;
+        let released: Option<Released> = matrix.as_ref().map(|matrix| numbers(matrix).into());
+        let is_written =
+            |matrix: &Released| header.data.features_sha256 == Some(digest(matrix)) && vector::is_finite(matrix);
+        if matrix.is_some_and(|matrix| matrix.dtype() != Dtype::F32) || !released.iter().all(is_written) {
+            return Err(damaged("the matrix of its features is not the one that was written".to_owned()));
+        }
         if tensor.dtype() != Dtype::F32 || header.model_sha256 != digest(&weights) {
             return Err(damaged("its weights are not those that were written".to_owned()));
         }
@@ -580,7 +627,10 @@ impl Model {
         let loaded = domain.as_ref().map_or(data.columns(), Domain::features);
         let features = match &data.features {
             None => loaded,
-            Some(map) => map.on(loaded).map_err(damaged)?.features(),
+            Some(map) => {
+                let map = map.on(loaded).and_then(|map| map.with_released(released.as_ref()));
+                map.map_err(damaged)?.features()
+            }
         };
         let network = header.network().map_err(|error| damaged(format!("its network: {error}")))?;
         let shape = network.as_ref().map_or(vec![outputs, data.dimension + 1], |network| vec![network.parameters()]);
@@ -589,7 +639,7 @@ impl Model {
             let reason = "its weights are not finite, or do not fit its loss, columns and classes";
             return Err(damaged(reason.to_owned()));
         }
-        Ok(Self { weights, network, loss, domain: domain.map(Arc::new), header })
+        Ok(Self { weights, released, network, loss, domain: domain.map(Arc::new), header })
     }
 
     /// Class names; none of a model of numbers.
@@ -641,7 +691,8 @@ impl Model {
     pub fn treated(&self, rows: Dataset) -> Result<Dataset, DatasetError> {
         let data = &self.header.data;
         let clip = data.clip_features.map(|NormBound { norm, bound }| (norm, bound));
-        treat_features(rows, data.features.as_ref(), data.scale_features, clip)
+        let map = data.features.as_ref().map(|map| (map, self.released.as_ref()));
+        treat_features(rows, map, data.scale_features, clip)
     }
 
     /// [`outputs`](problem::outputs) of this model.

@@ -99,20 +99,34 @@ pub fn singular_vectors(matrix: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)>
 
 /// The largest eigenvalue of a symmetric matrix; `None` where the routine fails.
 pub fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Option<f64> {
+    decomposed(matrix, None, Par::Seq)?.into_iter().reduce(f64::max)
+}
+
+/// M = V·Λ·Vᵀ of a symmetric matrix (its lower triangle is read): the eigenvalues, smallest first, and V, a column each; `None` where
+/// the routine fails.
+pub fn eigenvectors(matrix: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)> {
+    let mut vectors = Mat::zeros(matrix.nrows(), matrix.nrows());
+    let values = decomposed(matrix, Some(&mut vectors), PARALLELISM)?;
+    Some((values, vectors))
+}
+
+/// The eigenvalues of a symmetric matrix, smallest first; its eigenvectors go to `vectors`, if they are given.
+fn decomposed(matrix: MatRef<'_, f64>, vectors: Option<&mut Mat<f64>>, parallelism: Par) -> Option<Vec<f64>> {
     use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
     let size = matrix.nrows();
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let mut values = faer::diag::Diag::<f64>::zeros(size);
-    let requirement = self_adjoint_evd_scratch::<f64>(size, ComputeEigenvectors::No, Par::Seq, Default::default());
+    let requirement = self_adjoint_evd_scratch::<f64>(size, wanted, parallelism, Default::default());
     self_adjoint_evd(
         matrix,
         values.as_mut(),
-        None,
-        Par::Seq,
+        vectors.map(|vectors| vectors.as_mut()),
+        parallelism,
         MemStack::new(&mut MemBuffer::new(requirement)),
         Default::default(),
     )
     .ok()?;
-    (0..size).map(|index| values[index]).reduce(f64::max)
+    Some((0..size).map(|index| values[index]).collect())
 }
 
 /// True only if the symmetric `matrix` (rows of `dimension` numbers) is positive semidefinite, whatever f64 rounds: a proof of it. A matrix

@@ -37,7 +37,7 @@ use super::stream::{NoiseMechanism, Result};
 use crate::parallel::Engine;
 use crate::privacy::{
     Accountant, Adjacency, Arithmetic, Budget, CalibrationMemory, Claim, Mechanism, NoiseSource, PrivacyError,
-    PrivacyStatement, PrivateRun, Sampling,
+    PrivacyStatement, PrivateRun, Sampling, gaussian,
 };
 use crate::problem::PublicProblem;
 use crate::state::StateVisitor;
@@ -223,6 +223,8 @@ pub(crate) struct Calibration<'a> {
     pub(crate) key: &'a StreamKey,
     pub(crate) memory: &'a CalibrationMemory,
     pub(crate) budget: Budget,
+    /// The share of the budget's μ² that the moments of the rows take before the run.
+    pub(crate) moments: Option<f64>,
     /// The accountant that is asked for; none for the best one.
     pub(crate) accountant: Option<Accountant>,
     pub(crate) adjacency: Adjacency,
@@ -258,7 +260,9 @@ impl Calibration<'_> {
     }
 
     fn drawn(&self, planned: PlannedNoise, sampling: Sampling, drawn: Drawn) -> Result<PrivateNoise, PrivacyError> {
-        let family = |noise_multiplier| planned.mechanism(noise_multiplier, sampling);
+        let moments_noise = self.moments_noise()?;
+        let own = |noise_multiplier| planned.mechanism(noise_multiplier, sampling);
+        let family = |noise_multiplier| Mechanism::after_moments(moments_noise, own(noise_multiplier));
         let accountant = self.accountant.unwrap_or_else(|| Accountant::default_for(&family(1.0)));
         // The statement turns an error of the accountant into no claim. A run with a budget ends with the error instead.
         let stated =
@@ -278,8 +282,8 @@ impl Calibration<'_> {
                 (noise_multiplier, stated(noise_multiplier, delta)?, delta)
             }
         };
-        let mechanism = family(noise_multiplier);
-        let statement = self.statement(&mechanism, accountant, delta, Norm::L2);
+        let mechanism = own(noise_multiplier);
+        let statement = self.statement((&mechanism, moments_noise), accountant, delta, Norm::L2);
         // Of the stated mechanism, not of the multiplier that was asked for.
         let deviation = match drawn {
             Drawn::AsStated => stated_multiplier(&mechanism) * f64::from(self.clip_norm),
@@ -311,18 +315,31 @@ impl Calibration<'_> {
         Ok(NoiseSchedule {
             levels: NoiseLevels::of(&mechanism, f64::from(self.clip_norm)),
             clip: Clip::Bounded { norm, clip_norm: self.clip_norm },
-            statement: self.statement(&mechanism, accountant, delta, norm),
+            statement: self.statement((&mechanism, None), accountant, delta, norm),
             mechanism,
         })
     }
 
-    fn statement(&self, mechanism: &Mechanism, accountant: Accountant, delta: f64, norm: Norm) -> PrivacyStatement {
+    /// Noise multiplier of the moments: 1/μ of their share, under the relation of the run.
+    fn moments_noise(&self) -> Result<Option<f64>, PrivacyError> {
+        let (Some(share), Budget::Target { epsilon, delta }) = (self.moments, self.budget) else { return Ok(None) };
+        Ok(Some(self.adjacency.row_change_factor() / (share.sqrt() * gaussian::mu(epsilon, delta)?)))
+    }
+
+    fn statement(
+        &self,
+        (mechanism, moments_noise): (&Mechanism, Option<f64>),
+        accountant: Accountant,
+        delta: f64,
+        norm: Norm,
+    ) -> PrivacyStatement {
         let noise_source = noise_source(self.key);
         // Releases in a declared domain are exact. Simulations measure: their noise comes from the fast sampler, whose floating
         // point no claim needs.
         let is_exact = noise_source == NoiseSource::Chacha20 && self.problem.feature_grid().is_some();
         let run = PrivateRun {
             mechanism,
+            moments_noise,
             accountant,
             adjacency: self.adjacency,
             delta,

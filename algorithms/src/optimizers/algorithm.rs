@@ -214,6 +214,7 @@ impl<'a> Run<'a> {
             key: &self.settings.key,
             memory: &self.settings.calibrations,
             budget: self.settings.budget,
+            moments: self.settings.moments,
             accountant: self.common.accountant,
             adjacency,
             clip_norm,

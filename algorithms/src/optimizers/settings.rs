@@ -130,6 +130,9 @@ impl SettingsError {
 pub struct Settings {
     /// The privacy budget.
     pub budget: Budget,
+    /// The share of the budget's μ² that the [moments](crate::moments) of the rows take before the run, where its features follow from
+    /// them. A statement says so; of an algorithm that divides its budget by itself none does.
+    pub moments: Option<f64>,
     /// Key of all noise and sampling streams.
     pub key: StreamKey,
     /// Values by the names of the parameters; read by the algorithm's typed parameters.
@@ -155,6 +158,7 @@ impl Settings {
     pub fn new(budget: Budget, key: StreamKey) -> Self {
         Self {
             budget,
+            moments: None,
             key,
             parameters: BTreeMap::new(),
             strategies: StrategyMemory::default(),

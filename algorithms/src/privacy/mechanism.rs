@@ -111,6 +111,13 @@ impl Mechanism {
         Self::Composition(scales.iter().map(step).collect())
     }
 
+    /// The [moments](crate::moments) of the rows with noise of this multiplier, if they are released, and then `run`.
+    pub(crate) fn after_moments(noise: Option<f64>, run: Self) -> Self {
+        let Some(noise_multiplier) = noise else { return run };
+        let moments = Self::Gaussian { noise_multiplier, sampling: Sampling::FullBatch, participations: 1 };
+        Self::Composition([moments].into_iter().chain(run.steps().into_iter().cloned()).collect())
+    }
+
     /// The kind's name in results.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,6 +1,8 @@
 //! The privacy statement of a run: what is guaranteed, for whom, by which argument. Fails closed: what cannot be proven is
 //! not called private.
 
+use std::borrow::Cow;
+
 use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +76,8 @@ const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: f
 pub struct PrivateRun<'a> {
     /// Everything the run releases about the data.
     pub mechanism: &'a Mechanism,
+    /// Noise multiplier of the [moments](crate::moments) of the rows, if they were released before it.
+    pub moments_noise: Option<f64>,
     /// The accountant that turns it into (ε, δ).
     pub accountant: Accountant,
     /// The neighbouring relation.
@@ -90,6 +94,15 @@ pub struct PrivateRun<'a> {
     pub noise_source: NoiseSource,
     /// Representation of the noise.
     pub arithmetic: Arithmetic,
+}
+
+impl PrivateRun<'_> {
+    /// All mechanisms of the run.
+    fn composed(&self) -> Cow<'_, Mechanism> {
+        self.moments_noise.map_or(Cow::Borrowed(self.mechanism), |noise| {
+            Cow::Owned(Mechanism::after_moments(Some(noise), self.mechanism.clone()))
+        })
+    }
 }
 
 /// The guarantee of a run: the keys of `privacy{…}` in every result, one a field, hence more fields than elsewhere.
@@ -121,6 +134,9 @@ pub struct PrivacyStatement {
     /// The part of ε that private bounds of the columns took, before the mechanisms (basic composition).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds_epsilon: Option<f64>,
+    /// Noise multiplier of the moments of the rows that its features follow from: the first of `mechanisms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moments_noise: Option<f64>,
     /// The facts that the guarantee takes for public.
     pub public: Vec<String>,
     /// The declared domain.
@@ -282,10 +298,11 @@ impl PrivacyStatement {
         let delta = run.delta;
         // Where batches are drawn without replacement the claim is replace-one's already.
         let analysed_as = |sampling: Sampling| sampling.analysed_as(run.adjacency);
-        if run.mechanism.sampling().map_or(run.adjacency, analysed_as) == Adjacency::ReplaceOne {
+        let mechanism = run.composed();
+        if mechanism.sampling().map_or(run.adjacency, analysed_as) == Adjacency::ReplaceOne {
             return ReplaceOne { epsilon, delta };
         }
-        match gdp::mu(run.mechanism, run.adjacency).and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu)) {
+        match gdp::mu(&mechanism, run.adjacency).and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu)) {
             Ok(epsilon) => ReplaceOne { epsilon, delta },
             Err(_) => ReplaceOne::of_two_steps(epsilon, delta),
         }
@@ -344,20 +361,23 @@ impl PrivacyStatement {
 
     fn proven_epsilon(run: &PrivateRun<'_>, memory: &CalibrationMemory) -> Result<f64, PrivacyError> {
         error::positive(run.clip_norm, "the clip norm", "without a clip norm no sensitivity is bounded")?;
-        let epsilon = memory.epsilon(run.accountant, run.mechanism, run.adjacency, run.delta)?;
+        let epsilon = memory.epsilon(run.accountant, &run.composed(), run.adjacency, run.delta)?;
         // A bound that is not a number proves nothing.
         let finite = epsilon.is_finite();
         error::checked(epsilon, finite, "the proven epsilon", "finite", "raise the noise multiplier")
     }
 
     fn description(run: &PrivateRun<'_>) -> Self {
+        let mechanism = run.composed();
+        let before = run.moments_noise.map_or("", |_| "moments of the rows with Gaussian noise, then ");
         Self {
             adjacency: Some(run.adjacency),
             accountant: Some(run.accountant),
             sampling: run.mechanism.sampling().map(|sampling| sampling.name().into()),
             // Mechanisms in a list do not tell a composition of one from that one.
-            mechanism: Some(run.mechanism.single().unwrap_or(run.mechanism).to_string()),
-            mechanisms: run.mechanism.steps().into_iter().cloned().collect(),
+            mechanism: Some(format!("{before}{}", run.mechanism.single().unwrap_or(run.mechanism))),
+            mechanisms: mechanism.steps().into_iter().cloned().collect(),
+            moments_noise: run.moments_noise,
             norm: Some(if run.norm == Norm::L1 { "l1" } else { "l2" }.to_owned()),
             public: Self::public_facts(run.problem, run.adjacency),
             domain: run.problem.domain().map(|domain| DomainStatement {
@@ -424,6 +444,7 @@ mod tests {
     fn run(mechanism: &Mechanism) -> PrivateRun<'_> {
         PrivateRun {
             mechanism,
+            moments_noise: None,
             accountant: Accountant::Rdp,
             adjacency: Adjacency::AddRemove,
             delta: 1e-5,

@@ -43,6 +43,10 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
             "its rows belong to units, which the files would lack; map them in `rounds train --features`",
         ));
     }
+    if map.moments().is_some() {
+        let problem = "what it follows from is released by a run, which pays for it: `rounds train --features`";
+        return Err(UsageError::of(format!("features {map}: {problem}")));
+    }
     let mapper = map.on(rows.train.columns()).map_err(UsageError::of)?;
     fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
     let parts = [("train", Some(&rows.train)), ("test", rows.test.as_ref())];

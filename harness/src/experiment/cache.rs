@@ -305,6 +305,10 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Los
     }
     if let Some(map) = cell.text("feature-map") {
         let map: FeatureMap = map.parse().map_err(anyhow::Error::msg)?;
+        anyhow::ensure!(
+            map.moments().is_none(),
+            "feature-map {map}: studies release no moments; take `rounds train --features`"
+        );
         let map = map.on(dataset.columns()).map_err(anyhow::Error::msg)?;
         map.check_memory(dataset.len()).map_err(anyhow::Error::msg)?;
         dataset = map.apply(dataset)?;

@@ -1,7 +1,7 @@
 //! The ledger of a run: booked by its plan before a row is read, noted as done at the end.
 
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{Problem, PublicProblem, Relation};
+use rounds_algorithms::problem::{PublicProblem, Relation};
 
 use super::error::FitError;
 use super::observer::{Execution, Observer};
@@ -94,9 +94,9 @@ pub(super) fn book(
 
 impl Booking {
     /// The rounds are about to begin: as they were booked, or not at all.
-    pub(super) fn begin(&mut self, stated: &PrivacyStatement, problem: &Problem) -> Result<(), FitError> {
+    pub(super) fn begin(&mut self, stated: &PrivacyStatement, problem: &PublicProblem) -> Result<(), FitError> {
         let account = self.ledger.account();
-        let rows = problem.public().rows();
+        let rows = problem.rows();
         account.same("number of training rows, or of units,", self.rows.to_string(), rows.to_string())?;
         let noise = |of: &PrivacyStatement| (of.mechanisms.clone(), of.selection.clone());
         let booked = account.runs.iter().find(|run| run.id == self.run).map(|run| noise(&run.statement));

@@ -13,22 +13,24 @@ use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError, PublicP
 use rounds_kernels::instructions;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::booking::{Booking, Stated, book};
 use super::error::FitError;
 use super::key;
 use super::observer::{Execution, Observer, Stage};
-use super::release::{check_units, declared, explained, of_schema};
+use super::release::{check_release, check_units, declared, explained, of_schema};
 use super::settings::{DataSettings, Training};
-use super::setup::Setup;
+use super::setup::{Setup, public_problem};
 use crate::checkpoint::Checkpoint;
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, TrainTest};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
-use crate::features;
+use crate::features::moments::Released;
+use crate::features::{self, Mapper};
 use crate::keyed;
-use crate::model_file::{self, TrainedOn, treat_features};
+use crate::model_file::{self, Given, TrainedOn, scaled_and_clipped};
 use crate::signature::SecretKey;
 
 /// A run before its plan.
@@ -45,10 +47,20 @@ pub(super) struct Loaded {
     pub(super) source: StreamKey,
     /// The run has a [`Binding`](crate::checkpoint::Binding): it is a release or has checkpoints.
     pub(super) is_bound: bool,
-    /// SHA-256 of the counts of private bounds. Rows that differ may be encoded alike in bounds that differ.
+    /// SHA-256 of the counts of private bounds, or of the sums of moments. Rows that differ may be encoded alike in bounds that differ.
     pub(super) counted: Option<[u8; 32]>,
+    /// The moments of the rows, as the features have them.
+    pub(super) released: Option<ReleasedMoments>,
     /// SHA-256 of the rows of all ranks, where there are ranks.
     pub(super) digest: Option<[u8; 32]>,
+}
+
+/// What was released of moments.
+pub(super) struct ReleasedMoments {
+    /// Its noise multiplier.
+    pub(super) noise: f64,
+    /// What follows for the features.
+    pub(super) matrix: Released,
 }
 
 /// Reads the settings, the checkpoint and the data; `draw` is the system's generator, and `stated` what a ledger books.
@@ -64,6 +76,11 @@ pub(super) fn load(
     setup.settings.calibrations = execution.calibrations.clone();
     if group.ranks().is_some() && training.request(setup.domain.as_ref()).unit.is_some() {
         return group.all_ok(Err(FitError::argument("unit", data::UNITS_OVER_RANKS)));
+    }
+    if let Some(map) = training.data.features.as_ref().filter(|map| group.ranks().is_some() && map.moments().is_some())
+    {
+        let problem = "moments are summed in one process; leave out ranks";
+        return group.all_ok(Err(FitError::argument(format!("features {map}"), problem)));
     }
     let kept = &training.checkpoint;
     let every = kept.file.is_some().then(|| kept.interval());
@@ -99,7 +116,7 @@ pub(super) fn load(
         (*domain, counted) = (Arc::new(bounded), Some(counts));
     }
     let planned = planned(training, execution, &setup);
-    let part = rows(training, execution, setup.domain.as_ref())?;
+    let mut part = rows(training, execution, setup.domain.as_ref())?;
     let map = training.data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
     let map = map.and_then(|map| {
         // Under add/remove the number of rows is private.
@@ -108,13 +125,30 @@ pub(super) fn load(
         map.as_ref().map_or(Ok(()), |map| map.check_memory(rows)).map(|()| map)
     });
     let map = group.all_ok(map.map_err(FitError::features))?;
-    let trained_on = TrainedOn {
+    let mut trained_on = TrainedOn {
         private_bounds: training.data.declaration.private_bounds(),
         test_split: training.split(),
         ..TrainedOn::of(&part.train, map.as_ref(), training.data.scale_features, training.data.clip_features)
     };
+    let mut released = None;
+    let map = match map {
+        Some(map) if map.map().moments().is_some() => {
+            let decided =
+                serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
+            let decided = [&counted.unwrap_or_default()[..], &decided.expect("names and values")].concat();
+            let key = |sums: &[u8; 32]| keyed::derived(&source, "moments", &[&sums[..], &decided].concat());
+            let (moments, sums);
+            (part, moments, sums) = release(training, &setup, booking.as_mut(), (&map, part, trained_on.given), key)?;
+            counted = Some(Sha256::digest([sums, counted.unwrap_or_default()].concat()).into());
+            trained_on.features_sha256 = Some(model_file::digest(&moments.matrix));
+            let map = map.with_released(Some(&moments.matrix)).map_err(FitError::features)?;
+            released = Some(moments);
+            Some(map)
+        }
+        map => map,
+    };
+    let (train, loss, test) = group.all_ok(treated(training, map.as_ref(), part))?;
     drop(map);
-    let (train, loss, test) = group.all_ok(treated(training, part))?;
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
     }
@@ -141,7 +175,70 @@ pub(super) fn load(
     {
         setup.settings = settings;
     }
-    Ok(Loaded { setup, problem, test, resumed, booking, trained_on, source, is_bound, counted, digest })
+    Ok(Loaded { setup, problem, test, resumed, booking, trained_on, source, is_bound, counted, released, digest })
+}
+
+/// Refuses a run whose features follow from moments where these are not released.
+fn check_moments(training: &Training, algorithm: &Algorithm, domain: Option<&Domain>) -> Result<(), FitError> {
+    let Some(map) = training.data.features.as_ref().filter(|map| map.moments().is_some()) else { return Ok(()) };
+    let refused = |problem: &str| Err(FitError::argument(format!("features {map}"), problem));
+    if !algorithm.private {
+        return refused(
+            "the moments that it follows from are released with noise, and this algorithm adds none: take dp-sgd",
+        );
+    }
+    if training.privacy.noise_multiplier.is_some() {
+        return refused("its moments take a share of ε, which `noise-multiplier` does not name: give `epsilon`");
+    }
+    if domain.is_some_and(|domain| domain.unit.is_some()) {
+        return refused(
+            "a unit moves moments by all of its rows, and what they come to is not bounded: leave it out, or declare no unit",
+        );
+    }
+    if training.model.as_deref().is_some_and(model_file::is_npy) {
+        return refused(
+            "a file called .npy holds weights alone, and would lose the matrix of the features: name the model .safetensors",
+        );
+    }
+    Ok(())
+}
+
+/// Releases the moments that a map follows from, over rows as they were given and loaded: the rows prepared for the map, what follows, and the
+/// digest of the sums.
+///
+/// **Privacy.** The noise is that of a plan from public facts alone, and the plan of the run must state the same ([`super::plan`]). Its key
+/// follows from the sums, so that no other sums meet the same noise.
+fn release(
+    training: &Training,
+    setup: &Setup,
+    booking: Option<&mut Booking>,
+    (map, part, given): (&Mapper, Part, Option<Given>),
+    key: impl FnOnce(&[u8; 32]) -> StreamKey,
+) -> Result<(Part, ReleasedMoments, [u8; 32]), FitError> {
+    let argument = |problem: String| FitError::argument(format!("features {}", map.map()), problem);
+    let domain = part.train.domain().cloned();
+    let domain = domain
+        .ok_or_else(|| argument("a declared domain bounds the norm of rows: give a schema, or bounds".to_owned()))?;
+    let problem =
+        public_problem(training, (part.train.name(), given), &domain, part.train.records()).map_err(argument)?;
+    let planned = setup.algorithm.prepare(&problem, &setup.settings)?.privacy;
+    let noise = planned.moments_noise.ok_or_else(|| {
+        let id = setup.algorithm.id;
+        argument(format!(
+            "algorithm '{id}' divides its budget by itself, and leaves moments none: take dp-sgd, dp-mf or dp-ftrl"
+        ))
+    })?;
+    check_release(training, &problem, &planned)?;
+    if let Some(booking) = booking {
+        booking.begin(&planned, &problem)?;
+    }
+    let prepared = |rows| map.prepared(rows).map_err(|error| explained(training, error));
+    let part = Part { train: prepared(part.train)?, test: part.test.map(prepared).transpose()?, ..part };
+    let sums = map.sums(&part.train).map_err(FitError::features)?;
+    let digest = sums.digest();
+    let moments = sums.released(noise, &key(&digest)).map_err(|problem| argument(problem.to_owned()))?;
+    let matrix = map.following(&moments).map_err(FitError::features)?;
+    Ok((part, ReleasedMoments { noise, matrix }, digest))
 }
 
 /// Refuses a network whose sums, gradients and weights exceed the memory of the machine, by public numbers.
@@ -180,6 +277,7 @@ fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
     }
     let signer = training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?;
     let (domain, warnings) = declared(training)?;
+    check_moments(training, algorithm, domain.as_deref())?;
     if let (Some(map), Some(domain)) = (&training.data.features, &domain) {
         // Before rows are read.
         map.on(domain.features()).map_err(FitError::features)?;
@@ -286,11 +384,19 @@ fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>
     Ok(part)
 }
 
-/// Rows with treated features and the targets of their loss, and the loss.
-fn treated(training: &Training, part: Part) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
+/// Rows, which are prepared for the map of their features, with treated features and the targets of their loss, and the loss.
+fn treated(
+    training: &Training,
+    map: Option<&Mapper>,
+    part: Part,
+) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
     let treat = |dataset: Dataset| {
-        let DataSettings { features, scale_features, clip_features, .. } = &training.data;
-        let dataset = treat_features(dataset, features.as_ref(), *scale_features, *clip_features);
+        let DataSettings { scale_features, clip_features, .. } = training.data;
+        let dataset = match map {
+            Some(map) => map.finished(dataset),
+            None => Ok(dataset),
+        };
+        let dataset = dataset.and_then(|dataset| scaled_and_clipped(dataset, scale_features, clip_features));
         let fitting = dataset.and_then(|dataset| dataset.for_loss(training.optimizer.loss));
         fitting.map_err(|error| explained(training, error))
     };

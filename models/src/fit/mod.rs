@@ -86,7 +86,7 @@ fn fit_drawn(
     observer.enter(Stage::Planning);
     let (prepared, plan) = plan::plan(training, execution, &loaded)?;
     if let Some(booking) = &mut loaded.booking {
-        booking.begin(&prepared.privacy, &loaded.problem)?;
+        booking.begin(&prepared.privacy, loaded.problem.public())?;
     }
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     let mut executor = run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;

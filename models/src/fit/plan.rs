@@ -75,6 +75,10 @@ fn stated(
 ) -> Result<(Prepared, Plan), FitError> {
     let Loaded { setup, problem, .. } = loaded;
     let algorithm = setup.algorithm;
+    if loaded.released.as_ref().map(|released| released.noise) != prepared.privacy.moments_noise {
+        let problem = "the plan of these rows is not the one by which their moments were released";
+        return Err(FitError::argument("features", problem));
+    }
     check_relation(training, problem, &prepared.privacy)?;
     let domain = problem.domain().map(|domain| &**domain);
     let mut privacy = of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
@@ -125,7 +129,12 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
         privacy = privacy.with_note(format!("the run was given features of at most {unit}{clipped}, public constants"));
     }
     if let Some(map) = &data.features {
-        privacy = privacy.with_note(format!("features are {map}, a function of each row alone with public bounds"));
+        let and = if map.moments().is_some() {
+            " and of the noisy moments of all rows, whose release is the first mechanism,"
+        } else {
+            " alone"
+        };
+        privacy = privacy.with_note(format!("features are {map}, a function of each row{and} with public bounds"));
     }
     if let Some(NormBound { norm, bound }) = data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");

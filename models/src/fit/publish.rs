@@ -82,7 +82,9 @@ pub(super) fn keep(
         build: None,
         signature: None,
     };
-    let mut model = Model::new(header.completed(loss, domain.as_deref(), Some(&weights)), weights, loss, domain);
+    let header = header.completed(loss, domain.as_deref(), Some(&weights));
+    let released = loaded.released.as_ref().map(|released| released.matrix.clone());
+    let mut model = Model::new(header, weights, loss, domain).with_released(released);
     if let Some(signer) = &loaded.setup.signer {
         model.sign(signer, execution.build);
     }

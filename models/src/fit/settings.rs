@@ -399,6 +399,7 @@ impl Training {
         }
         let mut settings = Settings::new(budget, StreamKey::Simulation(self.seed));
         settings.strategies = StrategyMemory::filled_from(factorization_cache::source());
+        settings.moments = self.data.features.as_ref().and_then(FeatureMap::moments).map(|map| map.share);
         let groups = self.groups();
         for parameter in Common::ALL {
             let given = groups[1..].iter().find_map(|group| group.get(parameter.name));

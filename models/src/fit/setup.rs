@@ -10,7 +10,8 @@ use rounds_algorithms::problem::{
 };
 
 use super::settings::{DataSettings, Training};
-use crate::model_file::{Given, NormBound, treat_features};
+use crate::features::Mapper;
+use crate::model_file::{Given, NormBound, scaled_and_clipped};
 use crate::signature::SecretKey;
 
 /// A run before its data: all that the settings decide.
@@ -40,7 +41,14 @@ pub(crate) fn public_problem(
         error.to_string()
     }
     let DataSettings { features, scale_features, clip_features, .. } = &training.data;
-    let treated = |row| treat_features(row, features.as_ref(), *scale_features, *clip_features);
+    let treated = |row: Dataset| {
+        let mapped = match features {
+            // What is released of moments decides nothing here.
+            Some(map) => map.on(row.columns()).map(Mapper::planned)?.apply(row).map_err(said)?,
+            None => row,
+        };
+        scaled_and_clipped(mapped, *scale_features, *clip_features).map_err(said)
+    };
     let row = row_of(data, domain).map_err(said)?;
     // Bytes that the run clips are dense rows in its domain.
     let bytes = data.1.and_then(|given| given.byte_scale).filter(|_| training.data.clip_features.is_some());
@@ -48,7 +56,7 @@ pub(crate) fn public_problem(
     if given.map(|given| Given { byte_scale: given.byte_scale.or(bytes), ..given }) != data.1 {
         return Err("no rows are given as it says".to_owned());
     }
-    let (row, loss) = treated(row).and_then(|row| row.for_loss(training.optimizer.loss)).map_err(said)?;
+    let (row, loss) = treated(row)?.for_loss(training.optimizer.loss).map_err(said)?;
     let problem = training.optimizer.problem(row, loss).map_err(said)?;
     let problem = problem.public().clone().with_rows(rows);
     if (1..=u32::MAX as usize).contains(&problem.rows()) {

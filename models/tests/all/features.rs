@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::privacy::{Accountant, Adjacency, Mechanism};
 use rounds_algorithms::problem::{Dataset, Domain, Features, Labels};
 use rounds_kernels::features::{NULL_CLASS, Norm};
 use rounds_models::data::{self, LabelUse, Request, schema};
 use rounds_models::features::FeatureMap;
-use rounds_models::fit::{Execution, Training, fit};
+use rounds_models::fit::{Execution, FitError, Grid, Observer, Training, Tuning, fit, tune};
 use rounds_models::model_file::Model;
 use rounds_models::statement;
 
@@ -231,4 +231,211 @@ fn files_of_features_are_read_as_a_run_has_them() {
         };
         assert_eq!(classes(&read), classes(&mapped));
     }
+}
+
+/// Maps that follow from moments, and their features.
+const OF_MOMENTS: [(&str, usize); 4] = [
+    ("whiten:power=0.5", 64),
+    ("pca:count=9,norm=6", 9),
+    ("normalize:share=0.1", 64),
+    ("scattering:shape=8x8,scales=2+pca:count=20", 20),
+];
+
+/// A release with these features, at an ε for which 600 rows are enough.
+fn of_moments(folder: &Folder, text: &str) -> Training {
+    let mut training = Training::on(folder.path().to_str().unwrap()).private(50.0, 1e-5);
+    training.data.features = Some(map(text));
+    (training.privacy.secure, training.privacy.allow_weak_privacy) = (true, true);
+    training.privacy.diagnostics = true;
+    training
+}
+
+#[test]
+fn a_release_pays_for_its_moments_states_them_and_its_model_keeps_what_follows() {
+    let folder = folder(600);
+    let path = folder.path().to_str().unwrap().to_owned();
+    for (number, (text, features)) in OF_MOMENTS.into_iter().enumerate() {
+        let place = folder.path().join(format!("model-{number}.st"));
+        let training = Training { model: Some(place.clone()), ..of_moments(&folder, text) };
+        let fitted = fit(&training, &Execution::default(), &mut ()).unwrap();
+        let privacy = &fitted.outcome.header.privacy;
+        // The whole is the composition of both, and no more than was asked for.
+        let composed = Mechanism::Composition(privacy.mechanisms.clone());
+        let found = Accountant::Pld.epsilon(&composed, Adjacency::ZeroOut, 1e-5).unwrap();
+        assert_eq!((privacy.epsilon, privacy.mechanisms.len()), (Some(found), 2), "{text}");
+        assert!((49.0..=50.0).contains(&found));
+        let share = training.data.features.as_ref().unwrap().moments().unwrap().share;
+        let mu = rounds_algorithms::privacy::gaussian::mu(50.0, 1e-5).unwrap();
+        assert!((privacy.moments_noise.unwrap() * mu * share.sqrt() - 1.0).abs() < 1e-12);
+        assert_eq!(privacy.mechanisms[0].noise_multiplier(), privacy.moments_noise);
+        assert!(
+            privacy.mechanism.as_ref().unwrap().starts_with("moments of the rows with Gaussian noise, then Poisson")
+        );
+        let model = Model::read(&place).unwrap();
+        assert_eq!((model.header().data.dimension, model.header().data.columns()), (features, 64));
+        // As a run has them, and each of its own row alone.
+        let all = model.treated(images(61)).unwrap();
+        for rows in [vec![60, 7, 5, 0, 1], (0..61).rev().collect::<Vec<_>>()] {
+            let apart = model.treated(images(61).select(rows.iter().copied())).unwrap();
+            for (place, row) in rows.into_iter().enumerate() {
+                let of = |rows: &Dataset, row: usize| values(rows)[row * features..][..features].to_vec();
+                assert_eq!(of(&apart, place), of(&all, row), "{text}: {row}");
+            }
+        }
+        let bound = all.public_bound(Norm::L2).unwrap();
+        let norm = |row: &[f32]| row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+        assert!(values(&all).chunks(features).all(|row| norm(row) <= bound) && (3.0..3.1).contains(&bound), "{bound}");
+        let rows = model.load(&path, None, LabelUse::Needed).unwrap();
+        let found = serde_json::to_value(model.evaluate(rows).unwrap()).unwrap();
+        let found = found["accuracy"].as_f64().unwrap();
+        let in_run = fitted.outcome.diagnostics.as_ref().and_then(|told| told.train_accuracy).unwrap();
+        // Pixels of bars in all phases do not tell their direction, and scattering does.
+        let least = if text.contains("scattering") { 0.8 } else { 0.0 };
+        assert!((found - in_run).abs() < 1e-12 && found > least, "{text}: {found} {in_run}");
+        let verified = statement::verify(&place, None).unwrap();
+        assert!(verified.holds, "{text}: {:?}", verified.differences);
+        // Every place where the release is stated is compared.
+        let told = serde_json::to_string(&fitted.outcome).unwrap();
+        let changed = folder.path().join("changed.json");
+        let noise = |of: &str| format!("\"{of}\":{}", privacy.moments_noise.unwrap());
+        let forgeries = [
+            (noise("moments_noise"), noise("moments_noise").replace("moments_noise\":", "moments_noise\":1")),
+            (noise("noise_multiplier"), noise("noise_multiplier").replace("multiplier\":", "multiplier\":1")),
+            (format!("share={share}"), "share=0.3".to_owned()),
+            ("whose release is the first mechanism, ".to_owned(), String::new()),
+        ];
+        for (from, to) in forgeries {
+            assert!(told.contains(&from), "{text}: {from}");
+            std::fs::write(&changed, told.replacen(&from, &to, 1)).unwrap();
+            let found = statement::verify(&changed, None);
+            assert!(found.as_ref().is_ok_and(|found| !found.holds), "{text}: {from} {found:?}");
+        }
+        std::fs::write(&changed, &told).unwrap();
+        assert!(statement::verify(&changed, None).unwrap().holds);
+        // Tensors stand in the order of their names; the features' is the first.
+        let mut bytes = std::fs::read(&place).unwrap();
+        let start = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        bytes[start] ^= 1;
+        let error = Model::parse(&place, &bytes).err().unwrap().to_string();
+        assert!(error.contains("the matrix of its features is not the one that was written"), "{error}");
+    }
+}
+
+#[test]
+fn features_of_moments_are_what_their_names_say() {
+    let folder = folder(3_000);
+    for (text, features) in OF_MOMENTS {
+        let mut training = of_moments(&folder, text);
+        training.privacy.secure = false;
+        (training.privacy.epsilon, training.holds_out) = (Some(1_000.0), false);
+        let model = fit(&training, &Execution::default(), &mut ()).unwrap().model;
+        let mapped = model.treated(images(3_000)).unwrap();
+        // Without the extremes.
+        let rows: Vec<&[f32]> = values(&mapped).chunks(features).skip(6).collect();
+        let mean = |of: &dyn Fn(&[f32]) -> f64| rows.iter().map(|row| of(row)).sum::<f64>() / rows.len() as f64;
+        let square = mean(&|row| row.iter().map(|&value| f64::from(value).powi(2)).sum());
+        assert!((square / 4.0 - 1.0).abs() < 0.2, "{text}: {square}");
+        let covariance = |i: usize, j: usize| {
+            let [a, b] = [i, j].map(|of| mean(&|row| f64::from(row[of])));
+            mean(&|row| (f64::from(row[i]) - a) * (f64::from(row[j]) - b))
+        };
+        let variances: Vec<f64> = (0..features).map(|i| covariance(i, i)).collect();
+        let greatest = variances.iter().copied().fold(0.0, f64::max);
+        assert!((0..features).all(|i| mean(&|row| f64::from(row[i])).abs() < 0.05 * square.sqrt()), "{text}");
+        match text.split_once(':').unwrap().0 {
+            "normalize" => assert!(variances.iter().all(|variance| *variance > 0.9 * greatest), "{variances:?}"),
+            "whiten" => assert!(covariance(0, 1).abs() < 0.5 * greatest && covariance(0, 8).abs() < 0.5 * greatest),
+            _ => {
+                assert!(variances.windows(2).all(|pair| pair[1] < 1.02 * pair[0] + 0.01 * square), "{variances:?}");
+                assert!((0..5).all(|i| covariance(i, i + 1).abs() < 0.05 * square), "{text}");
+            }
+        }
+    }
+}
+
+/// Stops a run after so many rounds.
+struct Stopping(u64);
+
+impl Observer for Stopping {
+    fn after_round(&mut self, _: u64) {
+        self.0 -= 1;
+    }
+
+    fn stops(&mut self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[test]
+fn a_run_on_moments_that_stops_goes_on_from_the_same_release() {
+    let folder = folder(600);
+    let mut training = of_moments(&folder, "whiten");
+    let checkpoint = folder.path().join("checkpoint");
+    for secure in [true, false] {
+        training.privacy.secure = secure;
+        (training.checkpoint.file, training.checkpoint.resume) = (None, None);
+        let undisturbed = fit(&training, &Execution::default(), &mut ()).unwrap().model;
+        training.checkpoint.file = Some(checkpoint.clone());
+        let stopped = fit(&training, &Execution::default(), &mut Stopping(4)).err();
+        assert!(matches!(stopped, Some(FitError::Stopped { round: 4, .. })), "{stopped:?}");
+        training.checkpoint.resume = Some(checkpoint.clone());
+        let model = fit(&training, &Execution::default(), &mut ()).unwrap().model;
+        // A release has a key of its own each time.
+        assert_eq!(model.weights() == undisturbed.weights(), !secure);
+        let [found, other] = [&model, &undisturbed].map(|model| model.header().data.features_sha256.clone().unwrap());
+        assert_eq!(found == other, !secure);
+    }
+}
+
+#[test]
+fn what_releases_no_moments_is_refused_by_name_with_the_way_out() {
+    let refusal = |text: &str, inputs| map(text).on(inputs).err().expect("refused");
+    for (text, inputs, expected) in [
+        (
+            "pca:count=65",
+            64,
+            "`features pca:count=65,share=0.2`: rows have 64 features, and so many components at most: give count=1 to",
+        ),
+        ("whiten", 5_000, "the second moment of more than 4096 is not released; take normalize, or fewer features"),
+        ("whiten:power=0", 64, "0.25, or 0.5 for equal variances"),
+        ("normalize:share=1", 64, "a share above 0 and below 1"),
+        ("whiten:norm=-1", 64, "a norm above 0"),
+        ("pca:inputs=3,count=2", 64, "rows have 64 features"),
+    ] {
+        let found = refusal(text, inputs);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+    for text in ["whiten:count=3", "pca+scattering", "whiten+whiten", "pca:power=1", "normalize:count=1"] {
+        assert!(text.parse::<FeatureMap>().unwrap_err().contains("scattering+normalize"), "{text}");
+    }
+    let text = "fourier:count=30,bandwidth=1e+2,seed=1+whiten";
+    assert_eq!(map(text).to_string(), "fourier:count=30,bandwidth=100,seed=1+whiten:power=0.25,share=0.2");
+    assert!(
+        map("whiten").on(64).unwrap().apply(images(9)).is_err_and(|error| error.to_string().contains("a run releases"))
+    );
+    let folder = folder(40);
+    let refused = |change: &dyn Fn(&mut Training), expected: &str| {
+        let mut training = of_moments(&folder, "whiten");
+        change(&mut training);
+        let error = fit(&training, &Execution::default(), &mut ()).err().expect("refused");
+        assert!(error.is_usage() && error.to_string().contains(expected), "{error}");
+    };
+    refused(
+        &|training| (training.privacy.epsilon, training.privacy.noise_multiplier) = (None, Some(2.0)),
+        "give `epsilon`",
+    );
+    refused(&|training| (training.algorithm, training.privacy.secure) = ("sgd".to_owned(), false), "take dp-sgd");
+    refused(&|training| training.algorithm = "dp-gd".to_owned(), "'dp-gd' divides its budget by itself");
+    refused(&|training| training.model = Some("weights.npy".into()), "name the model .safetensors");
+    let mut tuning = Tuning::of(of_moments(&folder, "whiten"));
+    tuning.grid = Grid::new([("learning-rate", &["0.5", "2"])]).unwrap();
+    let error = tune(&tuning, &Execution::default(), &mut ()).err().expect("refused").to_string();
+    assert!(error.contains("no selection is accounted"), "{error}");
+    // Nothing bounds the rows of undeclared data.
+    let (features, labels) = images(40).into_parts();
+    let rows = Dataset::new("rows", features, labels).unwrap();
+    let mut training = Training::on_rows(rounds_models::data::TrainTest { train: rows, test: None }).private(1.0, 1e-5);
+    training.data.features = Some(map("whiten"));
+    let error = fit(&training, &Execution::default(), &mut ()).err().expect("refused").to_string();
+    assert!(error.contains("a declared domain bounds the norm of rows"), "{error}");
 }

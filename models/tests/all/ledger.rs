@@ -340,6 +340,23 @@ fn a_stopped_run_stays_booked_and_is_resumed_once_at_no_cost() {
 
 /// Bounds are noise that was drawn: from there on nothing is given back.
 #[test]
+fn moments_are_booked_with_their_run_and_not_drawn_for_other_rows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (folder, mut training) = (folder.path(), release(folder.path()));
+    training.data.features = Some("whiten".parse().expect("a map"));
+    let fitted = fit(&training, &Execution::default(), &mut ()).expect("it fits");
+    let account = Account::read(&folder.join("budget")).expect("whole");
+    let [run] = &account.runs[..] else { panic!("one run") };
+    let stated = &fitted.outcome.header.privacy;
+    assert_eq!((run.state, &run.statement.mechanisms), (State::Done, &stated.mechanisms));
+    assert_eq!(stated.mechanisms[0].noise_multiplier(), stated.moments_noise);
+    let table = fs::read_to_string(folder.join("table.csv")).expect("a file");
+    fs::write(folder.join("table.csv"), table + "3,no\n").expect("a file");
+    assert!(said(&training).contains("of this run 201"));
+    assert_eq!(state_of_runs(folder), [State::Done, State::Void]);
+}
+
+#[test]
 fn private_bounds_are_booked_and_not_given_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let (folder, mut training) = (folder.path(), release(folder.path()));

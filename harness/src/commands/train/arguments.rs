@@ -59,7 +59,8 @@ struct DataArguments {
     first_index: Option<u64>,
     #[command(flatten)]
     declared: DeclarationArguments,
-    /// Features of each row instead of its own: scattering of images, or fourier, as NAME:KEY=VALUE,… (docs/FORMAT.md)
+    /// Features of each row instead of its own: scattering of images, fourier, or by a share of the budget whiten, pca or normalize, as
+    /// NAME:KEY=VALUE,… (docs/FORMAT.md)
     #[arg(long, value_name = "MAP")]
     features: Option<FeatureMap>,
     /// Public constant that multiplies every feature

@@ -143,6 +143,11 @@ impl Tuning {
             let problem = format!("algorithm '{}' adds no noise: there is nothing to pay for", algorithm.id);
             return refused("algorithm", problem);
         }
+        if let Some(map) = training.data.features.as_ref().filter(|map| map.moments().is_some()) {
+            let problem = "its trials would share one release of moments, for which no selection is accounted; take other features, or \
+                           `rounds train`";
+            return refused(&format!("features {map}"), problem.to_owned());
+        }
         let privacy = &training.privacy;
         if privacy.noise_multiplier.is_some() || privacy.epsilon.is_none() {
             let problem = "give `epsilon E`, that of all trials together: the noise of a trial is found for it";

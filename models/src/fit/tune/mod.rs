@@ -152,7 +152,7 @@ fn tune_drawn(
     let count = number_of_trials(selection.statement.trials, &draws);
     let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
     if let Some(booking) = &mut loaded.booking {
-        booking.begin(&selection.booked(&loaded.problem), &loaded.problem)?;
+        booking.begin(&selection.booked(&loaded.problem), loaded.problem.public())?;
     }
     observer.enter(Stage::Trials);
     let mut told = training.privacy.diagnostics.then(Vec::new);
@@ -375,7 +375,8 @@ fn score_rows(
         return Err(FitError::argument(argument, "it changed while it was read"));
     }
     let DataSettings { features, scale_features, clip_features, .. } = &training.data;
-    let rows = treat_features(rows.dataset, features.as_ref(), *scale_features, *clip_features);
+    let map = features.as_ref().map(|map| (map, None));
+    let rows = treat_features(rows.dataset, map, *scale_features, *clip_features);
     let rows = rows.and_then(|rows| rows.for_loss(Some(loss)));
     let (rows, loss) = rows.map_err(|error| explained(training, error))?;
     Ok(training.optimizer.problem(rows, loss)?)
