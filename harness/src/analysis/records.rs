@@ -62,8 +62,8 @@ fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
 }
 
 fn read(folder: &Path) -> anyhow::Result<Vec<Rc<Run>>> {
-    let stored: Stored<Value> = store::read(folder)?;
-    let run = |sample: &experiment::Sample<Value>| {
+    let stored: Stored = store::read(folder)?;
+    let run = |sample: &experiment::Sample| {
         let fields: Map<String, Value> = serde_json::from_value(serde_json::to_value(sample)?)?;
         let parameters = fields.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
         Ok(Rc::new(Run { fields, parameters }))

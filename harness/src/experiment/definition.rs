@@ -49,6 +49,9 @@ pub struct Head {
     /// Its kind.
     #[serde(default = "default_study")]
     pub study: String,
+    /// What its runs measure; empty for the first of the kind.
+    #[serde(default)]
+    pub measure: String,
     /// Subject, in a line.
     pub about: String,
 }
@@ -79,7 +82,7 @@ impl Show {
 }
 
 fn default_study() -> String {
-    "round-time".to_owned()
+    "timing".to_owned()
 }
 
 /// All definitions in the binary, by name.
@@ -127,18 +130,6 @@ impl Source {
     }
 }
 
-/// The table `[options]` of a study that has none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NoOptions {}
-
-/// The own keys of a study alone, among those of its definition.
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "O: DeserializeOwned"))]
-struct Own<O> {
-    options: Option<O>,
-}
-
 /// A definition. A field is a key at the top of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -148,6 +139,9 @@ pub struct Definition {
     /// Its kind.
     #[serde(default = "default_study")]
     pub study: String,
+    /// What its runs measure; empty for the first of the kind.
+    #[serde(default)]
+    pub measure: String,
     /// Subject, in a line.
     pub about: String,
     /// First seed of noise and sampling.
@@ -170,9 +164,9 @@ pub struct Definition {
     /// Parameters of all problems.
     #[serde(default)]
     pub problem_parameters: Parameters,
-    /// The study's own keys, as it reads them.
+    /// Keys of the measure.
     #[serde(default)]
-    options: Value,
+    pub options: Parameters,
     /// Figures and tables. They are no part of the digest: what was run stays what it is.
     #[serde(default, skip_serializing)]
     pub show: Show,
@@ -323,22 +317,17 @@ impl Selection {
 }
 
 impl Definition {
-    /// Parses and checks a definition; with it its study's own keys.
+    /// Parses and checks a definition.
     ///
     /// # Errors
     /// Syntax, unknown keys (with the nearest) and values that make no sense, each with its line or name.
-    pub fn parse<O: DeserializeOwned + Serialize>(name: &str, text: &str) -> Result<(Self, O), DefinitionError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
         let mut definition: Self = from_toml(name, text)?;
-        let missing =
-            |error: toml::de::Error| definition.invalid(format!("[options] is missing: {}", foreign(error.message())));
-        let Own { options } = from_toml(name, text)?;
-        let options: O = options.map_or_else(|| toml::from_str("").map_err(missing), Ok)?;
-        definition.options = serde_json::to_value(&options).expect("names and values");
         if !definition.show.like.is_empty() {
             definition.show = definition.show.like(&definition.show.like)?;
         }
         definition.check()?;
-        Ok((definition, options))
+        Ok(definition)
     }
 
     /// SHA-256 over the values of the definition. Comments and layout do not count.
@@ -613,7 +602,7 @@ fn line_of_parameter(text: &str, name: &str) -> Option<usize> {
             if in_parameters && key.get_ref() == name {
                 return Some(key.span().start);
             }
-            let in_parameters = key.get_ref().ends_with("parameters");
+            let in_parameters = key.get_ref().ends_with("parameters") || key.get_ref() == "options";
             match value.get_ref() {
                 DeValue::Table(table) => first(table, name, in_parameters),
                 DeValue::Array(array) => {
@@ -703,7 +692,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
 "#;
 
     fn parse(text: &str) -> Result<Definition, DefinitionError> {
-        Definition::parse::<NoOptions>("small", text).map(|(definition, _)| definition)
+        Definition::parse("small", text)
     }
 
     #[test]
@@ -809,7 +798,6 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
             ("[\"synthetic-mnist\"]", "[\"synthetic\"]", "did you mean 'synthetic-mnist'?"),
             ("[0.0, 0.9]", "[]", "momentum has no values"),
             ("[0.0, 0.9]", "[0.9, 0.9]", "is defined twice"),
-            ("repeats = 2", "options = { x = 1 }", "unknown key 'x'"),
             (
                 "features = \"u8\"",
                 "parameters = { momentum = 0.5 }",

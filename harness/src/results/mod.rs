@@ -46,9 +46,9 @@ pub fn read_any(folder: &Path) -> anyhow::Result<Run> {
         found.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     let folder = found.first().map_or(folder, |own| own.as_path());
-    let rows: Stored<Value> = store::read(folder)?;
+    let rows: Stored = store::read(folder)?;
     let mut samples = rows.results.samples.iter();
-    if samples.all(|sample| sample.outcome.get("phases_ns").is_some()) {
+    if samples.all(|sample| sample.contains_key("phases_ns")) {
         return Ok(read_run(folder)?);
     }
     let samples = rows.results.samples.into_iter().filter_map(of_study);
@@ -81,7 +81,7 @@ pub fn folders(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// A run of a study as one round. None without a time.
-fn of_study(sample: Sample<Value>) -> Option<Cell> {
+fn of_study(sample: Sample) -> Option<Cell> {
     let outcome = &sample.outcome;
     let times = match (outcome.get("seconds"), outcome.get("round_ns")) {
         (Some(seconds), _) => vec![(seconds.as_f64()? * 1e9) as u64],

@@ -1,49 +1,56 @@
-//! Studies: the kinds of experiments, one file each with what a run yields and what all runs show. No algorithm is written
+//! Studies: what runs measure, a file each, in four kinds: times, training runs, points of curves, and query depth. No algorithm is written
 //! here, and no store or loop.
 
-mod convergence;
-mod correlated_noise;
-pub(crate) mod depth_against_work;
-pub(crate) mod depth_cell;
-mod formulas;
+mod curves;
+mod depth;
 mod logistic;
-mod noise_mechanisms;
-mod private_queries;
-mod rates;
-mod round_time;
-pub(crate) mod training;
-mod wrong_constants;
+mod runs;
+mod timing;
 
 use std::path::Path;
 
+use self::curves::{correlated_noise, formulas, noise_mechanisms, private_queries, rates, wrong_constants};
+use self::runs::{convergence, training};
 use crate::drawing;
-use crate::experiment::{Kind, Selection, Study as _, definition, store};
+use crate::experiment::definition::{self, Head, unknown_name};
+use crate::experiment::{DefinitionError, Kind, Measure, Plan, Selection, store};
 
-/// The kinds of experiments. Adding one is one file, its `mod` line and its line here.
-pub const KINDS: &[Kind] = &[
-    convergence::Convergence::KIND,
-    correlated_noise::CorrelatedNoise::KIND,
-    depth_against_work::DepthAgainstWork::KIND,
-    formulas::Formulas::KIND,
-    noise_mechanisms::NoiseMechanisms::KIND,
-    private_queries::PrivateQueries::KIND,
-    rates::Rates::KIND,
-    round_time::RoundTime::KIND,
-    round_time::Scaling::KIND,
-    training::Training::KIND,
-    wrong_constants::WrongConstants::KIND,
+/// The kinds of studies, each with what it measures. Adding a measure is one file, its `mod` line and its place here.
+pub const KINDS: [Kind; 4] = [
+    Kind { name: "timing", measures: &[timing::ROUND, timing::SCALING] },
+    Kind { name: "runs", measures: &[training::TRAINING, convergence::CONVERGENCE] },
+    Kind {
+        name: "curves",
+        measures: &[
+            formulas::FORMULAS,
+            rates::RATES,
+            correlated_noise::CORRELATED_NOISE,
+            noise_mechanisms::NOISE_MECHANISMS,
+            private_queries::PRIVATE_QUERIES,
+            wrong_constants::WRONG_CONSTANTS,
+        ],
+    },
+    Kind { name: "depth", measures: &[depth::DEPTH] },
 ];
 
-/// The kind of this name.
-pub fn kind(name: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| kind.name == name)
+/// The measure of a definition.
+///
+/// # Errors
+/// A kind or measure that there is not, with the nearest.
+pub fn measure(head: &Head) -> Result<&'static Measure, DefinitionError> {
+    let kind = KINDS.iter().find(|kind| kind.name == head.study);
+    let measures = kind.map(|kind| kind.measures);
+    let measures = measures.ok_or_else(|| unknown_name("study", &head.study, &KINDS.map(|kind| kind.name)))?;
+    let names: Vec<&str> = measures.iter().map(|measure| measure.name).collect();
+    let found = measures.iter().find(|measure| head.measure.is_empty() || measure.name == head.measure);
+    found.ok_or_else(|| unknown_name(&format!("measure of '{}'", head.study), &head.measure, &names))
 }
 
 /// The page of the study in `folder`, made anew from its raw runs, and messages about them: by the definition that was run, or that of
 /// its name in this program. `None` for a suite, and without a definition.
 ///
 /// # Errors
-/// Those of [`Plan::present`](crate::experiment::Plan::present); a definition that is not valid.
+/// Those of [`Plan::present`]; a definition that is not valid.
 pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
     let (environment, binding) = store::head(folder)?;
     // Sheets of earlier builds name a definition's file in the command alone.
@@ -51,10 +58,10 @@ pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, V
     let names = environment.definitions.iter().chain(binding.suites.keys()).map(String::as_str);
     let mut sources = names.chain(files).filter_map(|name| definition::find(name).ok());
     let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
-    let Some((kind, source)) = source.and_then(|source| Some((kind(&source.head.study)?, source))) else {
+    let Some((measure, source)) = source.and_then(|source| Some((measure(&source.head).ok()?, source))) else {
         return Ok(None);
     };
-    (kind.plan)(&[source], &Selection::everything())?.present(folder)
+    Plan::new(measure, &[source], &Selection::everything())?.present(folder)
 }
 
 #[cfg(test)]
@@ -66,16 +73,16 @@ mod tests {
     #[test]
     fn every_definition_has_the_name_of_its_file_and_cells_that_can_be_run() {
         for source in definition::all().unwrap() {
-            let kind = kind(&source.head.study).unwrap();
+            let measure = measure(&source.head).unwrap();
             assert!(!source.head.about.is_empty());
             assert_eq!(source.head.name, source.name);
-            let selection = Selection { default_threads: (kind.threads)(2), ..Selection::everything() };
-            let plan = (kind.plan)(&[source], &selection).unwrap();
+            let selection = Selection { default_threads: (measure.threads)(2), ..Selection::everything() };
+            let plan = Plan::new(measure, &[source], &selection).unwrap();
             assert!(!plan.cells().is_empty());
             for planned in plan.cells() {
                 let cell = &planned.configuration;
                 let generated = ["planted-logistic", "synthetic-logistic", "random-quadratic"];
-                let has_verdicts = ["training", "convergence", "correlated-noise"].contains(&kind.name);
+                let has_verdicts = ["training", "convergence", "correlated-noise"].contains(&measure.name);
                 if cell.suite.starts_with("paper/") && has_verdicts && generated.contains(&&*cell.dataset) {
                     assert!(planned.draws >= 10, "{}: a verdict from one draw of the data", cell.key());
                     // Papers 000 and 004 project; the methods of paper 001 do not.
@@ -90,7 +97,7 @@ mod tests {
                 let Ok(algorithm) = catalog::find(&cell.algorithm) else {
                     continue;
                 };
-                if ["round-time", "scaling", "training"].contains(&kind.name) {
+                if ["round", "scaling", "training"].contains(&measure.name) {
                     assert!(own.all(|name| algorithm.reads(name)), "{}", cell.key());
                 }
             }
@@ -99,12 +106,13 @@ mod tests {
 
     #[test]
     fn a_misspelt_parameter_is_named_with_its_line_and_the_nearest() {
-        let text = "name = \"mine\"\nstudy = \"training\"\nabout = \"a test\"\noptions = { }\n\
+        let text = "name = \"mine\"\nstudy = \"runs\"\nabout = \"a test\"\noptions = { }\n\
                     [[problem]]\ndataset = \"synthetic-logistic\"\nparameters = { rows = 50 }\n\
                     [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { epsilon = 1.0, momentum = 0.5 }\n";
-        let kind = kind("training").unwrap();
-        let plan =
-            |text: &str| (kind.plan)(&[definition::Source::new("mine.toml", text).unwrap()], &Selection::default());
+        let plan = |text: &str| {
+            let source = definition::Source::new("mine.toml", text).unwrap();
+            Plan::new(measure(&source.head).unwrap(), &[source], &Selection::default())
+        };
         assert!(plan(text).is_ok());
         for (right, wrong, expected) in [
             (

@@ -17,7 +17,7 @@ use crate::synthetic::{Deviation, cell, environment};
 /// A study of two tiny cells with three runs each.
 pub(crate) const STUDY: &str = r#"
 name = "twice"
-study = "training"
+study = "runs"
 about = "a test"
 repeats = 3
 show = { title = "small" }
@@ -37,7 +37,8 @@ fn a_repeat_is_the_run_of_its_seed_alone() {
         let text = format!(
             r#"
             name = "repeats"
-            study = "private-queries"
+            study = "curves"
+            measure = "private-queries"
             about = "a test"
             seed = {seed}
             repeats = {repeats}

@@ -17,32 +17,31 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::oracle;
 use rounds_algorithms::problem::Problem;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::experiment::cache::{Loaded, check};
 use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run,
-    Selection, Study, lines, page,
+    Cell, Configuration, Context, Execution, Measure, Outcome, Presentation, Run, Sample, Selection, Study,
 };
 use crate::grouping::by_key;
 use crate::machine::{PinPolicy, Roofline};
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
-use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
+use crate::results::{self, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 use crate::statistics;
 use crate::usage::with_causes;
 
 /// Number of rounds of a run: the same in every repeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct RoundBudget {
+struct RoundBudget {
     examples: u64,
     at_least: u64,
     at_most: u64,
     /// Rounds before the first timed one.
     #[serde(default)]
-    pub(super) warm_up: u64,
+    warm_up: u64,
 }
 
 /// An algorithm before its first round, and the settings that prepare it again; or the reason for which it cannot run.
@@ -53,7 +52,7 @@ impl RoundBudget {
     ///
     /// # Errors
     /// Parameters that do not fit, an unknown algorithm.
-    pub(super) fn prepare(
+    fn prepare(
         &self,
         cell: &Configuration,
         problem: &Problem,
@@ -77,7 +76,7 @@ impl RoundBudget {
     }
 
     /// Refuses bounds in the wrong order.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.at_least > 0 && self.at_least <= self.at_most,
             "rounds: at-least must be at least 1 and no more than at-most"
@@ -86,18 +85,34 @@ impl RoundBudget {
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Options {
-    rounds: RoundBudget,
-}
+/// The measure of suites. Option: `rounds` of a run.
+pub(super) const ROUND: Measure = Measure {
+    is_suite: true,
+    threads: |cores| vec![1, cores],
+    cells: |study, selection| cells(study, selection),
+    present: |_, results, context| {
+        let samples = results.samples.iter().map(Sample::typed).collect::<Result<Vec<_>, _>>()?;
+        let picture = time_per_round_svg(&samples, &context.environment);
+        let files = vec![("time-per-round.svg".to_owned(), picture)];
+        Ok(Presentation { text: summary(&samples, &context.environment), files, ..Presentation::default() })
+    },
+    ..Measure::new("round", Execution::Interleaved, &["rounds"], run)
+};
 
-/// A study of times: of suites, or of thread scaling.
-#[derive(Default)]
-pub(super) struct Times<const SCALING: bool>;
-
-pub(super) type RoundTime = Experiment<Options, Times<false>>;
-pub(super) type Scaling = Experiment<Options, Times<true>>;
+/// The measure of thread scaling. The cells of a curve are measured side by side.
+pub(super) const SCALING: Measure = Measure {
+    pin: PinPolicy::Core,
+    threads: thread_counts,
+    like: "scaling",
+    cells: |study, selection| {
+        // Speed-ups are those over one thread.
+        let threads = [selection.threads_or(&study.definition.threads), &[1]].concat();
+        cells(study, &Selection { threads, ..selection.clone() })
+    },
+    group: |cell| curve(cell).key(),
+    derive,
+    ..Measure::new("scaling", Execution::Interleaved, &["rounds"], run)
+};
 
 /// Parameter of weak scaling, instead of the batch size.
 const ROWS_PER_THREAD: &str = "rows-per-thread";
@@ -124,141 +139,111 @@ fn curve(cell: &Configuration) -> Configuration {
     Configuration { threads: 1, batch_size, ..cell.clone() }
 }
 
-impl<const SCALING: bool> Study for Experiment<Options, Times<SCALING>> {
-    const KIND: Kind = if SCALING {
-        let kind = Kind::new::<Self>("scaling", Execution::Interleaved);
-        Kind { pin: PinPolicy::Core, threads: thread_counts, like: "scaling", ..kind }
-    } else {
-        let kind = Kind::new::<Self>("round-time", Execution::Interleaved);
-        Kind { on_ranks: true, at_root: true, threads: |cores| vec![1, cores], ..kind }
+fn cells(study: &Study, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+    study.option::<RoundBudget>("rounds")?.check()?;
+    let mut cells = study.definition.cells(selection)?;
+    for cell in cells.iter_mut().map(|cell| &mut cell.configuration) {
+        if let Some(rows) = cell.whole(ROWS_PER_THREAD)? {
+            cell.batch_size = rows * cell.threads;
+        }
+        anyhow::ensure!(cell.batch_size > 0, "{}: batch-size or {ROWS_PER_THREAD} must be given", cell.key());
+    }
+    check(&cells.iter().map(plain).collect::<Vec<_>>())?;
+    Ok(cells)
+}
+
+fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
+    let cell = &plain(run.cell).configuration;
+    let rounds: RoundBudget = run.study.option("rounds")?;
+    let engine = context.engine(cell.threads)?;
+    let loaded = match context.problem(cell, run.trial.draw, &engine) {
+        Ok(loaded) => loaded,
+        // One data set that cannot be had is no reason to lose the others. Ranks have agreed to end.
+        Err(error) if context.cluster.count().is_none() => return Ok(Outcome::Skipped(with_causes(&error))),
+        Err(error) => return Err(error),
     };
-    type Options = Options;
-    type Outcome = RoundCost;
-
-    fn check(_: &Definition, options: &Options) -> anyhow::Result<()> {
-        options.rounds.check()
+    let problem = &loaded.train;
+    let (prepared, settings) = match rounds.prepare(cell, problem, run.study.definition.seed, context)? {
+        Ok(ready) => ready,
+        Err(reason) => return Ok(Outcome::Skipped(reason)),
+    };
+    let link = context.cluster.link(problem.parameters());
+    let privacy = serde_json::to_value(&prepared.privacy)?;
+    let planned = (prepared.rounds, prepared.queries);
+    let traffic = || context.cluster.traffic();
+    let operations = problem.integer_operations(prepared.precision.into());
+    let measurement = time_rounds(problem, &engine, prepared, rounds.warm_up, &traffic)?;
+    let again = catalog::find(&cell.algorithm)?.prepare(problem, &settings)?;
+    let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
+    context.cluster.check_same("model", &measurement.model_sha256)?;
+    let timed = measurement.round.len().max(1);
+    let computing = context.cluster.largest(&measurement.computing);
+    let said = context.cluster.count().map(|_| measurement.traffic);
+    let exchange = Exchange {
+        communication_ns: said.map(|said| said.nanoseconds / timed as u64),
+        computing_ns: said.map(|_| median(computing)),
+        messages: said.map(|said| said.messages as f64 / timed as f64),
+        row_bytes: said.map(|said| said.row_bytes as f64 / timed as f64),
+        link_ns: link.map(|link| link.message_ns),
+        link_bytes_per_s: link.map(|link| link.bytes_per_s),
+    };
+    let quality = quality(&loaded, &engine, &measurement.parameters)?;
+    let own = curve(&run.cell.configuration);
+    let alike = |other: &Configuration| {
+        (&other.algorithm, other.batch_size) == (&cell.algorithm, cell.batch_size) && curve(other) == own
+    };
+    let mut earlier = run.earlier.samples.iter().filter(|other| alike(&other.configuration));
+    let earlier = earlier.find(|sample| sample.trial.draw == run.trial.draw);
+    let earlier = earlier.and_then(|sample| sample.outcome.get("model_sha256")?.as_str());
+    if let Some(reason) = rejects(&measurement, planned, quality.train_loss, earlier) {
+        return Ok(Outcome::Rejected(reason));
     }
+    let cost = RoundCost {
+        shape: Shape {
+            n: problem.rows(),
+            dimension: problem.model().features,
+            classes: problem.dataset().classes().unwrap_or(1),
+        },
+        work: RunWork {
+            rounds: measurement.ledger.rounds,
+            gradient_queries: measurement.ledger.gradient_queries,
+            timed_queries: measurement.work.iter().map(|work| work.queries).sum(),
+        },
+        pinning: context.pinning.policy(),
+        phases_ns: Phases { sample, gradient, noise, update },
+        exchange,
+        rates: rates(&measurement, context.environment.roofline(cell.threads), (problem, operations)),
+        quality,
+        warnings: statistics::examine(&statistics::as_numbers(&measurement.round)),
+        round_ns: RoundTimes::new(measurement.round),
+        model_sha256: measurement.model_sha256,
+        privacy,
+    };
+    Ok(Outcome::Measured(serde_json::from_value(serde_json::to_value(cost)?)?))
+}
 
-    fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
-        let mut selection = selection.clone();
-        if SCALING {
-            // Speed-ups are those over one thread.
-            selection.threads = [selection.threads_or(&self.definition.threads), &[1]].concat();
+/// Of each run also its speed-up over the run on one thread in the same repeat, its serial fraction, and the speed-up of the machine's
+/// own limits.
+fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
+    let runs: Vec<results::Cell> =
+        lines.iter().map(|line| serde_json::from_value(line.clone())).collect::<Result<_, _>>()?;
+    let ones = runs.iter().filter(|run| run.configuration.threads == 1);
+    let ones = by_key(ones.map(|run| ((curve(&run.configuration), run.trial), run)));
+    for (run, line) in runs.iter().zip(&mut lines) {
+        let own = (curve(&run.configuration), run.trial);
+        let Some(one) = ones.iter().find(|(key, _)| *key == own).map(|(_, runs)| runs[0]) else { continue };
+        let (weak, threads) = (own.0.batch_size == 0, run.configuration.threads as f64);
+        let speedup = if weak { threads } else { 1.0 } * one.round_ns.median as f64 / run.round_ns.median as f64;
+        line["speedup"] = speedup.into();
+        line["kind"] = if weak { "weak" } else { "strong" }.into();
+        let amdahl = (1.0 / speedup - 1.0 / threads) / (1.0 - 1.0 / threads);
+        line["serial"] = if weak { (threads - speedup) / (threads - 1.0) } else { amdahl }.into();
+        if let (Some(one), Some(own)) = (one.rates.limit, run.rates.limit) {
+            line["peak"] = (own.gflops / one.gflops).into();
+            line["bandwidth"] = (own.gbytes_per_s / one.gbytes_per_s).into();
         }
-        let mut cells = self.definition.cells(&selection)?;
-        for cell in cells.iter_mut().map(|cell| &mut cell.configuration) {
-            if let Some(rows) = cell.whole(ROWS_PER_THREAD)? {
-                cell.batch_size = rows * cell.threads;
-            }
-            anyhow::ensure!(cell.batch_size > 0, "{}: batch-size or {ROWS_PER_THREAD} must be given", cell.key());
-        }
-        check(&cells.iter().map(plain).collect::<Vec<_>>())?;
-        Ok(cells)
     }
-
-    /// The cells of a curve are measured side by side.
-    fn group(&self, cell: &Cell) -> String {
-        if SCALING { curve(&cell.configuration).key() } else { cell.configuration.key() }
-    }
-
-    fn measure(&self, run: &Run<'_, RoundCost>, context: &Context<'_>) -> anyhow::Result<Outcome<RoundCost>> {
-        let cell = &plain(run.cell).configuration;
-        let Options { rounds } = &self.options;
-        let engine = context.engine(cell.threads)?;
-        let loaded = match context.problem(cell, run.trial.draw, &engine) {
-            Ok(loaded) => loaded,
-            // One data set that cannot be had is no reason to lose the others. Ranks have agreed to end.
-            Err(error) if context.cluster.count().is_none() => return Ok(Outcome::Skipped(with_causes(&error))),
-            Err(error) => return Err(error),
-        };
-        let problem = &loaded.train;
-        let (prepared, settings) = match rounds.prepare(cell, problem, self.definition.seed, context)? {
-            Ok(ready) => ready,
-            Err(reason) => return Ok(Outcome::Skipped(reason)),
-        };
-        let link = context.cluster.link(problem.parameters());
-        let privacy = serde_json::to_value(&prepared.privacy)?;
-        let planned = (prepared.rounds, prepared.queries);
-        let traffic = || context.cluster.traffic();
-        let operations = problem.integer_operations(prepared.precision.into());
-        let measurement = time_rounds(problem, &engine, prepared, rounds.warm_up, &traffic)?;
-        let again = catalog::find(&cell.algorithm)?.prepare(problem, &settings)?;
-        let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
-        context.cluster.check_same("model", &measurement.model_sha256)?;
-        let timed = measurement.round.len().max(1);
-        let computing = context.cluster.largest(&measurement.computing);
-        let said = context.cluster.count().map(|_| measurement.traffic);
-        let exchange = Exchange {
-            communication_ns: said.map(|said| said.nanoseconds / timed as u64),
-            computing_ns: said.map(|_| median(computing)),
-            messages: said.map(|said| said.messages as f64 / timed as f64),
-            row_bytes: said.map(|said| said.row_bytes as f64 / timed as f64),
-            link_ns: link.map(|link| link.message_ns),
-            link_bytes_per_s: link.map(|link| link.bytes_per_s),
-        };
-        let quality = quality(&loaded, &engine, &measurement.parameters)?;
-        let own = curve(&run.cell.configuration);
-        let alike = |other: &Configuration| {
-            (&other.algorithm, other.batch_size) == (&cell.algorithm, cell.batch_size) && curve(other) == own
-        };
-        let mut earlier = run.earlier.samples.iter().filter(|other| alike(&other.configuration));
-        let earlier = earlier.find(|sample| sample.trial.draw == run.trial.draw);
-        let earlier = earlier.map(|sample| sample.model_sha256.as_str());
-        if let Some(reason) = rejects(&measurement, planned, quality.train_loss, earlier) {
-            return Ok(Outcome::Rejected(reason));
-        }
-        Ok(Outcome::Measured(RoundCost {
-            shape: Shape {
-                n: problem.rows(),
-                dimension: problem.model().features,
-                classes: problem.dataset().classes().unwrap_or(1),
-            },
-            work: RunWork {
-                rounds: measurement.ledger.rounds,
-                gradient_queries: measurement.ledger.gradient_queries,
-                timed_queries: measurement.work.iter().map(|work| work.queries).sum(),
-            },
-            pinning: context.pinning.policy(),
-            phases_ns: Phases { sample, gradient, noise, update },
-            exchange,
-            rates: rates(&measurement, context.environment.roofline(cell.threads), (problem, operations)),
-            quality,
-            warnings: statistics::examine(&statistics::as_numbers(&measurement.round)),
-            round_ns: RoundTimes::new(measurement.round),
-            model_sha256: measurement.model_sha256,
-            privacy,
-        }))
-    }
-
-    /// Of each run also its speed-up over the run on one thread in the same repeat, its serial fraction, and the speed-up of the machine's
-    /// own limits.
-    fn lines(&self, results: &Results<RoundCost>) -> anyhow::Result<Vec<Value>> {
-        let ones = results.samples.iter().filter(|run| run.configuration.threads == 1);
-        let ones = by_key(ones.map(|run| ((curve(&run.configuration), run.trial), run)));
-        lines(self, results, &|cell, run, line| {
-            let own = (curve(&cell.configuration), run.trial);
-            let Some(one) = ones.iter().find(|(key, _)| *key == own).map(|(_, runs)| runs[0]) else { return };
-            let (weak, threads) = (own.0.batch_size == 0, cell.configuration.threads as f64);
-            let speedup = if weak { threads } else { 1.0 } * one.round_ns.median as f64 / run.round_ns.median as f64;
-            line["speedup"] = speedup.into();
-            line["kind"] = if weak { "weak" } else { "strong" }.into();
-            let amdahl = (1.0 / speedup - 1.0 / threads) / (1.0 - 1.0 / threads);
-            line["serial"] = if weak { (threads - speedup) / (threads - 1.0) } else { amdahl }.into();
-            if let (Some(one), Some(own)) = (one.rates.limit, run.rates.limit) {
-                line["peak"] = (own.gflops / one.gflops).into();
-                line["bandwidth"] = (own.gbytes_per_s / one.gbytes_per_s).into();
-            }
-        })
-    }
-
-    fn present(&self, results: &Results<RoundCost>, context: &Context<'_>) -> anyhow::Result<Presentation> {
-        if SCALING {
-            return page(self, results, context);
-        }
-        let picture = time_per_round_svg(&results.samples, &context.environment);
-        let files = vec![("time-per-round.svg".to_owned(), picture)];
-        Ok(Presentation { text: summary(&results.samples, &context.environment), files, ..Presentation::default() })
-    }
+    Ok(lines)
 }
 
 fn median(samples: Vec<u64>) -> u64 {
@@ -363,7 +348,7 @@ mod tests {
             algorithm = "sgd"
             parameters = { rows-per-thread = 64 }
         "#;
-        let (scaling, mut results) = testing::small::<Scaling>(text, 1).unwrap();
+        let (scaling, mut results) = testing::small(&SCALING, text, 1).unwrap();
         assert_eq!(results.samples.len(), 2 * 2 * 3);
         for run in &mut results.samples {
             let (threads, weak) =
@@ -372,7 +357,7 @@ mod tests {
             // A tenth is serial by Amdahl's law, a fifth by Gustafson's, on a machine that slows down.
             let time = if weak { 2.0 / 1.8 } else { 0.55 };
             let drift = 1.0 + run.trial.repeat as f64;
-            run.round_ns.median = (1e9 * drift * if threads == 2 { time } else { 1.0 }) as u64;
+            run["round_ns"]["median"] = ((1e9 * drift * if threads == 2 { time } else { 1.0 }) as u64).into();
         }
         let lines = scaling.lines(&results).unwrap();
         let of = |line: &Value, name: &str| line[name].as_f64().unwrap();
@@ -383,7 +368,7 @@ mod tests {
                 "{line}"
             );
         }
-        let page = scaling.present(&results, &testing::context(2)).unwrap().page.unwrap();
+        let page = (SCALING.present)(&scaling, &results, &testing::context(2)).unwrap().page.unwrap();
         assert!(page.markdown().contains("| SGD | 128 |"), "{}", page.markdown());
     }
 
@@ -391,8 +376,8 @@ mod tests {
     fn methods_of_one_pass_fit_the_rows() {
         for name in ["quick", "full"] {
             let source = find(name).unwrap();
-            let study = RoundTime::parse(name, &source.text).unwrap();
-            let rounds = study.options.rounds;
+            let study = testing::parse(&ROUND, &source.text).unwrap();
+            let rounds: RoundBudget = study.option("rounds").unwrap();
             for cell in study.cells(&Selection::default()).unwrap() {
                 let cell = &cell.configuration;
                 let rows = (rounds.warm_up + rounds.timed_rounds(cell.batch_size)) as usize * cell.batch_size;
