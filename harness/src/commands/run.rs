@@ -133,12 +133,12 @@ fn groups(names: &[String], cluster: &Cluster) -> anyhow::Result<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
     for name in names {
         let source = definition::find(name)?;
-        let measure = studies::measure(&source.head)?;
+        let measure = studies::measure(&source.definition)?;
         anyhow::ensure!(
             cluster.count().is_none() || measure.is_suite,
             "--engine mpi: '{name}' is a study, which runs in one process; suites run on ranks"
         );
-        let below = if measure.is_suite { "" } else { &source.head.name }.to_owned();
+        let below = if measure.is_suite { "" } else { &source.definition.name }.to_owned();
         match groups.iter_mut().find(|group| group.below == below) {
             Some(group) => group.sources.push(source),
             None => groups.push(Group { measure, below, sources: vec![source] }),

@@ -30,36 +30,15 @@ include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 #[error("{0}")]
 pub struct DefinitionError(String);
 
-/// The text of a definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A definition with its text.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// Its name in the binary, or its file.
     pub name: String,
     /// TOML.
     pub text: String,
-    /// Keys that every definition has.
-    pub head: Head,
-}
-
-/// The keys that tell definitions apart.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Head {
-    /// Its name.
-    pub name: String,
-    /// Its kind.
-    #[serde(default = "default_study")]
-    pub study: String,
-    /// What its runs measure; empty for the first of the kind.
-    #[serde(default)]
-    pub measure: String,
-    /// Subject, in a line.
-    pub about: String,
-}
-
-/// The figures and tables of a definition of any kind.
-#[derive(Deserialize)]
-struct Shown {
-    show: Show,
+    /// What it says.
+    pub definition: Definition,
 }
 
 impl Show {
@@ -68,8 +47,7 @@ impl Show {
     /// # Errors
     /// Those of [`find`].
     pub fn like(&self, name: &str) -> Result<Self, DefinitionError> {
-        let like = find(name)?;
-        let Shown { show } = from_toml(&like.name, &like.text)?;
+        let show = find(name)?.definition.show;
         let mut own = self.clone();
         (own.figures, own.tables) = (show.figures, show.tables);
         for (own, other) in [(&mut own.group, show.group), (&mut own.about, show.about)] {
@@ -110,12 +88,12 @@ pub fn find(name: &str) -> Result<Source, DefinitionError> {
 }
 
 impl Source {
-    /// Reads the head of a definition.
+    /// Reads a definition.
     ///
     /// # Errors
-    /// Text that is no TOML, or lacks a name.
+    /// Those of [`Definition::parse`].
     pub fn new(name: &str, text: &str) -> Result<Self, DefinitionError> {
-        Ok(Self { name: name.into(), text: text.into(), head: from_toml(name, text)? })
+        Ok(Self { name: name.into(), text: text.into(), definition: Definition::parse(name, text)? })
     }
 
     /// The error, with the line of the parameter where it is one about a name.

@@ -168,12 +168,12 @@ pub struct Study {
 }
 
 impl Study {
-    /// The study of a definition, whose text this is.
+    /// The study of a definition.
     ///
     /// # Errors
-    /// Those of [`Definition::parse`]; an option that the measure does not read.
+    /// An option that the measure does not read.
     pub fn parse(measure: &'static Measure, source: &Source) -> anyhow::Result<Self> {
-        let definition = Definition::parse(&source.name, &source.text)?;
+        let definition = source.definition.clone();
         definition::known_parameters(&definition.options, &format!("'{}'", measure.name), measure.options)
             .map_err(|error| source.placed(error.into()))?;
         Ok(Self { measure, definition, memo: Memo::default() })

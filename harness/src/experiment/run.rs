@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::cell::{Cell, Configuration, Record, Sample, Trial};
 use super::definition::{Definition, Selection, Source};
@@ -202,6 +203,15 @@ impl Plan {
             command_again(&[("--resume", None), ("--out", Some(session.root))])
         );
         Ok(())
+    }
+
+    /// The lines of the finished runs that `folder` holds.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub(crate) fn lines(&self, folder: &Path) -> anyhow::Result<Vec<Value>> {
+        let (study, _) = self.studies.last().context("a plan has a study")?;
+        study.lines(&store::read(folder)?.results)
     }
 
     /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which

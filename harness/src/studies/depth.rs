@@ -197,6 +197,6 @@ mod tests {
         let options = "options = { most-queries = 9, most-queries-again = 9, most-seconds = 12.0 }\n\
                        [[problem]]\ndataset = 'max-of-linear'\n[[method]]\nalgorithm = 'sgd'";
         let error = testing::small(&DEPTH, options, 1).err().expect("refused");
-        assert!(format!("{error:#}").contains("test:4: 'depth' has no parameter 'most-seconds'"), "{error:#}");
+        assert!(format!("{error:#}").contains("test:3: 'depth' has no parameter 'most-seconds'"), "{error:#}");
     }
 }

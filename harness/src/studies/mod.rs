@@ -9,11 +9,14 @@ mod timing;
 
 use std::path::Path;
 
+use anyhow::Context as _;
+use serde_json::Value;
+
 use self::curves::{correlated_noise, formulas, noise_mechanisms, private_queries, rates, wrong_constants};
 use self::runs::{convergence, training};
 use crate::drawing;
-use crate::experiment::definition::{self, Head, unknown_name};
-use crate::experiment::{DefinitionError, Kind, Measure, Plan, Selection, store};
+use crate::experiment::definition::{self, unknown_name};
+use crate::experiment::{Definition, DefinitionError, Kind, Measure, Plan, Selection, store};
 
 /// The kinds of studies, each with what it measures. Adding a measure is one file, its `mod` line and its place here.
 pub const KINDS: [Kind; 4] = [
@@ -37,31 +40,43 @@ pub const KINDS: [Kind; 4] = [
 ///
 /// # Errors
 /// A kind or measure that there is not, with the nearest.
-pub fn measure(head: &Head) -> Result<&'static Measure, DefinitionError> {
-    let kind = KINDS.iter().find(|kind| kind.name == head.study);
+pub fn measure(definition: &Definition) -> Result<&'static Measure, DefinitionError> {
+    let kind = KINDS.iter().find(|kind| kind.name == definition.study);
     let measures = kind.map(|kind| kind.measures);
-    let measures = measures.ok_or_else(|| unknown_name("study", &head.study, &KINDS.map(|kind| kind.name)))?;
+    let measures = measures.ok_or_else(|| unknown_name("study", &definition.study, &KINDS.map(|kind| kind.name)))?;
     let names: Vec<&str> = measures.iter().map(|measure| measure.name).collect();
-    let found = measures.iter().find(|measure| head.measure.is_empty() || measure.name == head.measure);
-    found.ok_or_else(|| unknown_name(&format!("measure of '{}'", head.study), &head.measure, &names))
+    let found = measures.iter().find(|measure| definition.measure.is_empty() || measure.name == definition.measure);
+    found.ok_or_else(|| unknown_name(&format!("measure of '{}'", definition.study), &definition.measure, &names))
 }
 
-/// The page of the study in `folder`, made anew from its raw runs, and messages about them: by the definition that was run, or that of
-/// its name in this program. `None` for a suite, and without a definition.
-///
-/// # Errors
-/// Those of [`Plan::present`]; a definition that is not valid.
-pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
+/// The study in `folder`: by the definition that was run, or that of its name in this program. `None` for one without a definition.
+fn plan(folder: &Path) -> anyhow::Result<Option<Plan>> {
     let (environment, binding) = store::head(folder)?;
     // Sheets of earlier builds name a definition's file in the command alone.
     let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));
     let names = environment.definitions.iter().chain(binding.suites.keys()).map(String::as_str);
     let mut sources = names.chain(files).filter_map(|name| definition::find(name).ok());
-    let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
-    let Some((measure, source)) = source.and_then(|source| Some((measure(&source.head).ok()?, source))) else {
+    let source = sources.find(|source| binding.suites.contains_key(&source.definition.name));
+    let Some((measure, source)) = source.and_then(|source| Some((measure(&source.definition).ok()?, source))) else {
         return Ok(None);
     };
-    Plan::new(measure, &[source], &Selection::everything())?.present(folder)
+    Plan::new(measure, &[source], &Selection::everything()).map(Some)
+}
+
+/// The page of the study in `folder`, made anew from its raw runs, and messages about them. `None` for a suite, and without a definition.
+///
+/// # Errors
+/// Those of [`Plan::present`]; a definition that is not valid.
+pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
+    plan(folder)?.map_or(Ok(None), |plan| plan.present(folder))
+}
+
+/// The lines of the finished runs in `folder`.
+///
+/// # Errors
+/// Files that cannot be read; no definition.
+pub(crate) fn lines(folder: &Path) -> anyhow::Result<Vec<Value>> {
+    plan(folder)?.with_context(|| format!("{}: its definition is gone", folder.display()))?.lines(folder)
 }
 
 #[cfg(test)]
@@ -73,9 +88,9 @@ mod tests {
     #[test]
     fn every_definition_has_the_name_of_its_file_and_cells_that_can_be_run() {
         for source in definition::all().unwrap() {
-            let measure = measure(&source.head).unwrap();
-            assert!(!source.head.about.is_empty());
-            assert_eq!(source.head.name, source.name);
+            let measure = measure(&source.definition).unwrap();
+            assert!(!source.definition.about.is_empty());
+            assert_eq!(source.definition.name, source.name);
             let selection = Selection { default_threads: (measure.threads)(2), ..Selection::everything() };
             let plan = Plan::new(measure, &[source], &selection).unwrap();
             assert!(!plan.cells().is_empty());
@@ -109,9 +124,9 @@ mod tests {
         let text = "name = \"mine\"\nstudy = \"runs\"\nabout = \"a test\"\noptions = { }\n\
                     [[problem]]\ndataset = \"synthetic-logistic\"\nparameters = { rows = 50 }\n\
                     [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { epsilon = 1.0, momentum = 0.5 }\n";
-        let plan = |text: &str| {
-            let source = definition::Source::new("mine.toml", text).unwrap();
-            Plan::new(measure(&source.head).unwrap(), &[source], &Selection::default())
+        let plan = |text: &str| -> anyhow::Result<Plan> {
+            let source = definition::Source::new("mine.toml", text)?;
+            Plan::new(measure(&source.definition)?, &[source], &Selection::default())
         };
         assert!(plan(text).is_ok());
         for (right, wrong, expected) in [

@@ -28,7 +28,7 @@ use crate::grouping::by_key;
 use crate::machine::{PinPolicy, Roofline};
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
-use crate::results::{self, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
+use crate::results::{self, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 use crate::statistics;
 use crate::usage::with_causes;
 
@@ -176,17 +176,7 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
     let again = catalog::find(&cell.algorithm)?.prepare(problem, &settings)?;
     let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
     context.cluster.check_same("model", &measurement.model_sha256)?;
-    let timed = measurement.round.len().max(1);
-    let computing = context.cluster.largest(&measurement.computing);
-    let said = context.cluster.count().map(|_| measurement.traffic);
-    let exchange = Exchange {
-        communication_ns: said.map(|said| said.nanoseconds / timed as u64),
-        computing_ns: said.map(|_| median(computing)),
-        messages: said.map(|said| said.messages as f64 / timed as f64),
-        row_bytes: said.map(|said| said.row_bytes as f64 / timed as f64),
-        link_ns: link.map(|link| link.message_ns),
-        link_bytes_per_s: link.map(|link| link.bytes_per_s),
-    };
+    let (computing, timed) = (context.cluster.largest(&measurement.computing), measurement.round.len().max(1));
     let quality = quality(&loaded, &engine, &measurement.parameters)?;
     let own = curve(&run.cell.configuration);
     let alike = |other: &Configuration| {
@@ -211,7 +201,6 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
         },
         pinning: context.pinning.policy(),
         phases_ns: Phases { sample, gradient, noise, update },
-        exchange,
         rates: rates(&measurement, context.environment.roofline(cell.threads), (problem, operations)),
         quality,
         warnings: statistics::examine(&statistics::as_numbers(&measurement.round)),
@@ -219,7 +208,22 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
         model_sha256: measurement.model_sha256,
         privacy,
     };
-    Ok(Outcome::Measured(serde_json::from_value(serde_json::to_value(cost)?)?))
+    let mut values = serde_json::to_value(cost)?;
+    if context.cluster.count().is_some() {
+        // Means over the rounds: time in calls to other ranks, waiting for them included, messages that wait for each other, and bytes of rows
+        // that rank 0 sends. The longest time that a rank spent outside of calls is a median.
+        let said = measurement.traffic;
+        values["communication_ns"] = (said.nanoseconds / timed as u64).into();
+        values["computing_ns"] = median(computing).into();
+        values["messages"] = (said.messages as f64 / timed as f64).into();
+        values["row_bytes"] = (said.row_bytes as f64 / timed as f64).into();
+    }
+    if let Some(link) = link {
+        // A message with a sum between two ranks outside of rounds, and longer ones.
+        values["link_ns"] = link.message_ns.into();
+        values["link_bytes_per_s"] = link.bytes_per_s.into();
+    }
+    Ok(Outcome::Measured(serde_json::from_value(values)?))
 }
 
 /// Of each run also its speed-up over the run on one thread in the same repeat, its serial fraction, and the speed-up of the machine's

@@ -21,11 +21,11 @@ use rounds_models::data;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::estimates::{Estimated, Risks, fewest_rounds};
+use crate::estimates::{Estimated, Risks, smallest};
 use crate::experiment::{Cell, Configuration, Context, Execution, Measure, Outcome, Run, Selection, Study, definition};
 use crate::format::number;
 use crate::grouping::{by_key, distinct};
-use crate::statistics::{jackknife, mean};
+use crate::statistics::mean;
 use crate::studies::logistic::minimizer_in_ball;
 
 /// The measure. A problem is a population: a slope, a slope with a stiff coordinate, valleys, or the rows of a data set, of which n are drawn
@@ -177,11 +177,7 @@ impl<'r> Place<'r> {
         let all: Vec<Risks<'_>> = self.cells.iter().map(|(_, rounds, risks)| (*rounds, &**risks)).collect();
         let own = self.cells.iter().zip(&all).filter(|((line, ..), _)| line["method"] == *method);
         let own: Vec<Risks<'_>> = own.map(|(_, risks)| *risks).collect();
-        let (rounds, is_first) = fewest_rounds(&own, &all, self.within, None)?;
-        let without = (0..all[0].1.len()).filter_map(|draw| fewest_rounds(&own, &all, self.within, Some(draw)));
-        let without: Vec<f64> = without.map(|(rounds, _)| rounds).collect();
-        let (error, count) = (jackknife(&without), without.len());
-        Some((Estimated { value: rounds, error, freedom: count as f64 - 1.0, count }, is_first))
+        smallest(&own, &all, self.within)
     }
 
     fn lines(&self, scale: f64) -> Vec<Value> {
@@ -194,6 +190,7 @@ impl<'r> Place<'r> {
                 let mut line = Value::clone(cell);
                 line["draw"] = draw.into();
                 line["excess"] = (*excess).into();
+                line["risks"] = cell["excess"].clone();
                 line["level"] = (self.within * self.optimum).into();
                 line["end"] = if cell["at_edge"] == true { "yes" } else { "" }.into();
                 line["optimal_rate"] = (scale * self.optimal_rate).into();

@@ -5,7 +5,6 @@
 //! picking it on private data spends privacy that no ε here counts. A method with `grid = "learning-rate=0.5,1,2"` (several lists with `;`
 //! between them) and `trials` pays for it: a run is a selection among a random number of trials, at one ε for all of them.
 
-use std::cmp::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
@@ -62,12 +61,9 @@ impl Metric {
         if is_planted { Self::ExcessRisk } else { given.unwrap_or_default() }
     }
 
-    /// Greater is better.
-    fn compare(self, one: f64, other: f64) -> Ordering {
-        match self {
-            Self::TestAccuracy => one.total_cmp(&other),
-            Self::ExcessRisk | Self::ExcessObjective => other.total_cmp(&one),
-        }
+    /// What is less where the value is better.
+    fn cost(self, value: f64) -> f64 {
+        if self == Self::TestAccuracy { -value } else { value }
     }
 }
 
@@ -145,7 +141,7 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
         seconds += started.elapsed().as_secs_f64() * context.threads_of_run as f64;
         next_look = until + 1 + until / 20;
         if let Some(target) = pending
-            && judge.metric.compare(judge.value(executor.solution())?, target).is_ge()
+            && judge.metric.cost(judge.value(executor.solution())?) <= judge.metric.cost(target)
         {
             // Rounds and queries when the target was first seen to be reached.
             to_target = Some((executor.ledger().rounds, executor.ledger().gradient_queries));
@@ -166,13 +162,12 @@ fn derive(study: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     let given = study.option::<Option<Metric>>("metric")?;
     for line in &mut lines {
         let (metric, value) = (Metric::of(given, line["dataset"] == PLANTED_LOGISTIC), line["value"].clone());
-        let sign = if metric == Metric::TestAccuracy { -1.0 } else { 1.0 };
-        line["cost"] = (sign * value.as_f64().unwrap_or(f64::NAN)).into();
+        line["cost"] = metric.cost(value.as_f64().unwrap_or(f64::NAN)).into();
         line[metric.name()] = value;
         line["metric"] = metric.name().into();
         if line["axis_name"] != "epsilon" {
             let epsilon = &line["privacy"]["epsilon"];
-            line["epsilon"] = if epsilon.is_null() { "∞".into() } else { epsilon.clone() };
+            line["spent"] = if epsilon.is_null() { "∞".into() } else { epsilon.clone() };
         }
         if metric == Metric::ExcessObjective {
             line["accuracy"] = line.get("test_accuracy").cloned().unwrap_or_default();
