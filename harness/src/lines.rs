@@ -73,3 +73,49 @@ pub(crate) fn exponent(
     let parts: Vec<f64> = parts.into_iter().filter_map(of_part).collect();
     Some((estimates::exponent(&rows(&|_| true), &parts, is_jackknife)?, places.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::statistics::mean;
+
+    #[test]
+    fn a_field_is_a_path_into_a_line_or_its_parameters() {
+        let line = json!({ "rounds": 3, "gap": [1.0, 0.5], "parameters": { "rounds": 9, "epsilon": 2.0 } });
+        for (of, expected) in [
+            ("rounds", 3.0),
+            ("parameters.rounds", 9.0),
+            ("epsilon", 2.0),
+            ("gap.-1", 0.5),
+            ("gap.0 / epsilon ^ 2", 0.25),
+            ("rounds * 2 - epsilon", 4.0),
+        ] {
+            assert_eq!(number(&line, of), expected, "{of}");
+        }
+        for of in ["gap.2", "gap.-3", "gap", "delta", "rounds ? 2"] {
+            assert!(number(&line, of).is_nan(), "{of}");
+        }
+    }
+
+    /// Counts 3·√d/ε² that three seeds have with other constants, a place that one seed has not reached, and one without the count.
+    #[test]
+    fn an_exponent_is_that_of_the_first_field_over_places_that_all_seeds_reached() {
+        let run = |d: u32, epsilon: f64, seed: u32| {
+            let count = 3.0 * f64::from(d).sqrt() / (epsilon * epsilon) * (1.0 + 0.1 * f64::from(seed));
+            json!({ "d": d, "parameters": { "epsilon": epsilon }, "repeat": seed, "count": count })
+        };
+        let places = [16, 64, 256].into_iter().flat_map(|d| [0.1, 0.05, 0.02].map(|epsilon| (d, epsilon)));
+        let mut runs: Vec<Value> =
+            places.flat_map(|(d, epsilon)| [0, 1, 2].map(|seed| run(d, epsilon, seed))).collect();
+        runs.extend([run(1_024, 9.0, 0), json!({ "d": 7, "parameters": { "epsilon": 0.3 }, "repeat": 0 })]);
+        let runs: Vec<&Value> = runs.iter().collect();
+        for (along, expected) in [(["d", "1 / epsilon"], 0.5), (["1 / epsilon", "d"], 2.0)] {
+            let (found, places) = exponent(&runs, "count", &along.map(str::to_owned), "repeat", mean).unwrap();
+            assert!((found.value - expected).abs() < 1e-9 && found.half(0.95) < 1e-6, "{along:?}: {found}");
+            assert_eq!((places, found.count), (9, 3));
+        }
+        assert!(exponent(&runs, "none", &["d".to_owned()], "repeat", mean).is_none());
+    }
+}

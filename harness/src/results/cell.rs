@@ -89,8 +89,6 @@ pub struct Quality {
     pub train_loss: Option<f64>,
     /// Share of test examples classified rightly.
     pub test_accuracy: Option<f64>,
-    /// Loss above the optimum, where it is known.
-    pub excess_risk: Option<f64>,
 }
 
 /// Result of one run of a cell of a suite; on ranks with what they said to each other besides.
@@ -149,7 +147,7 @@ mod tests {
         let cell = crate::results::tests::cell("dp-sgd", 64, 2, 0);
         let line = serde_json::to_value(Record::Cell(Box::new(cell.clone()))).unwrap();
         let keys = "suite algorithm dataset n dimension classes batch_size threads rounds gradient_queries round_ns phases_ns \
-                    gflops gbytes_per_s roofline_fraction train_loss test_accuracy excess_risk privacy";
+                    gflops gbytes_per_s roofline_fraction train_loss test_accuracy privacy";
         let (times, phases) = ("median p10 p90 samples", "sample gradient noise update");
         for (object, keys) in [(&line, keys), (&line["round_ns"], times), (&line["phases_ns"], phases)] {
             for key in keys.split(' ') {

@@ -48,7 +48,7 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
 
 /// Of each run also the exponents (of 1/ε, of d) of Table I of paper 002, and whether the counts of its cell describe the method: all its
 /// runs reached their target, from a start well above it.
-pub(crate) fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
+fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let setting = |line: &Value| {
         let names = ["dataset", "algorithm", "dimension", "threads", "parameters"];
@@ -64,14 +64,13 @@ pub(crate) fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Val
     for line in &mut lines {
         let own = setting(line);
         line["typical"] = cells.iter().any(|(setting, typical)| *typical && *setting == own).into();
-        if let Some(method) = line["algorithm"].as_str().and_then(|id| id.parse::<Method>().ok()) {
-            let [depth, computational, queries] =
-                [method.depth_exponents(), method.computational_exponents(), method.query_exponents()];
-            // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
-            line["theory"] = json!({ "depth": depth.1, "computational": computational.1, "queries": queries.1,
-                "depth_of_dimension": depth.0, "computational_of_dimension": computational.0,
-                "queries_of_dimension": queries.0, "depth_of_queries": depth.1 / queries.1 });
-        }
+        let method: Method = line["algorithm"].as_str().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
+        let [depth, computational, queries] =
+            [method.depth_exponents(), method.computational_exponents(), method.query_exponents()];
+        // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
+        line["theory"] = json!({ "depth": depth.1, "computational": computational.1, "queries": queries.1,
+            "depth_of_dimension": depth.0, "computational_of_dimension": computational.0,
+            "queries_of_dimension": queries.0, "depth_of_queries": depth.1 / queries.1 });
     }
     Ok(lines)
 }

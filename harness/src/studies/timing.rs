@@ -14,7 +14,6 @@
 use std::collections::BTreeSet;
 
 use rounds_algorithms::catalog;
-use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::oracle;
 use rounds_algorithms::problem::Problem;
 use serde::Deserialize;
@@ -44,32 +43,7 @@ struct RoundBudget {
     warm_up: u64,
 }
 
-/// An algorithm before its first round, and the settings that prepare it again; or the reason for which it cannot run.
-type Ready = Result<(Prepared, Settings), String>;
-
 impl RoundBudget {
-    /// The algorithm of a cell on its rows, with this number of rounds.
-    ///
-    /// # Errors
-    /// Parameters that do not fit, an unknown algorithm.
-    fn prepare(
-        &self,
-        cell: &Configuration,
-        problem: &Problem,
-        seed: u64,
-        context: &Context<'_>,
-    ) -> anyhow::Result<Ready> {
-        if cell.batch_size > problem.rows() {
-            return Ok(Err(format!("the data set has {} rows", problem.rows())));
-        }
-        let mut settings = context.settings(cell, seed)?;
-        let rounds = self.warm_up + self.timed_rounds(cell.batch_size);
-        let algorithm = catalog::find(&cell.algorithm)?;
-        settings.offer(algorithm, "rounds", rounds);
-        let prepared = algorithm.prepare(problem, &settings);
-        Ok(prepared.map(|prepared| (prepared, settings)).map_err(|refusal| refusal.to_string()))
-    }
-
     /// examples / batch size, between the bounds.
     fn timed_rounds(&self, batch_size: usize) -> u64 {
         (self.examples / (batch_size as u64).max(1)).clamp(self.at_least, self.at_most)
@@ -89,7 +63,7 @@ impl RoundBudget {
 pub(super) const ROUND: Measure = Measure {
     is_suite: true,
     threads: |cores| vec![1, cores],
-    cells: |study, selection| cells(study, selection),
+    cells,
     present: |_, results, context| {
         let samples = results.samples.iter().map(Sample::typed).collect::<Result<Vec<_>, _>>()?;
         let picture = time_per_round_svg(&samples, &context.environment);
@@ -163,9 +137,15 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
         Err(error) => return Err(error),
     };
     let problem = &loaded.train;
-    let (prepared, settings) = match rounds.prepare(cell, problem, run.study.definition.seed, context)? {
-        Ok(ready) => ready,
-        Err(reason) => return Ok(Outcome::Skipped(reason)),
+    if cell.batch_size > problem.rows() {
+        return Ok(Outcome::Skipped(format!("the data set has {} rows", problem.rows())));
+    }
+    let (algorithm, mut settings) =
+        (catalog::find(&cell.algorithm)?, context.settings(cell, run.study.definition.seed)?);
+    settings.offer(algorithm, "rounds", rounds.warm_up + rounds.timed_rounds(cell.batch_size));
+    let prepared = match algorithm.prepare(problem, &settings) {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Ok(Outcome::Skipped(refusal.to_string())),
     };
     let link = context.cluster.link(problem.parameters());
     let privacy = serde_json::to_value(&prepared.privacy)?;
@@ -173,7 +153,7 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
     let traffic = || context.cluster.traffic();
     let operations = problem.integer_operations(prepared.precision.into());
     let measurement = time_rounds(problem, &engine, prepared, rounds.warm_up, &traffic)?;
-    let again = catalog::find(&cell.algorithm)?.prepare(problem, &settings)?;
+    let again = algorithm.prepare(problem, &settings)?;
     let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
     context.cluster.check_same("model", &measurement.model_sha256)?;
     let (computing, timed) = (context.cluster.largest(&measurement.computing), measurement.round.len().max(1));
@@ -281,12 +261,9 @@ fn quality(
     let test = loaded.test.as_ref();
     let test = test.map(|test| oracle::evaluate(test, engine.local(), parameters)).transpose()?;
     let train_loss = training.loss / training.rows.max(1) as f64;
-    // On the rows that the optimum was measured on; test losses of a model and of the optimum share their labels' noise.
-    let loss = test.as_ref().map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
     Ok(Quality {
         train_loss: Some(train_loss),
         test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),
-        excess_risk: loaded.optimal_loss.map(|optimal| loss - optimal),
     })
 }
 

@@ -21,11 +21,7 @@ pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: u
             roofline_fraction: Some(0.8),
             limit: None,
         },
-        quality: Quality {
-            train_loss: Some(0.3),
-            test_accuracy: Some(if private { 0.89 } else { 0.92 }),
-            excess_risk: None,
-        },
+        quality: Quality { train_loss: Some(0.3), test_accuracy: Some(if private { 0.89 } else { 0.92 }) },
         model_sha256: format!("{algorithm}-{batch_size}"),
         privacy: if private {
             json!({"claim": "simulation", "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove"})

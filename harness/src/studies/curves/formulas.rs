@@ -121,14 +121,19 @@ fn proposition_3_4_looseness(cell: &Configuration, eigenvalues: &[f64]) -> anyho
     Ok(looseness(points))
 }
 
+/// Steps of Nesterov's method, constant or with the exponent of their stages.
+fn schedule(cell: &Configuration, curvature: Curvature, rounds: usize) -> anyhow::Result<Schedule> {
+    let scale = cell.number("step-scale")?;
+    Ok(match cell.whole("stage-exponent")? {
+        Some(exponent) => Schedule::multistage(curvature, scale, exponent as u32, None, rounds)?,
+        None => Schedule::constant(curvature, scale / curvature.smoothness(), rounds)?,
+    })
+}
+
 /// Theorem 4.1 of paper 003 over the exact error, or, with the exponent of its stages, Theorem 4.3.
 fn nesterov_looseness(cell: &Configuration, eigenvalues: &[f64]) -> anyhow::Result<Curves> {
     let (curvature, most) = (curvature_of(eigenvalues)?, cell.number("rounds")? as usize);
-    let scale = cell.number("step-scale")?;
-    let schedule = match cell.whole("stage-exponent")? {
-        Some(exponent) => Schedule::multistage(curvature, scale, exponent as u32, None, most)?,
-        None => Schedule::constant(curvature, scale / curvature.smoothness(), most)?,
-    };
+    let schedule = schedule(cell, curvature, most)?;
     let modes = modes_of(eigenvalues, cell.number("initial-squared-distance")?);
     let variance = cell.number("noise-level")?.powi(2);
     let exact = schedule.expected_excess(&modes, |_| variance);
@@ -217,13 +222,8 @@ fn heavy_ball_rate(cell: &Configuration, eigenvalues: &[f64]) -> anyhow::Result<
 
 /// b_t·n·ε/S_1 = Σ_j a_j^{1/3}/a_t^{1/3} against t.
 fn laplace_allocation(cell: &Configuration, _: &[f64]) -> anyhow::Result<Curves> {
-    let smoothness = cell.number("smoothness")?;
-    let curvature = Curvature::new(cell.number("strong-convexity")?, smoothness)?;
-    let (scale, rounds) = (cell.number("step-scale")?, cell.number("rounds")? as usize);
-    let schedule = match cell.whole("stage-exponent")? {
-        Some(exponent) => Schedule::multistage(curvature, scale, exponent as u32, None, rounds)?,
-        None => Schedule::constant(curvature, scale / smoothness, rounds)?,
-    };
+    let curvature = Curvature::new(cell.number("strong-convexity")?, cell.number("smoothness")?)?;
+    let schedule = schedule(cell, curvature, cell.number("rounds")? as usize)?;
     let shares = allocation::laplace(&schedule.log_weights(), 1.0)?;
     let points = shares.iter().enumerate().map(|(t, share)| (t as f64 + 1.0, 1.0 / share));
     Ok(vec![("scale".to_owned(), points.collect())])
