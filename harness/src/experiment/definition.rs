@@ -621,17 +621,19 @@ fn combinations(parameters: &Parameters) -> Vec<Parameters> {
 /// Reads a value from TOML. An unknown key is reported with its line and the nearest key.
 fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, DefinitionError> {
     toml::from_str(text).map_err(|error| {
-        // serde: unknown field `one`, expected one of `two`, `three`
-        let message = error.message().trim();
-        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-        let message = match quoted.split_first() {
-            Some((key, known)) if message.starts_with("unknown field") => {
-                format!("unknown key '{key}'; {}", way_out(key, known))
-            }
-            _ => foreign(message),
-        };
-        DefinitionError(format!("{name}:{}: {message}", line_of(text, &error)))
+        DefinitionError(format!("{name}:{}: {}", line_of(text, &error), explained(error.message().trim())))
     })
+}
+
+/// The message of serde, of an unknown key with the nearest: unknown field `one`, expected one of `two`, `three`.
+pub(super) fn explained(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    match quoted.split_first() {
+        Some((key, known)) if message.starts_with("unknown field") => {
+            format!("unknown key '{key}'; {}", way_out(key, known))
+        }
+        _ => foreign(message),
+    }
 }
 
 fn way_out(name: &str, candidates: &[&str]) -> String {

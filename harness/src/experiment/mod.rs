@@ -185,8 +185,11 @@ impl Study {
     /// An option that is missing or of another type.
     pub(crate) fn option<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<T> {
         let value = self.definition.options.get(name).cloned().unwrap_or_default();
-        let given = if value.is_null() { "it is missing".to_owned() } else { format!("it cannot be {value}") };
-        serde_json::from_value(value).with_context(|| format!("{}: [options] {name}: {given}", self.definition.name))
+        let is_missing = value.is_null();
+        serde_json::from_value(value).map_err(|error| {
+            let why = if is_missing { "it is missing".to_owned() } else { definition::explained(&error.to_string()) };
+            self.definition.invalid(format!("[options] {name}: {why}")).into()
+        })
     }
 
     /// The value of `key` that runs share, made by `make` where it is missing. All of a study are of one type.

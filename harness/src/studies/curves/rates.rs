@@ -135,8 +135,8 @@ fn derive(study: &Study, lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     let within = study.option("within")?;
     let mut all = Vec::new();
     let family = |line: &Value| (line["problem"].clone(), line["axis_name"].clone());
-    for (_, family) in by_key(lines.iter().map(|line| (family(line), line))) {
-        let mut places = by_key(family.into_iter().filter_map(|line| Some((line["axis"].as_f64()?, line))));
+    for (_, family) in by_key(lines.into_iter().map(|line| (family(&line), line))) {
+        let mut places = by_key(family.iter().filter_map(|line| Some((line["axis"].as_f64()?, line))));
         places.sort_by(|a, b| a.0.total_cmp(&b.0));
         let places: Vec<Place<'_>> = places.into_iter().map(|(_, lines)| Place::of(&lines, within)).collect();
         // The optimal rate without its constant is drawn through the last optimum.

@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
         let curvature = self.method.curvature.context("the figure needs a regularisation above 0")?;
         let labels = match self.problem.dataset().labels() {
             Labels::Values(labels) => &labels[..],
-            _ => &[],
+            Labels::Classes { .. } => &[],
         };
         Ok(Outcome::of(json!({
             "rounds": self.method.steps.len(),
