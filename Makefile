@@ -18,9 +18,10 @@ PYTHON_PACKAGES := python3-venv
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
-# In the release profile, whose crates `make run` has built.
+# In the release profile, whose crates `make run` has built. Examples are built by `make lint` and `make test-all`.
 test: deps
-	$(CARGO) test --release --workspace --exclude rounds-python
+	$(CARGO) test --release --workspace --exclude rounds-python --tests
+	$(CARGO) test --release --workspace --exclude rounds-python --doc
 
 # The tests that take long in the release profile (audits of all algorithms, tails of samplers, 300 killed runs), and all others in the
 # checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files; without those of pages and of simulated machines, which

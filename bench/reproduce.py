@@ -7,7 +7,7 @@
 A run depends on its definition and seeds alone, so that all of its fields but those of time have to be the same, bit for bit, on
 any machine with the same class of instructions. The sample is taken out of a copy of the study's folder, and `rounds run --resume`
 makes what is missing there; factorisations are computed anew. Every method of a study is in its sample. Folders that hold times,
-or no raw runs, are named and left out. One exception: a sentence of `privacy.public` may have other words with the same numbers, and
+or no raw runs, are named and left out, and so are studies that say `unfinished`, whose runs are long, unless --studies names them. One exception: a sentence of `privacy.public` may have other words with the same numbers, and
 such runs are counted. Exit code 1 if a run differs or cannot be made, or if the definition or ROUNDS_DATA lacks committed cells
 (--allow-lacking accepts this).
 """
@@ -61,6 +61,17 @@ def is_wording(path, committed, now):
     return bool(SENTENCE.fullmatch(path)) and texts and NUMBER.findall(committed) == NUMBER.findall(now)
 
 
+def unfinished(name):
+    """Why runs of a definition may be missing, if they may."""
+    return studies.definition(name).get("show", {}).get("unfinished")
+
+
+def selecting(run):
+    """Arguments that select no runs but those of a cell up to a repeat."""
+    only = [f"--where={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in run["parameters"].items()]
+    return ["--algorithms", run["algorithm"], "--repeats", str(run["repeat"] + 1), *only]
+
+
 def sample(runs, count, seed):
     """`count` runs or more: one of every method, the others drawn from all."""
     order = random.Random(seed).sample(runs, len(runs))
@@ -73,7 +84,7 @@ class Study:
 
     def __init__(self, folder, name):
         try:
-            self.name, self.records = name, studies.records(folder)
+            self.name, self.records, self.unfinished = name, studies.records(folder), unfinished(name)
             self.sheet = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise Mistake(f"{folder.relative_to(RESULTS)}: {error}") from error
@@ -112,8 +123,8 @@ class Program:
         for selection in [arguments, [*arguments, "--algorithms", algorithms]]:
             listed = self.output("run", study.name, "--list", "--json", *selection).splitlines()
             cells = {key(json.loads(line), CELL) for line in listed}
-            if cells <= known:
-                return selection, cells
+            if cells <= known or study.unfinished:
+                return selection, cells & known
         raise Mistake(f"definition changed: {len(cells - known)} cells are new")
 
     def again(self, study, chosen, arguments, folder):
@@ -128,7 +139,8 @@ class Program:
                    "build": self.now["build"]["executable_sha256"]}
         sheet = below / "environment.json"
         sheet.write_text(json.dumps({**study.sheet, "binding": binding}), encoding="utf-8")
-        self.output("run", study.name, "--resume", "--out", folder, *arguments)
+        for only in [selecting(run) for run in chosen] if study.unfinished else [[]]:
+            self.output("run", study.name, "--resume", "--out", folder, *arguments, *only)
         made = {key(record, RUN): record for record in studies.records(below)[len(kept):]}
         return made, json.loads(sheet.read_text(encoding="utf-8"))["binding"]["suites"] == recorded["suites"]
 
@@ -182,6 +194,8 @@ def committed(selected):
                 left_out.append((folder, "no raw runs"))
             elif not name or studies.definition(name).get("study", "timing") == "timing":
                 left_out.append((folder, "times"))
+            elif unfinished(name) and name not in selected:
+                left_out.append((folder, "unfinished; --studies makes some of its runs"))
             else:
                 found.append(Study(folder, name))
         except Mistake as mistake:

@@ -60,13 +60,14 @@ class Stub(reproduce.Program):
     """A build that lists `cells` and makes `runs`."""
 
     def __init__(self, cells, runs, digest="d"):
-        self.cells, self.runs, self.digest = cells, runs, digest
+        self.cells, self.runs, self.digest, self.only = cells, runs, digest, []
         self.now = {"machine": "here", "isa": "any", "build": {"executable_sha256": "0"}}
 
     def output(self, command, name, *arguments):
         if "--list" in arguments:
             return "".join(json.dumps(cell) + "\n" for cell in self.cells)
         folder = pathlib.Path(arguments[arguments.index("--out") + 1], name)
+        self.only.append(list(arguments[3:]))
         there = {reproduce.key(record, reproduce.RUN) for record in install.studies.records(folder)}
         with (folder / "measurements.jsonl").open("a") as record:
             record.writelines(json.dumps(run) + "\n" for run in self.runs if reproduce.key(run, reproduce.RUN) not in there)
@@ -119,6 +120,19 @@ class Check(unittest.TestCase):
         self.assertFalse(self.checked([], self.COMMITTED, allow_lacking=True)[0])
         verdict, printed = self.checked([*self.COMMITTED, {**RUN, "method": "new"}], self.COMMITTED)
         self.assertEqual((verdict, "1 cells are new" in printed), (False, True), printed)
+
+    def test_of_an_unfinished_study_only_committed_runs_are_made_and_only_if_named(self):
+        self.commit("private-sco", [{**RUN, "parameters": {"epsilon": 4, "kind": "cnn"}}])
+        self.enterContext(mock.patch.object(reproduce.studies, "definition", return_value={"study": "training", "show": {"unfinished": "long"}}))
+        found, mistakes, left_out = reproduce.committed(set())
+        self.assertEqual((found, mistakes, [reason for _, reason in left_out]), ([], {}, ["unfinished; --studies makes some of its runs"]))
+        [study], _, left_out = reproduce.committed({"private-sco"})
+        program = Stub([*study.runs, {**RUN, "method": "new"}], study.runs)
+        options = types.SimpleNamespace(runs=6, fraction=None, seed=1, allow_lacking=False)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.assertTrue(reproduce.report(program, options, [study], {}), printed.getvalue())
+        only = ["--threads", "2", "--algorithms", "sgd", "--repeats", "1", "--where=epsilon=4", "--where=kind=cnn"]
+        self.assertEqual((program.only, left_out), ([only], []))
 
     def test_a_study_that_cannot_be_compared_does_not_stop_the_others(self):
         self.commit("private-sco", self.COMMITTED)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use anyhow::Context as _;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::parallel::ranks::{Ranks, gather_messages};
 use rounds_algorithms::problem::{Dataset, Problem};
@@ -87,6 +88,19 @@ impl Cluster {
     /// Messages of this rank so far.
     pub fn traffic(&self) -> Traffic {
         self.timed().map_or_else(Traffic::default, TimedRanks::traffic)
+    }
+
+    /// The policy of `--pin` on this machine.
+    ///
+    /// # Errors
+    /// Ranks, which their launcher binds; a machine that hwloc does not know.
+    pub fn pinning(&self, policy: PinPolicy) -> anyhow::Result<Pinning> {
+        if policy != PinPolicy::None && self.count().is_some() {
+            return Err(UsageError::of(format!(
+                "--pin {policy}: ranks are bound by their launcher (mpirun --bind-to core, srun --cpu-bind=cores); leave --pin out"
+            )));
+        }
+        Pinning::new(policy).map_err(UsageError::of)
     }
 
     /// An engine of `threads` threads: on each of the ranks, which their launcher binds, or of this process and bound.
@@ -199,6 +213,15 @@ impl Cluster {
         gather_messages(ranks, &[]);
         result
     }
+}
+
+/// The number of threads of `--threads`, by default that of all cores.
+///
+/// # Errors
+/// A system that does not tell its number of processors.
+pub fn threads(threads: Option<usize>) -> anyhow::Result<usize> {
+    let all = || std::thread::available_parallelism().map(usize::from);
+    threads.map_or_else(all, Ok).context("the number of processors is unknown: give --threads")
 }
 
 /// Latency and bandwidth of the link between ranks.

@@ -1,6 +1,5 @@
 //! `--engine mpi`: the bits of one process on any number of ranks and threads, an end within seconds with the rank named when
 //! one fails, and checkpoints that any number of ranks resumes from. Run by `make mpi`.
-#![cfg(feature = "mpi")]
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

@@ -16,7 +16,7 @@
 //! | `narrow.rs`, `stripes.rs`, `few_features.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
 //! | [`recorded`] | queries whose answers are kept |
-//! | [`reference`] | the scalar reference of all of them |
+//! | `tests/reference.rs` | the scalar reference of all of them |
 
 mod clipping;
 mod dense;
@@ -31,12 +31,13 @@ mod packing;
 mod peak;
 mod query;
 pub mod recorded;
-pub mod reference;
 mod residuals;
 mod selection;
 mod source;
 mod sparse;
 mod stripes;
+#[cfg(test)]
+mod tests;
 mod unit_rows;
 mod units;
 mod workspace;

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
 use rounds_algorithms::problem::{
@@ -198,15 +198,17 @@ impl FeatureMap {
                 let directions = 4.0 * inputs as f64 * (count / 2) as f64;
                 check_memory(directions, || format!("`features {self}`: its directions take"))
                     .map_err(|problem| problem + "; take fewer")?;
-                let mut choices = Choices::new(seed);
-                let directions = (0..inputs * (count / 2)).map(|_| (choices.normal() / bandwidth) as f32).collect();
+                let directions = move || {
+                    let mut choices = Choices::new(seed);
+                    (0..inputs * (count / 2)).map(|_| (choices.normal() / bandwidth) as f32).collect()
+                };
                 Ok(Mapper {
                     map: Self::Fourier { inputs: Some(inputs), count, bandwidth, seed },
                     inputs,
                     features: count,
                     bound: 1.0,
                     norm: (count as f64 / 2.0).sqrt(),
-                    transform: Transform::Fourier(directions),
+                    transform: Transform::Fourier(LazyLock::new(Box::new(directions))),
                 })
             }
         }
@@ -238,8 +240,8 @@ pub struct Mapper {
 
 enum Transform {
     Scattering(Scattering),
-    /// Directions, `inputs × count/2`.
-    Fourier(Vec<f32>),
+    /// Directions, `inputs × count/2`, made for the first row: what does not fit into memory is refused before.
+    Fourier(LazyLock<Vec<f32>, Box<dyn FnOnce() -> Vec<f32> + Send>>),
 }
 
 /// A thread's memory.

@@ -331,7 +331,7 @@ impl Account {
         };
         let by_numbers = beyond.is_none() && filter != FilterKind::Basic;
         let way_out = if by_numbers && (share[part].is_infinite() || statement.selection.is_some()) {
-            "; of such a run ε and δ alone are counted, for which the basic filter is made".to_owned()
+            "; of such a run ε and δ alone are counted, which a ledger with the basic filter adds up".to_owned()
         } else {
             self.room_in_words(statement.delta.unwrap_or(0.0))
         };

@@ -47,3 +47,14 @@ for name in ("first", "second", "tuned"):
     print(name, "holds:", verified["holds"], "epsilon below its budget:", verified["statement"]["epsilon"] <= 0.5)
 together = rounds.compose([folder / "first", folder / "second"])["together"]
 print(f"first and second together epsilon {together['epsilon']:.3f}, less than the sum 0.75")
+
+# A ledger holds what all runs on these rows may spend, whatever their settings follow from.
+ledger = folder / "customers.ledger"
+rounds.new_ledger(ledger, data="customers", domain=domain, rows=20_000, epsilon=1.0, delta=1e-5)
+for epsilon in (0.5, 0.5, 1.0):
+    try:
+        rounds.train(X, y, domain=domain, epsilon=epsilon, delta=1e-6, name="customers", ledger=ledger)
+        print(f"epsilon {epsilon}: released")
+    except ValueError as error:
+        print(f"epsilon {epsilon}:", str(error).split(": ", 1)[1])
+print(f"left: {rounds.ledger(ledger)['left']:.0%}")

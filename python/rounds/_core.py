@@ -146,7 +146,7 @@ def train(
     unit : array or str, optional
         The id of each row's unit, a person say; of a file, the column's name. All rows of a unit are protected together.
     test : tuple of rows and labels, or path, optional
-        Rows to test on, which are public.
+        Rows to test on: of a simulation, or of a file whose schema declares them public (``[test] public = true``).
     epsilon, delta : float
         The budget.
     algorithm : str
@@ -193,6 +193,8 @@ def train(
     rows = test_rows = None
     if isinstance(data, (str, os.PathLike)):
         place = os.fspath(data)
+        if not isinstance(unit, (str, type(None))) or not isinstance(y, (str, type(None))):
+            raise TypeError("`y` and `unit` of a file are the names of its columns")
         if y is not None:
             given["label"] = y
         if isinstance(domain, Domain):
@@ -213,6 +215,8 @@ def train(
             _told(not_finite(data))
         if isinstance(test, (str, os.PathLike)):
             raise TypeError("`test` of rows in memory is a pair of rows and labels")
+        if test is not None and seed is None:
+            raise ValueError("`test`: nothing shows that rows in memory are public, and a release tells nothing of others: evaluate the model on them afterwards")
         if test is not None:
             test_rows = rows_of(test[0], test[1], domain, name=name, explain=seed is not None)
     texts = [(key, _text(key, value)) for key, value in given.items() if value is not None]
@@ -281,7 +285,8 @@ def words_of(name: str, values: Any) -> list[str]:
     return [str(value).lower() if isinstance(value, bool) else word(value) for value in values]
 
 
-def _for_model(model: Model | str | os.PathLike[str]) -> Model:
+def _for_model(model: Any) -> Model:
+    model = getattr(model, "model_", getattr(model, "model", model))
     return model if isinstance(model, Model) else Model.read(os.fspath(model))
 
 
@@ -296,8 +301,8 @@ def predict(model: Model | str | os.PathLike[str], data: Any, *, probabilities: 
 
     Parameters
     ----------
-    model : Model, str or path
-        A model or its file.
+    model : Model, Run, estimator, str or path
+        A model, what holds it, or its file.
     data : array, sparse matrix, data frame, str or path
         Rows with the columns of the training rows.
     probabilities : bool
@@ -433,9 +438,62 @@ def compose(
     Returns
     -------
     dict
-        ``together`` with ε and δ, and ``runs``.
+        ``together`` with ε and δ of runs whose settings were fixed before the first of them (``basic`` in it has the plain sums), and ``runs``. That the
+        rows were the same is not seen.
     """
+    if isinstance(statements, (str, os.PathLike)):
+        raise TypeError("`statements` is a list of files")
     return dict(json.loads(_rounds.compose(list(statements), delta, signer, factorization)))
+
+
+def new_ledger(
+    path: str | os.PathLike[str],
+    *,
+    data: str,
+    domain: Domain,
+    rows: int | None = None,
+    epsilon: float,
+    delta: float,
+    filter: str = "gaussian",
+) -> dict[str, Any]:
+    """Makes the ledger of a data set: a budget for all releases that name it by ``ledger=path``, whatever their settings follow from.
+
+    A run is booked before it reads a row; one that would exceed the budget is refused.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that is not there yet.
+    data : str
+        The name of the rows, as runs have it: ``name=`` of rows in memory, or the file's.
+    domain : Domain
+        Their domain, of which the relation and the unit count.
+    rows : int, optional
+        Their number, or that of units, which is public; none under add-remove.
+    epsilon, delta : float
+        The budget of all runs together.
+    filter : str
+        How runs are added up: gaussian (μ²), renyi (one order) or basic (ε and δ). Of selections (`tune`, `PrivateSearchCV`) ε and δ alone are known: a
+        ledger for them is basic from its begin.
+
+    Returns
+    -------
+    dict
+        As of `ledger`.
+    """
+    return dict(json.loads(_rounds.ledger(path, (data, domain, rows, filter, epsilon, delta))))
+
+
+def ledger(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What was spent of a ledger.
+
+    Returns
+    -------
+    dict
+        ``budget``, ``runs`` with the statement and the state of each, the shares ``spent`` and ``left``, and ``sha256`` of the last line: who keeps
+        it can see later that no line was cut off.
+    """
+    return dict(json.loads(_rounds.ledger(path)))
 
 
 def factorize(

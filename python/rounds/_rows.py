@@ -235,6 +235,8 @@ def words(values: Any, known: Collection[str] = ()) -> tuple[list[str], Any]:
     """The different words of an array, and each value's index among them, −1 for a missing one."""
     import numpy as np
 
+    if values.dtype.kind in "iuf" and known and all(map(math.isnan, map(number, known))):
+        raise TypeError(f"the values are numbers, and the domain declares words, {', '.join(map(repr, known))}: give these")
     if values.dtype.kind in "iufb":
         different, codes = np.unique(values, return_inverse=True)
         codes = codes.astype(np.int64).reshape(values.shape)
@@ -377,6 +379,14 @@ def rows_of(
     """The rows of an array or a data frame, in the domain."""
     if unit is not None and domain is None:
         raise ValueError("`unit` needs a domain: without one nothing is claimed of a unit")
+    if isinstance(unit, str) and is_frame(data):
+        if domain is not None and domain.unit == unit:
+            unit = None
+        else:
+            unit = column_of(data, unit)
+    if unit is not None and domain is not None and domain.unit:
+        # A statement names the unit of the schema.
+        raise ValueError(f"the domain declares its unit, the column {domain.unit!r}: leave `unit` out")
     if not is_frame(data) or (domain is not None and domain.columns is None):
         matrix = _matrix(data, domain)
         count = len(matrix[0]) - 1 if isinstance(matrix, tuple) else len(matrix)
@@ -392,8 +402,11 @@ def rows_of(
         columns.append(numbers(values) if kind == "number" else words(values, known))
     count = len(data) if not hasattr(data, "num_rows") else data.num_rows
     if isinstance(y, str):
+        if domain.label_column not in (None, y):
+            raise ValueError(f"the domain declares its label, the column {domain.label_column!r}, not {y!r}")
         y = column_of(data, y)
-    if unit is None and domain.unit and domain.unit in names_of(data):
+    # Units order the rows of a training; rows that are only judged, one by one, keep their own order.
+    if unit is None and y is not None and domain.unit and domain.unit in names_of(data):
         unit = column_of(data, domain.unit)
     given = None if y is None else labels(y, domain, count)
     return Rows.of_columns(name, columns, count, domain, given, ids(unit, count), explain)

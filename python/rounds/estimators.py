@@ -19,6 +19,8 @@ from . import _rows
 from ._core import Domain, Model, Privacy, _probabilities, train, tune, words_of
 
 _FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
+# Functions that fit a copy on each of several parts of the rows.
+_VALIDATIONS = ("cross_validate", "cross_val_predict", "learning_curve", "permutation_test_score", "validation_curve")
 # Parts of scikit-learn that hand on rows as they are, each at most once.
 _HANDS_ON = ("sklearn.base", "sklearn.model_selection", "sklearn.pipeline", "sklearn.utils")
 
@@ -77,10 +79,12 @@ class _Private(BaseEstimator):  # type: ignore[misc]
     def __sklearn_clone__(self) -> Any:
         for frame in _frames():
             search = frame.f_locals.get("self")
+            if frame.f_code.co_name in _VALIDATIONS and frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
+                _warn_of_validation(frame.f_code.co_name, self)
             if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
                 # Its first copy is that of its own setting.
                 if any(part is self for part in search.get_params().values()):
-                    _warn_of_search(search, self)
+                    _warn_of_search(search, self, frame.f_locals.get("params"))
         copy = BaseEstimator.__sklearn_clone__(self)
         changed = self._changed()
         if changed:
@@ -174,12 +178,16 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        X = self._validated(X, reset=True)
-        y, loss, label, is_read = self._target(self._labels(y, X))
+        if self.domain is not None and not isinstance(self.domain, Domain):
+            raise TypeError(f"`domain` is a rounds.Domain, not {type(self.domain).__name__}: Domain.read(path) and Domain.parse(text) make one")
+        if self.domain is not None and self.bounds is not None:
+            raise ValueError("`bounds` is for arrays without a `domain`, which declares its own: leave one of them out")
         secure = self._is_release()
         changed = self._changed()
         if secure and changed:
-            raise ValueError(f"{changed}. Declare bounds instead of scaling, or give secure=False for a simulation that claims nothing")
+            raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
+        X = self._validated(X, reset=True)
+        y, loss, label, is_read = self._target(self._labels(y, X))
         fitted_before = changed == _FITTED_STEPS
         domain = self.domain
         if domain is None:
@@ -273,8 +281,19 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return self.model_.outputs(_rows.rows_of(X, None, self.model_.domain, explain=True))
 
 
-def _warn_of_search(search: Any, estimator: _Private) -> None:
-    """Says what the fits of a search spend together."""
+def _warn_of_validation(name: str, estimator: _Private) -> None:
+    """Says that each fit of a cross-validation spends a budget."""
+    if estimator._is_secret():
+        warnings.warn(
+            f"{name} fits several releases on the same rows, each at the estimator's own budget: they add up, and its scores are covered by "
+            "nothing. Judge a release on public rows, or cross-validate simulations (secure=False)",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
+    """Says what the fits of a search spend together; `given` are further arguments of its fit."""
     if not estimator._is_secret():
         return
     from sklearn import model_selection as known
@@ -283,18 +302,25 @@ def _warn_of_search(search: Any, estimator: _Private) -> None:
     by_number = known.StratifiedKFold if isinstance(estimator, ClassifierMixin) else known.KFold
     kind = by_number if search.cv is None or isinstance(search.cv, int) else type(search.cv)
     ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
+    by_unit = bool((given or {}).keys() & {"unit"}) or (estimator.domain is not None and estimator.domain.unit is not None)
     told = "fits many releases, each at the estimator's own budget"
     # Versions of scikit-learn before 1.9 count folds later.
     folds = getattr(search, "n_splits_", search.cv if isinstance(search.cv, int) else 5 if search.cv is None else None)
     if isinstance(folds, int) and type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
         candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(search.param_grid))
-        # A plain split leaves each row out once; others may do without.
-        fits = candidates * (max(folds - 1, 1) if kind in (known.KFold, known.StratifiedKFold) else folds) + (1 if search.refit else 0)
-        told = f"fits {candidates} candidates on {folds} folds, and each row takes part in {fits} releases"
-        if ignores_labels:
+        # A plain split leaves each row out once; others may do without, and a unit's rows lie in several parts.
+        leaves_out = kind in (known.KFold, known.StratifiedKFold) and not by_unit
+        fits = candidates * (max(folds - 1, 1) if leaves_out else folds) + (1 if search.refit else 0)
+        told = f"fits {candidates} candidates on {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
+        grid = search.param_distributions if hasattr(search, "param_distributions") else search.param_grid
+        if any(str(name).endswith(("epsilon", "delta", "options", "secure")) for part in ([grid] if isinstance(grid, Mapping) else grid) for name in part):
+            told += ", whose budgets the grid decides: they add up"
+        elif ignores_labels and not by_unit:
             epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
             told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
-    if not ignores_labels:
+    if by_unit:
+        told += "; no guarantee is known of them together, since the number of one unit's rows moves those of others between folds"
+    elif not ignores_labels:
         told += f"; no guarantee is known of them together, as folds of {kind.__name__} may follow labels: one row then moves others. KFold's do not"
     warnings.warn(
         f"{type(search).__name__} {told}. The scores that choose among them are "
@@ -333,7 +359,7 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         return (np.array([0, 1]) if self._is_secret() else np.unique(y)), True
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
-        if not self._is_secret():
+        if not self._is_secret() and self.domain is None and self.classes is None:
             check_classification_targets(y)
         self.classes_, is_read = self._classes_of(y)
         if len(self.classes_) < 2:

@@ -94,7 +94,7 @@ def stream(
     Parameters
     ----------
     mechanism : str
-        ``independent``, ``tree``, ``honaker-online``, ``banded=b``, ``blt=m``, ``toeplitz``, ``fourier``, ``anti-correlated``,
+        ``independent``, ``tree``, ``honaker-online``, ``honaker-full``, ``banded=b``, ``blt=m``, ``toeplitz``, ``fourier``, ``anti-correlated``,
         ``mf`` (the optimal factorisation) or ``mf+`` (that of the Λ_τ-weighted error).
     dimension : int
         Parameters.
@@ -107,7 +107,7 @@ def stream(
     epsilon, noise_multiplier : float
         The budget, or the noise.
     delta, adjacency : float, str
-        δ and the relation: zero-out, add-remove or replace-one.
+        δ and the relation: zero-out or replace-one.
     workload, lambda_tau : str, int
         What the loop sums, as of ``rounds factorize``; τ is by default all rounds for ``mf+``.
 

@@ -15,14 +15,15 @@ def load(folder: str | os.PathLike[str], *, record: str = "cell") -> Any:
     Parameters
     ----------
     folder : str or path
-        A folder with ``measurements.jsonl`` or ``measurements.jsonl.xz``: a study's, or that of ``rounds run --out``.
+        A folder with ``measurements.jsonl`` or ``measurements.jsonl.xz``, or this file: a study's, in the folder of its name below that of
+        ``rounds run NAME --out FOLDER``.
     record : str
         The kind of record: ``cell``, ``skipped`` or ``rejected``.
 
     Returns
     -------
     pandas.DataFrame
-        Keys of FORMAT.md; of objects their members, as in ``parameters.epsilon`` and ``privacy.epsilon``. Lists stay lists.
+        Keys of the records, as docs/FORMAT.md of the repository lists them; of objects their members, as in ``parameters.epsilon`` and ``privacy.epsilon``. Lists stay lists.
 
     Raises
     ------
@@ -31,14 +32,16 @@ def load(folder: str | os.PathLike[str], *, record: str = "cell") -> Any:
     """
     import pandas as pd
 
-    path = Path(folder) / "measurements.jsonl"
+    if record not in ("cell", "skipped", "rejected"):
+        raise ValueError(f"`record` is cell, skipped or rejected, not {record!r}")
+    path = (Path(folder).parent if Path(folder).is_file() else Path(folder)) / "measurements.jsonl"
     packed = path.with_suffix(".jsonl.xz")
     if path.is_file():
         text = path.read_text(encoding="utf-8")
     elif packed.is_file():
         text = lzma.open(packed, "rt", encoding="utf-8").read()
     else:
-        raise FileNotFoundError(f"{folder}: it has no measurements.jsonl; `rounds run NAME --out FOLDER` writes one")
+        raise FileNotFoundError(f"{folder}: it has no measurements.jsonl; `rounds run NAME --out FOLDER` writes one into FOLDER/NAME")
     lines = []
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         # A line that a kill cut in half is none.

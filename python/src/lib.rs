@@ -78,7 +78,7 @@ mod _rounds {
     #[pymodule_export]
     use super::noise::Noise;
     #[pymodule_export]
-    use super::questions::{account, audit, compose, draft, factorize, instruction_set, verify};
+    use super::questions::{account, audit, compose, draft, factorize, instruction_set, ledger, verify};
     #[pymodule_export]
     use super::rows::{Domain, Rows, clipped_sum};
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! Streams of correlated noise for training loops of other programs.
 
-use numpy::PyReadwriteArray1;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use numpy::{PyReadwriteArrayDyn, PyUntypedArrayMethods as _};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rounds_algorithms::factorization::WorkloadSpecification;
 use rounds_algorithms::noise::{NoiseKind, NoiseMechanism as _, NoisePlan, PrivateNoise, StrategyMemory};
@@ -28,8 +28,18 @@ pub(crate) struct Noise {
 /// A gradient or a sum of one's own.
 #[derive(FromPyObject)]
 enum Buffer<'py> {
-    Single(PyReadwriteArray1<'py, f32>),
-    Double(PyReadwriteArray1<'py, f64>),
+    Single(PyReadwriteArrayDyn<'py, f32>),
+    Double(PyReadwriteArrayDyn<'py, f64>),
+}
+
+fn buffer<'py>(given: &Bound<'py, PyAny>) -> PyResult<Buffer<'py>> {
+    let needed = || PyTypeError::new_err("a writable NumPy array of float32 or float64 in C order is needed");
+    let buffer: Buffer<'py> = given.extract().map_err(|_| needed())?;
+    let is_in_order = match &buffer {
+        Buffer::Single(values) => values.is_c_contiguous(),
+        Buffer::Double(values) => values.is_c_contiguous(),
+    };
+    if is_in_order { Ok(buffer) } else { Err(needed()) }
 }
 
 fn workload(text: &str, lambda_tau: Option<usize>) -> PyResult<WorkloadSpecification> {
@@ -121,12 +131,13 @@ impl Noise {
     }
 
     /// Refuses a buffer that cannot take the next round.
-    fn check(&self, mut buffer: Buffer<'_>) -> PyResult<()> {
-        self.refuse_unfit(&mut buffer)
+    fn check(&self, given: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.refuse_unfit(&mut buffer(given)?)
     }
 
     /// Adds the noise of the next round to `buffer`, a sum of clipped terms; its round. A buffer that is refused takes none.
-    fn add(&self, py: Python<'_>, mut buffer: Buffer<'_>) -> PyResult<u64> {
+    fn add(&self, py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let mut buffer = buffer(given)?;
         self.refuse_unfit(&mut buffer)?;
         let mut noise = vec![0.0; self.dimension];
         let round = detached(py, || {

@@ -9,15 +9,17 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::factorization::{
     FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
-use rounds_algorithms::privacy::{Accountant, Adjacency, Mechanism, Sampling, calibrate, gdp};
+use rounds_algorithms::privacy::{Accountant, Adjacency, FilterKind, Mechanism, Sampling, calibrate, gdp};
 use rounds_kernels::instructions;
 use rounds_models::data::draft as drafts;
 use rounds_models::data::{ColumnUse, Task};
+use rounds_models::ledger::{Account, Budget, Ledger, LedgerError};
 use rounds_models::signature::PublicKey;
 use rounds_models::statement::Verifier;
 use rounds_models::{factorization_cache, factorization_file};
 use serde_json::{Value, json};
 
+use crate::rows::Domain;
 use crate::{detached, of_file, refused};
 
 fn parsed<T: std::str::FromStr<Err: std::error::Error + 'static>>(text: Option<&str>) -> PyResult<Option<T>> {
@@ -156,6 +158,32 @@ pub(crate) fn compose(
     Ok(json!({ "together": composed, "runs": runs }).to_string())
 }
 
+/// What was booked of a ledger's budget, as JSON; with the name, domain and number of rows of data, a filter and (ε, δ), one is made.
+#[pyfunction]
+#[pyo3(signature = (path, made = None))]
+pub(crate) fn ledger(
+    path: PathBuf,
+    made: Option<(String, Bound<'_, Domain>, Option<usize>, String, f64, f64)>,
+) -> PyResult<String> {
+    let said = |error: LedgerError| if error.is_usage() { refused(&error) } else { of_file(&error) };
+    if let Some((data, domain, rows, filter, epsilon, delta)) = made {
+        let domain = &domain.get().0;
+        if domain.is_draft() {
+            return Err(PyValueError::new_err(
+                "a ledger takes relation and unit from a checked domain, and this one is a draft",
+            ));
+        }
+        let filter: FilterKind = parsed(Some(&filter))?.expect("a text");
+        let budget = Budget::new(&data, domain, rows, (filter, epsilon, delta)).map_err(said)?;
+        Ledger::create(&path, &budget).map_err(said)?;
+    }
+    let account = Account::read(&path).map_err(said)?;
+    let spent = account.spent().into_iter().fold(0.0, f64::max);
+    let mut found = serde_json::to_value(&account).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    (found["spent"], found["left"]) = (spent.into(), (1.0 - spent).max(0.0).into());
+    Ok(found.to_string())
+}
+
 fn document(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -242,7 +270,8 @@ pub(crate) fn audit(
     };
     let engine = crate::engine::engine(threads)?;
     let reports = detached(py, move || {
-        let scenes = algorithm.scenes.iter().filter(|scene| scene.takes(settings.rows, algorithm));
+        let scenes =
+            algorithm.scenes.iter().filter(|scene| scene.takes(settings.rows, algorithm) && !scene.needs_units);
         scenes
             .map(|scene| {
                 let report = audits::audit(algorithm, scene, &settings, &engine, &|_| ()).map_err(|error| refused(&error))?;

@@ -3,14 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use rounds_algorithms::privacy::CalibrationMemory;
 use rounds_kernels::features::Norm;
 use rounds_models::data::TrainTest;
 use rounds_models::fit::{
@@ -23,6 +24,9 @@ use crate::{as_python, of_file, refused};
 
 /// Time between two looks at signals, and two calls of a callback.
 const PACE: Duration = Duration::from_millis(50);
+
+/// Noise that was calibrated in this process: another fit with the same budget finds it.
+static CALIBRATIONS: LazyLock<CalibrationMemory> = LazyLock::new(CalibrationMemory::default);
 
 fn read<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| PyValueError::new_err(format!("`{name}` {text}: {error}")))
@@ -252,7 +256,8 @@ pub(crate) fn train(
     for (name, text) in &settings {
         set(&mut training, name, text)?;
     }
-    let execution = Execution::on(crate::engine::engine(threads)?);
+    let mut execution = Execution::on(crate::engine::engine(threads)?);
+    execution.calibrations = CALIBRATIONS.clone();
     let face = Face { is_release: training.privacy.secure, ..Face::default() };
     // A signal that came before belongs to the caller.
     py.check_signals()?;

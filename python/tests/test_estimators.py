@@ -278,6 +278,63 @@ def test_the_warning_of_a_search_never_fails():
             search.fit(X, y, **given)
 
 
+def test_the_warning_of_a_search_counts_units_and_leaves_budgets_of_a_grid_open():
+    X, y, _ = rows(600)
+    model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], domain=None)
+    by_unit = LogisticRegression(domain=rounds.Domain.matrix(5, (-1.0, 1.0), classes=["0", "1"]).by_unit(), options={"batch_size": 20})
+    people = np.arange(600) // 3
+    # A person's rows lie in all three folds: three fits a candidate.
+    with pytest.warns(UserWarning, match="each unit takes part in at most 7 releases; no guarantee"):
+        GridSearchCV(clone(by_unit), {"alpha": [0.0, 0.1]}, cv=KFold(3)).fit(X, y, unit=people)
+    with pytest.warns(UserWarning, match="each unit takes part in at most 4 releases"):
+        GridSearchCV(model, {"alpha": [0.0]}, cv=KFold(3)).fit(X, y, unit=people)
+    with pytest.warns(UserWarning, match="whose budgets the grid decides") as told:
+        GridSearchCV(model, {"epsilon": [0.5, 2.0]}, cv=KFold(3)).fit(X, y)
+    assert not any("together they are" in str(one.message) for one in told)
+    with pytest.warns(UserWarning, match="cross_validate fits several releases"):
+        cross_val_score(model, X, y, cv=2)
+
+
+def test_predictions_stand_in_the_order_of_the_rows_and_a_unit_may_be_named():
+    table = frame(3_000).sample(frac=1, random_state=0)
+    domain = rounds.Domain.parse(SCHEMA.replace('drop = ["person"]', 'unit = "person"'))
+    model = LogisticRegression(epsilon=4.0, domain=domain).fit(table, table["stays"])
+    without = table.drop(columns="person")
+    assert (np.argsort(table["person"], kind="stable") != np.arange(3_000)).any()
+    assert (model.predict_proba(table) == model.predict_proba(without)).all()
+    assert (rounds.predict(model, table) == rounds.predict(model.model_, without)).all()
+    assert model.score(table, table["stays"]) == model.score(without, table["stays"])
+    settings = dict(epsilon=1.0, secure=False, random_state=3, domain=rounds.Domain.parse(SCHEMA))
+    named, given = (LogisticRegression(**settings).fit(table, "stays", unit=unit) for unit in ("person", table["person"]))
+    assert named.outcome_["model_sha256"] == given.outcome_["model_sha256"]
+
+
+def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused():
+    X, y, _ = rows(200)
+    with pytest.raises(TypeError, match="Domain.read"):
+        LogisticRegression(domain="schema.toml").fit(X, y)
+    with pytest.raises(ValueError, match="leave one of them out"):
+        LogisticRegression(domain=rounds.Domain.matrix(5, (-1, 1), classes=["0", "1"]), bounds=(-1, 1)).fit(X, y)
+    with pytest.raises(TypeError, match="the domain declares words, 'no', 'yes'"):
+        LogisticRegression(domain=rounds.Domain.matrix(5, (-1, 1), classes=["no", "yes"])).fit(X, y)
+    table = frame(400)
+    domain = rounds.Domain.parse(SCHEMA.replace('drop = ["person"]', 'unit = "person"'))
+    # A statement would name the schema's unit.
+    for unit in (np.arange(400), table["age"], "age"):
+        with pytest.raises(ValueError, match="the domain declares its unit, the column 'person'"):
+            LogisticRegression(domain=domain).fit(table, table["stays"], unit=unit)
+    with pytest.raises(ValueError, match="the domain declares its label"):
+        rounds.train(table, "plan", domain=domain, epsilon=1.0)
+    with pytest.raises(TypeError, match="names of its columns") as refused:
+        rounds.train("rows.csv", domain="schema.toml", unit=np.array(["P01"]), epsilon=1.0)
+    assert "P01" not in str(refused.value)
+    labels = np.where(y > 0, "yes", "no").astype(object)
+    labels[3] = None
+    simulated = LogisticRegression(bounds=(-1, 1), classes=["no", "yes"], secure=False)
+    with pytest.warns(UserWarning, match="1 rows add nothing"):
+        simulated.fit(X, labels)
+
+
 def test_data_frames_units_and_names():
     table = frame(4_000)
     domain = rounds.Domain.parse(SCHEMA)

@@ -57,7 +57,7 @@ def test_buffers_are_written_in_place_in_order():
     assert stream.round == 2 and len(list(stream)) == 2
     with pytest.raises(ValueError, match="used up"):
         stream.add(double)
-    for buffer in (np.zeros(4), np.zeros(10)[::2], np.zeros(5, int), [0.0] * 5, np.zeros((5, 1))):
+    for buffer in (np.zeros(4), np.zeros(10)[::2], np.zeros(5, int), [0.0] * 5, np.zeros((5, 2))[:, :1], np.zeros((5, 2))):
         with pytest.raises((ValueError, TypeError)):
             streams().add(buffer)
     fixed = np.zeros(5)
@@ -77,6 +77,18 @@ def test_no_stream_is_drawn_past_its_end(mechanism):
         with pytest.raises(ValueError, match="used up"):
             draw(kept)
     assert np.array_equal(kept, np.ones(5)) and stream.round == 4
+
+
+def test_a_matrix_in_c_order_takes_the_values_of_a_vector_and_another_order_is_refused():
+    streams = [rounds.noise.stream("banded=2", 6, 9, rounds=4, noise_multiplier=1.0) for _ in range(2)]
+    matrix, vector = np.zeros((2, 3)), np.zeros(6)
+    for _ in range(3):
+        streams[0].add(matrix), streams[1].add(vector)
+    assert np.array_equal(matrix.ravel(), vector) and vector.any()
+    for other in (np.zeros((3, 2)).T, np.asfortranarray(np.zeros((2, 3)))):
+        with pytest.raises(TypeError, match="C order"):
+            streams[0].add(other)
+        assert not other.any() and streams[0].round == 3
 
 
 def test_a_buffer_that_is_refused_takes_no_round():

@@ -268,3 +268,25 @@ def test_the_import_is_quick_and_needs_no_scikit_learn():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     _, modules = done.stdout.splitlines()
     assert not {"sklearn", "pandas", "scipy", "numpy"} & set(modules.split())
+
+
+def test_a_ledger_adds_up_the_runs_that_name_it(tmp_path):
+    X, y = numbers(400, 10)
+    place = tmp_path / "budget"
+    made = rounds.new_ledger(place, data="people", domain=DOMAIN, rows=400, epsilon=1.0, delta=1e-4)
+    assert made["left"] == 1.0 and made["runs"] == []
+    settings = dict(domain=DOMAIN, delta=1e-6, ledger=place)
+    rounds.train(X, y, epsilon=0.5, name="people", **settings)
+    spent = rounds.ledger(place)
+    assert 0 < spent["spent"] < 1 and len(spent["runs"]) == 1
+    with pytest.raises(ValueError, match="budget would be exceeded"):
+        rounds.train(X, y, epsilon=2.0, name="people", **settings)
+    with pytest.raises(ValueError, match="evaluate the model"):
+        rounds.train(X, y, domain=DOMAIN, epsilon=0.1, test=(X, y))
+    with pytest.raises(ValueError, match="its name is people"):
+        rounds.train(X, y, epsilon=0.1, **settings)
+    with pytest.raises(ValueError, match="draft"):
+        rounds.new_ledger(tmp_path / "other", data="a", domain=rounds.Domain.matrix(4, (-1.0, 1.0), classes=["0", "1"], drafted="rows"), rows=9, epsilon=1, delta=1e-5)
+    with pytest.raises((ValueError, OSError)):
+        rounds.new_ledger(place, data="people", domain=DOMAIN, rows=400, epsilon=1.0, delta=1e-4)
+    assert rounds.ledger(place) == spent

@@ -13,7 +13,6 @@ use super::settings::Averaging;
 use super::sgd::{Iterates, NETWORK_RATE, Sgd, longest_rate, squared_row};
 use crate::noise::PrivateNoise;
 use crate::privacy::Accountant;
-use crate::problem::PublicProblem;
 
 pub(crate) static DP_SGD: Algorithm = Algorithm {
     id: "dp-sgd",
@@ -91,18 +90,41 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
 ///
 /// The numbers are from grids over eleven data sets and four generated ones at ε = 0.1 to 16 (results/history.md, defaults).
 ///
+/// With a regulariser λ > 0 they are
+///
+/// ```text
+/// C = min(max(R/20, 100·√λ), R),      η at most (1 − β)/λ · min(5/T, 1)
+/// ```
+///
+/// Clipping shortens gradients and not the regulariser, which so counts up to R/C times as much: at λ = 10⁻² and C = R/20 a model is that of the most
+/// frequent class. Margins at the minimum grow as R/√λ, and the more of the rows are right the less clipping may take from the others. Steps that fall
+/// from the second bound to 0 take the iterate by e^{−5/2} nearer to the minimum by the regulariser alone, and no further noise than that of the
+/// rounds since: heavy ball is stable up to 2(1 + β)/λ, and far below it noise decides. Both keep their meaning for features in other units, λ
+/// in the square of them.
+///
 /// Otherwise, and over units of several rows, whose mean gradients are shorter and where such steps lose up to 2 points, C = 1 and
-/// `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R²)`, 3/2 of the step up to which heavy
+/// `η = (1 − β)/(R·C) · min(3·B/(σ·√S), 600)`, constant; for real targets at most `3·(1 + β)/(m·R² + 3λ)`, 3/2 of the step up to which heavy
 /// ball is stable on any rows ([`sgd`](super::sgd)). Clipping bounds every step, so that a run does not diverge, but on squared loss it may
 /// oscillate where rows lie close together.
-struct PrivateSteps {
-    clip_norm: f64,
+///
+/// # Correlated noise
+/// On rows that are [wide and short](plan::are_wide_and_short) DP-MF and DP-MF⁺ take these steps, with `k^⅔·(1 + ln(T)/π)` for √S: the deviation of their noise
+/// in the sum of all T rounds of k epochs, over σ (within 6 % of that of optimal factorisations of prefix sums for k = 1 to 20).
+pub(super) struct PrivateSteps {
+    pub(super) clip_norm: f64,
     /// The factor before B/(σ√S), and the bound on it.
     factors: (f64, f64),
-    schedule: LearningRateSchedule,
+    pub(super) schedule: LearningRateSchedule,
 }
 
 impl PrivateSteps {
+    /// Steps under correlated noise, of rows that are wide and short; none where a run of DP-SGD would not take steps that fall to 0.
+    pub(super) fn of_wide_rows(run: &Run<'_>, own: &Iterates) -> Option<Self> {
+        let steps = Self::new(run, own);
+        let takes = steps.schedule == LearningRateSchedule::Linear && plan::are_wide_and_short(run.problem);
+        takes.then_some(steps)
+    }
+
     fn new(run: &Run<'_>, own: &Iterates) -> Self {
         let loss = run.problem.model().loss;
         let of_last = own.averaging.is_none_or(|averaging| averaging == Averaging::Last) && own.local_steps.is_none();
@@ -117,26 +139,30 @@ impl PrivateSteps {
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
         let spread = (run.problem.model().features.max(1) as f64).powf(-0.25);
         let few = (run.problem.rows() as f64 / 4_000.0).sqrt().min(1.0);
+        let regularization = run.problem.regularization();
         Self {
-            clip_norm: bound.map_or(1.0, |bound| bound / 20.0),
+            clip_norm: bound.map_or(1.0, |bound| (bound / 20.0).max(100.0 * regularization.sqrt()).min(bound)),
             factors: (48.0 * spread * few, 1500.0),
             schedule: LearningRateSchedule::Linear,
         }
     }
 
-    /// η.
-    fn rate(&self, problem: &PublicProblem, plan: &BatchPlan, momentum: f64, noise: &PrivateNoise) -> f64 {
+    /// η, for noise whose sum over the rounds is so many times that of one.
+    pub(super) fn rate(
+        &self,
+        run: &Run<'_>,
+        plan: &BatchPlan,
+        (momentum, carried): (f64, f64),
+        noise: &PrivateNoise,
+    ) -> f64 {
+        let problem = run.problem;
         if problem.network().is_some() {
             return NETWORK_RATE * (1.0 - momentum);
         }
-        let mut power = 1.0;
-        let carried = (0..plan.rounds).map(|_| {
-            power *= momentum;
-            (1.0 - power).powi(2)
-        });
         let (factor, most) = self.factors;
-        let noisy = factor * plan.batch_size as f64 / (noise.noise_multiplier() * carried.sum::<f64>().sqrt());
+        let noisy = factor * plan.batch_size as f64 / (noise.noise_multiplier() * carried);
         let rate = (1.0 - momentum) / (squared_row(problem).sqrt() * noise.clip_norm()) * noisy.min(most);
+        let rate = rate.min((1.0 - momentum) / problem.regularization() * (5.0 / plan.rounds as f64).min(1.0));
         let loss = problem.model().loss;
         match loss.targets() {
             TargetKind::Reals if loss.curvature().is_some() => rate.min(longest_rate(problem, momentum)),
@@ -151,11 +177,127 @@ fn prepare(run: &Run<'_>, (own, samplers): (Iterates, Samplers)) -> Result<Prepa
         return last_iterate::prepare(run, own);
     }
     let steps = PrivateSteps::new(run, &own);
-    let plan = BatchPlan::described(run, plan::private_batches(run.problem.rows()), |kind, size| {
+    let plan = BatchPlan::described(run, plan::private_batches(run.problem), |kind, size| {
         samplers.sampling(run, &steps.schedule, (kind, size))
     })?;
     let noise = Samplers::noise(run, &steps.schedule, &plan, plan::clip_norm(run, steps.clip_norm)?)?;
     let momentum = run.common.momentum.unwrap_or(plan::PRIVATE_MOMENTUM);
-    let rate = steps.rate(run.problem, &plan, momentum, &noise);
+    let mut power = 1.0;
+    let squares = (0..plan.rounds).map(|_| {
+        power *= momentum;
+        (1.0 - power).powi(2)
+    });
+    let rate = steps.rate(run, &plan, (momentum, squares.sum::<f64>().sqrt()), &noise);
     Sgd::prepared(run, own, &plan, (rate, steps.schedule, momentum), Some(noise))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rounds_kernels::features::Norm;
+    use rounds_kernels::loss::Loss;
+    use rounds_kernels::random::StreamKey;
+
+    use super::super::sgd::SGD;
+    use super::*;
+    use crate::catalog;
+    use crate::executor::Executor;
+    use crate::optimizers::Settings;
+    use crate::parallel::Engine;
+    use crate::privacy::Budget;
+    use crate::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Storage};
+
+    /// Steps, rounds and clip norm by default: of wide rows that are clipped, of others and of narrow ones; in any unit.
+    #[test]
+    fn wide_and_short_rows_take_more_rounds_and_steps_that_follow_the_noise() {
+        let defaults = |id: &str, (features, norm, unit): (usize, Option<f64>, f32), epsilon: f64| {
+            let labels = Labels::numbered((0..40).map(|row| row % 2).collect(), 2);
+            let data = Dataset::new("rows", Features::f32(vec![0.01; 40 * features], features), labels).unwrap();
+            let columns = Columns::Matrix { count: features, bounds: Bounds::new(-1.0, 1.0).unwrap() };
+            let classes = Label::Classes(["0", "1"].map(str::to_owned).to_vec());
+            let domain = Domain::new(columns, Storage::Dense, classes, DomainSource::Arguments);
+            let mut data = data.in_domain(Arc::new(domain)).unwrap().scale_features(unit).unwrap();
+            if let Some(norm) = norm {
+                data = data.clip_features(Norm::L2, norm * f64::from(unit)).unwrap();
+            }
+            let public = Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).unwrap().public().clone();
+            let settings = Settings::new(Budget::Target { epsilon, delta: 1e-5 }, StreamKey::Simulation(1));
+            let prepared = catalog::find(id).unwrap().prepare(&public.with_rows(60_000), &settings).unwrap();
+            let rate = prepared.parameters["learning-rate"].parse::<f64>().unwrap();
+            let clip_norm = prepared.privacy.clip_norm.unwrap();
+            (prepared.rounds, prepared.parameters.contains_key("learning-rate-schedule"), clip_norm, rate)
+        };
+        let scattering = (3_969, Some(7.875), 1.0);
+        let other = [(3_072, None, 1.0), (3_072, None, 0.01), (3_072, Some(42.0), 1.0), (500, Some(2.0), 1.0)];
+        let rounds = |rows| defaults("dp-sgd", rows, 3.0).0;
+        assert_eq!([scattering, (3_969, Some(7.875), 0.01)].map(rounds), [300, 300]);
+        assert_eq!(other.map(rounds), [150; 4]);
+        for id in ["dp-mf", "dp-mf-plus"] {
+            for rows in other {
+                let (_, falls, clip_norm, rate) = defaults(id, rows, 3.0);
+                assert_eq!((falls, clip_norm, rate), (false, 1.0, 0.5), "{id}");
+            }
+            let [little, much] = [0.5, 3.0].map(|epsilon| defaults(id, scattering, epsilon));
+            // R/20, the bias included.
+            assert!(much.1 && (much.2 - 63.0_f64.sqrt() / 20.0).abs() < 0.001, "{id}: {much:?}");
+            assert!(much.3 > 3.0 * little.3 && little.3 > 10.0, "{id}: {little:?} {much:?}");
+        }
+        // Five epochs have k^⅔ times the noise of one, and a little more.
+        let [five, one] = ["dp-mf", "dp-mf-plus"].map(|id| defaults(id, scattering, 0.5).3);
+        assert!((3.0..4.0).contains(&(one / five)), "{one} {five}");
+    }
+
+    /// 4,000 rows whose four features have this norm at most, three classes or a number that follow from them but for some.
+    fn problem(loss: Loss, norm: f32, regularization: f64) -> Problem {
+        let value = |row: usize, column: usize| ((row * (7 + 6 * column) + row / 13) % 17) as f32 / 8.0 - 1.0;
+        let values: Vec<f32> =
+            (0..4_000).flat_map(|row| (0..4).map(move |column| 0.5 * norm * value(row, column))).collect();
+        let score = |row: usize| value(row, 0) + 0.5 * value(row, 1) - 0.2 + 0.3 * value(row * row, 2);
+        let class = |row: usize| u32::from(score(row) > -0.3) + u32::from(score(row) > 0.3);
+        let target = |row: usize| if loss.targets() == TargetKind::Reals { score(row) } else { score(row).signum() };
+        let labels = match loss {
+            Loss::Softmax => Labels::numbered((0..4_000).map(class).collect(), 3),
+            _ => Labels::Values((0..4_000).map(target).collect()),
+        };
+        let data = Dataset::new("rows", Features::f32(values, 4), labels).unwrap();
+        let data = data.clip_features(Norm::L2, f64::from(norm)).unwrap();
+        Problem::new(Arc::new(data), loss, true, regularization).unwrap()
+    }
+
+    /// The objective after a run by defaults; infinite where it diverges.
+    fn reached(problem: &Problem, algorithm: &Algorithm, settings: &Settings) -> f64 {
+        let prepared = algorithm.prepare(problem, settings).unwrap();
+        let mut executor = Executor::new(problem, Engine::default(), prepared);
+        if executor.run().is_err() {
+            return f64::INFINITY;
+        }
+        let found = executor.solution().to_vec();
+        let squares: f64 = found.iter().map(|&x| f64::from(x).powi(2)).sum();
+        let loss = crate::oracle::evaluate(problem, &Engine::default(), &found);
+        loss.map_or(f64::INFINITY, |of| of.loss / 4_000.0 + 0.5 * problem.regularization() * squares)
+    }
+
+    /// Whatever the loss, the length of the rows and λ, in units of their square, defaults come near the minimum.
+    #[test]
+    fn default_steps_reach_the_minimum_with_a_regulariser() {
+        let with = |budget| Settings::new(budget, StreamKey::Simulation(1));
+        let mut far = Vec::new();
+        for loss in [Loss::Logistic, Loss::Softmax, Loss::Hinge, Loss::Squared, Loss::Huber(0.5), Loss::Absolute] {
+            for norm in [0.1_f32, 1.0, 8.0] {
+                for relative in [1e-2, 1.0, 100.0] {
+                    let problem = problem(loss, norm, relative * (1.0 + f64::from(norm * norm)));
+                    let alone = with(Budget::NonPrivate).with("batch-size", "4000").with("rounds", "500");
+                    let [least, start] = [alone.clone(), alone.with("learning-rate", "1e-30")]
+                        .map(|settings| reached(&problem, &SGD, &settings));
+                    let private = with(Budget::Target { epsilon: 8.0, delta: 1e-5 });
+                    let found = reached(&problem, &DP_SGD, &private);
+                    if !(found - least < 0.1 * start) {
+                        far.push(format!("{loss} {norm} {relative}: {found:.4} {least:.4} {start:.4}"));
+                    }
+                }
+            }
+        }
+        assert!(far.is_empty(), "{}", far.join("\n"));
+    }
 }

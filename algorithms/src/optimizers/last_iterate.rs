@@ -56,7 +56,7 @@ pub(super) fn prepare(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareE
     let clip_norm = common.clip_norm.unwrap_or(longest);
     let reason = "clips no gradient with the accountant last-iterate: leave it out, and scale the rows";
     unless(clip_norm >= longest, "clip-norm", &clip_norm, reason)?;
-    let defaults = BatchDefaults { sampling: SamplingKind::Fixed, ..plan::private_batches(problem.rows()) };
+    let defaults = BatchDefaults { sampling: SamplingKind::Fixed, ..plan::private_batches(problem) };
     let plan = BatchPlan::new(run, defaults)?;
     let is_fixed = matches!(plan.sampling, Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch);
     let reason = "reads the same batches in every pass with the accountant last-iterate: take fixed or shuffled";

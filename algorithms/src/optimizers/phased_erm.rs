@@ -333,8 +333,8 @@ impl Optimizer for PhasedErm {
 mod tests {
     use std::sync::Arc;
 
-    use rounds_kernels::features::{Norm, Targets};
-    use rounds_kernels::linear::{Clip, reference};
+    use rounds_kernels::features::{Norm, Rows, Targets};
+    use rounds_kernels::linear::Clip;
     use rounds_kernels::loss::{Loss, Target};
     use rounds_kernels::random::StreamKey;
 
@@ -401,7 +401,11 @@ mod tests {
     fn exact_minimiser(problem: &Problem, chunk: &Chunk, centre: f64) -> Vec<f64> {
         let (dataset, beta) = (problem.dataset(), loss().smoothness + chunk.regularization);
         let Targets::Values(targets) = dataset.targets() else { panic!("signs") };
-        let row = |row| (reference::row(dataset.rows(), row, true), f64::from(targets[row]));
+        let Rows::F32(features) = dataset.rows() else { panic!("dense rows") };
+        let row = |row| {
+            let with_bias: Vec<f64> = features.row(row).iter().copied().map(f64::from).chain([1.0]).collect();
+            (with_bias, f64::from(targets[row]))
+        };
         let rows: Vec<_> = chunk.rows.clone().map(row).collect();
         let contraction = (chunk.regularization / beta).sqrt();
         let momentum = (1.0 - contraction) / (1.0 + contraction);

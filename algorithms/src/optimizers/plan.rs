@@ -47,12 +47,14 @@ pub(super) struct Extent {
 }
 
 /// Batches of 4,000 rows, of a fifth of fewer than 20,000, but not below 20: a short run of long steps is unstable where rows lie far
-/// from 0. 150 rounds, in at least 10 epochs and at most 30.
-pub(super) fn private_batches(rows: usize) -> BatchDefaults {
+/// from 0. 150 rounds, of [wide and short](are_wide_and_short) rows 300, in at least 10 epochs and at most 30.
+pub(super) fn private_batches(problem: &PublicProblem) -> BatchDefaults {
+    let rows = problem.rows();
     let batch_size = rows.div_ceil(5).clamp(20, 4_000);
+    let rounds = if are_wide_and_short(problem) { 300.0 } else { 150.0 };
     BatchDefaults {
         batch_size,
-        epochs: (150.0 * batch_size as f64 / rows.max(1) as f64).clamp(10.0, 30.0),
+        epochs: (rounds * batch_size as f64 / rows.max(1) as f64).clamp(10.0, 30.0),
         sampling: SamplingKind::Poisson,
     }
 }
@@ -209,6 +211,12 @@ pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64
         return Ok(radius);
     }
     Err(SettingsError::out_of_range("radius", radius, "a smaller radius (margins could overflow)"))
+}
+
+/// True for 2,000 features and more of rows that are clipped to a norm of at most ¾ of what the bounds of features alone imply, as those of scattering and
+/// Fourier features are.
+pub(super) fn are_wide_and_short(problem: &PublicProblem) -> bool {
+    problem.is_short() && problem.model().features >= 2_000
 }
 
 /// A public bound on `‖a‖²` of all rows, and 1 more with a bias; none where the rows have none.

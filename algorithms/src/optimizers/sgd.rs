@@ -93,9 +93,9 @@ fn sgd(run: &Run<'_>, own: Iterates) -> Result<Prepared, PrepareError> {
 /// The default step size for networks, times 1 − β: no theorem gives one.
 pub(super) const NETWORK_RATE: f64 = 0.5;
 
-/// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
-/// R the bound on a row's norm, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`: with the factor 3 where the
-/// largest eigenvalue of the mean outer product of the rows is below 2R²/3. Squared loss has the same curvature everywhere, so a run whose
+/// The default step size without privacy, `3(1 + β)/(m·R² + 3λ)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
+/// R the bound on a row's norm, β the momentum. Heavy ball is stable below `2(1 + β)/(λ_max + λ)`: with the factor 3 where the
+/// largest eigenvalue λ_max of m times the mean outer product of the rows is below 2m·R²/3 + λ. Squared loss has the same curvature everywhere, so a run whose
 /// rows lie close together would diverge.
 fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
     if problem.network().is_some() {
@@ -108,10 +108,10 @@ fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
     }
 }
 
-/// `3(1 + β)/(m·R²)`.
+/// `3(1 + β)/(m·R² + 3λ)`.
 pub(super) fn longest_rate(problem: &PublicProblem, momentum: f64) -> f64 {
     let curvature = problem.model().loss.curvature_at_zero(problem.model().outputs);
-    3.0 * (1.0 + momentum) / (curvature.unwrap_or(1.0) * squared_row(problem))
+    3.0 * (1.0 + momentum) / (curvature.unwrap_or(1.0) * squared_row(problem) + 3.0 * problem.regularization())
 }
 
 /// R², the bound on a row's square norm, the bias included; 1 if there is none.
@@ -141,7 +141,7 @@ pub(super) struct Sgd {
 }
 
 impl Sgd {
-    /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate, schedule and momentum.
+    /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate, at most (1 + β)/λ, schedule and momentum.
     pub(super) fn prepared(
         run: &Run<'_>,
         own: Iterates,
@@ -151,8 +151,10 @@ impl Sgd {
     ) -> Result<Prepared, PrepareError> {
         let averaging = if noise.is_some() { Averaging::Last } else { Averaging::Suffix };
         let averaging = own.averaging.unwrap_or(averaging);
-        let learning_rate = run.common.learning_rate.unwrap_or(learning_rate);
         let momentum = run.common.momentum.unwrap_or(momentum);
+        // Half of the step up to which the regulariser alone is stable. 1/L of the last iterate's accountant is shorter.
+        let learning_rate = learning_rate.min((1.0 + momentum) / run.problem.regularization());
+        let learning_rate = run.common.learning_rate.unwrap_or(learning_rate);
         let dimension = run.problem.parameters();
         let schedule = run.common.learning_rate_schedule.clone().unwrap_or(schedule);
         schedule.check(plan.rounds)?;

@@ -538,34 +538,35 @@ pub fn rough_epsilon(
     Ok(epsilon_to(Precision::Rough, count, trials, adjacency, delta)?.0)
 }
 
-/// [`trial_epsilon`] of a cost that takes long to compute, from an ε near it.
+/// [`trial_epsilon`] of a cost that takes long to compute, from an ε near it where one is known; what fails from there is searched as without.
 ///
 /// # Errors
 /// As there.
 pub fn trial_epsilon_near<E: From<PrivacyError>>(
     (epsilon, delta): (f64, f64),
-    near: f64,
+    near: Option<f64>,
     cost: impl Fn(f64) -> Result<f64, E>,
 ) -> Result<f64, E> {
     let excess = |trial: f64| Ok::<_, E>((cost(trial)? / epsilon).ln().clamp(-100.0, 100.0));
-    // A selection costs nearly in proportion to its trials: two steps are enough from near.
-    let mut near = near.min(epsilon);
-    for _ in 0..4 {
-        let excess = excess(near)?;
-        if (-1e-4..=0.0).contains(&excess) || (near == epsilon && excess <= 0.0) {
-            return Ok(near);
+    let from = |mut near: f64| {
+        // A selection costs nearly in proportion to its trials: two steps are enough from near.
+        for _ in 0..4 {
+            let excess = excess(near)?;
+            if (-1e-4..=0.0).contains(&excess) || (near == epsilon && excess <= 0.0) {
+                return Ok(Some(near));
+            }
+            near = (near * (-excess - 5e-5).clamp(-1.0, 1.0).exp()).min(epsilon);
         }
-        near = (near * (-excess - 5e-5).clamp(-1.0, 1.0).exp()).min(epsilon);
-    }
-    let unreachable = |excess: f64| {
-        let closest = epsilon * excess.exp();
-        PrivacyError::Unreachable { epsilon, delta, lowest: 0.0, highest: f64::INFINITY, closest }
+        // The least ε of trials that costs too much lies between.
+        let bracket = accounting::bracket_target(|trial| Ok::<_, E>(-excess(trial)?), near, 1.0005)?;
+        let Ok((lower, upper)) = bracket else { return Ok(None) };
+        let bracket = search::bracket_root(excess, lower, upper, 1e-4)?;
+        Ok::<_, E>(Some(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite }))
     };
-    // The least ε of trials that costs too much lies between.
-    let bracket = accounting::bracket_target(|trial| Ok::<_, E>(-excess(trial)?), near, 1.0005)?;
-    let (lower, upper) = bracket.map_err(|excess| unreachable(-excess))?;
-    let bracket = search::bracket_root(excess, lower, upper, 1e-4)?;
-    Ok(if bracket.at_root <= 0.0 { bracket.root } else { bracket.opposite })
+    match near.map(|near| from(near.min(epsilon))) {
+        Some(Ok(Some(found))) => Ok(found),
+        _ => trial_epsilon(epsilon, delta, cost),
+    }
 }
 
 /// The ε of a trial for which a selection costs at most `epsilon`, to 10⁻⁴ of it: `cost` gives a selection's ε for a trial's.
@@ -831,12 +832,20 @@ mod tests {
         for total in [0.1, 1.0, 8.0] {
             let expected = trial_epsilon(total, 1e-6, cost).unwrap();
             for near in [0.3, 0.99, 1.0, 1.004, 2.0] {
-                let found = trial_epsilon_near((total, 1e-6), near * expected, cost).unwrap();
+                let found = trial_epsilon_near((total, 1e-6), Some(near * expected), cost).unwrap();
                 let spent = cost(found).unwrap();
                 assert!(spent <= total && spent > total * (1.0 - 2e-4), "{total}, {near}: {found} costs {spent}");
                 assert!((found / expected - 1.0).abs() < 4e-4, "{total}, {near}: {found} {expected}");
             }
         }
-        assert!(matches!(trial_epsilon_near((1.0, 1e-6), 0.5, |_| Ok(2.0)), Err(PrivacyError::Unreachable { .. })));
+        for near in [None, Some(0.5)] {
+            let refused = trial_epsilon_near((1.0, 1e-6), near, |_| Ok(2.0));
+            assert!(matches!(refused, Err(PrivacyError::Unreachable { .. })));
+        }
+        // Without one, and where the cost of it cannot be computed.
+        let expected = trial_epsilon(1.0, 1e-6, cost).unwrap();
+        let failing = |epsilon: f64| if epsilon == 0.8 { Err(PrivacyError::EmptyComposition) } else { cost(epsilon) };
+        assert_eq!(trial_epsilon_near((1.0, 1e-6), Some(0.8), failing).unwrap(), expected);
+        assert_eq!(trial_epsilon_near((1.0, 1e-6), None, cost).unwrap(), expected);
     }
 }

@@ -342,6 +342,12 @@ impl Dataset {
         [enforced, self.implied_bound(norm)].into_iter().flatten().reduce(f64::min)
     }
 
+    /// True where the public bound on the L2 norm is at most ¾ of the one that the format or the domain implies: rows were clipped to it.
+    pub(super) fn is_short(&self) -> bool {
+        let bounds = self.public_bound(Norm::L2).zip(self.implied_bound(Norm::L2));
+        bounds.is_some_and(|(bound, implied)| bound <= 0.75 * implied)
+    }
+
     /// The bound that the format (for bytes) or the domain implies for every norm.
     fn implied_bound(&self, norm: Norm) -> Option<f64> {
         match (&self.features, &self.declared) {

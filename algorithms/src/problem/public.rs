@@ -73,6 +73,7 @@ pub struct PublicProblem {
     regularization: f64,
     storage: Storage,
     bounds: [Option<f64>; 2],
+    is_short: bool,
     domain: Option<Arc<Domain>>,
     feature_grid: Option<FeatureGrid>,
     unit: Option<UnitDeclaration>,
@@ -118,6 +119,7 @@ impl PublicProblem {
                     Storage::Dense | Storage::Sparse => round_up(domain.row_bound(norm)),
                 })
             }),
+            is_short: false,
             feature_grid: Some(match domain.storage {
                 Storage::Bytes => FeatureGrid::bytes(BYTE_SCALE),
                 Storage::Dense | Storage::Sparse => FeatureGrid::fixed_point(1.0),
@@ -154,6 +156,7 @@ impl PublicProblem {
             regularization: checked_regularization(regularization)?,
             storage: dataset.features().storage(),
             bounds,
+            is_short: dataset.is_short(),
             feature_grid: dataset.feature_grid(),
             domain: dataset.domain().cloned(),
             unit: dataset.units().map(|units| units.declaration().clone()),
@@ -247,6 +250,11 @@ impl PublicProblem {
     /// The smallest public bound on the norm of every row, bias excluded.
     pub fn row_bound(&self, norm: Norm) -> Option<f64> {
         self.bounds[usize::from(norm == Norm::L2)]
+    }
+
+    /// True where that bound on the L2 norm is at most ¾ of the one that bounds of the features alone imply.
+    pub fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// The largest magnitude of a parameter at which queries are answered: `2⁶⁰/(A₁ + 1)` with the public L1 bound A₁ of a

@@ -27,6 +27,10 @@ fn scenes() -> impl Iterator<Item = (&'static Algorithm, &'static Scene)> {
     all_scenes().filter(|(_, scene)| !scene.needs_units)
 }
 
+fn is_first((algorithm, scene): &(&Algorithm, &Scene)) -> bool {
+    scene.name == algorithm.scenes[0].name
+}
+
 fn scene(id: &str, index: usize) -> (&'static Algorithm, &'static Scene) {
     let algorithm = catalog::find(id).ok().unwrap();
     (algorithm, &algorithm.scenes[index])
@@ -226,21 +230,38 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
     }
 }
 
-#[test]
-fn claims_hold_in_integers_of_16_bits_and_broken_copies_are_found_out() {
-    let short = |runs, sabotage| AuditSettings { rows: CanaryRows::Short, sabotage, ..with_runs(runs) };
-    let taken = |(algorithm, scene): &(&Algorithm, &Scene)| scene.takes(CanaryRows::Short, algorithm);
-    let audited: Vec<_> = scenes().filter(taken).collect();
+/// Audits of rows that are summed in integers of 16 bits.
+fn in_16_bits(runs: u64, sabotage: Option<Sabotage>) -> AuditSettings {
+    AuditSettings { rows: CanaryRows::Short, sabotage, ..with_runs(runs) }
+}
+
+/// The claims hold in integers of 16 bits, of the scenes that are `taken` and have such rows.
+fn hold_in_16_bits(taken: impl Fn(&(&Algorithm, &Scene)) -> bool) {
+    let has_such = |(algorithm, scene): &(&Algorithm, &Scene)| scene.takes(CanaryRows::Short, algorithm);
+    let audited: Vec<_> = scenes().filter(has_such).filter(taken).collect();
     assert!(audited.iter().any(|(algorithm, _)| algorithm.id == "dp-sgd"), "{}", audited.len());
     for audited in audited {
         // Subsampled noise takes more runs for a bound above 0.
-        holds(&audited, &short(if audited.0.id == "dp-sgd" { RUNS } else { 1_200 }, None), audited.1.power.min(0.2));
+        let runs = if audited.0.id == "dp-sgd" { RUNS } else { 1_200 };
+        holds(&audited, &in_16_bits(runs, None), audited.1.power.min(0.2));
     }
+}
+
+#[test]
+#[ignore = "long; make test-all"]
+fn claims_hold_in_integers_of_16_bits_in_every_scene() {
+    hold_in_16_bits(|_| true);
+}
+
+/// The first scene of every algorithm, as the smoke form.
+#[test]
+fn claims_hold_in_integers_of_16_bits_and_broken_copies_are_found_out() {
+    hold_in_16_bits(is_first);
     for sabotage in SABOTAGES {
-        let found = finding(&scene("dp-memf", 0), &short(SMOKE_RUNS, Some(sabotage)));
+        let found = finding(&scene("dp-memf", 0), &in_16_bits(SMOKE_RUNS, Some(sabotage)));
         assert!(found.disproves(), "{sabotage}: {found:?}");
     }
-    let error = report(&scene("accelerated-dp-srg", 0), &short(RUNS, None)).unwrap_err();
+    let error = report(&scene("accelerated-dp-srg", 0), &in_16_bits(RUNS, None)).unwrap_err();
     assert!(matches!(error, AuditError::Rows("accelerated-dp-srg")), "{error}");
 }
 
@@ -405,10 +426,21 @@ fn in_one(canaries: usize) -> AuditSettings {
     AuditSettings { one_run: Some(canaries), ..AuditSettings::default() }
 }
 
-/// One training of each scene, with 400 canaries: no claim is disproved, and the bound shows something of it.
+#[test]
+#[ignore = "long; make test-all"]
+fn claims_hold_in_one_run_of_every_scene() {
+    hold_in_one_run(|_| true);
+}
+
+/// The first scene of every algorithm, as the smoke form.
 #[test]
 fn claims_hold_in_one_run_and_its_bound_has_power() {
-    for audited in scenes() {
+    hold_in_one_run(is_first);
+}
+
+/// One training of each scene that is `taken`, with 400 canaries: no claim is disproved, and the bound shows something of it.
+fn hold_in_one_run(taken: impl Fn(&(&Algorithm, &Scene)) -> bool) {
+    for audited in scenes().filter(taken) {
         let found = finding(&audited, &in_one(400));
         let (id, scene) = (audited.0.id, audited.1.name);
         println!(

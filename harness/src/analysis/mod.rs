@@ -238,4 +238,31 @@ mod tests {
         assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [("000".into(), fields(3)), ("001".into(), fields(2))]);
         assert!(toml::from_str::<Query>("study = \"s\"\nfeild = \"value\"").is_err());
     }
+
+    #[test]
+    fn a_claim_about_runs_that_nobody_made_is_open() {
+        let run = |method: &str, epsilon: u64, repeat: u64, value: f64| serde_json::json!({ "method": method, "epsilon": epsilon, "repeat": repeat, "value": value });
+        let of = |unfinished: bool, runs: Vec<serde_json::Value>| {
+            let row = format!(
+                "paper = \"p\"\nat = \"f\"\nsays = \"x\"\ntest = {{ study = \"s\", where = {{ method = \"a\" }}, \
+                 against = {{ method = \"b\" }}, each = {{ epsilon = [1, 2] }}, unfinished = {unfinished}, said = {{ above = 0.0 }} }}"
+            );
+            let mut rows = judge(&[toml::from_str(&row).unwrap()], &mut Records::of("s", runs))?;
+            let row = rows.remove(0);
+            anyhow::Ok((row.verdict.unwrap(), row.ours, row.reason.unwrap_or_default()))
+        };
+        let open = |ours: &str, reason: &str| (Verdict::Open, ours.to_owned(), reason.to_owned());
+        let part = || vec![run("a", 1, 0, 3.0), run("b", 1, 0, 1.0), run("a", 2, 0, 3.0)];
+        assert_eq!(of(true, part()).unwrap(), open("least of 2: 2, epsilon = 1", "Too few runs."));
+        assert!(format!("{:#}", of(false, part()).unwrap_err()).contains("s has no run with"));
+        let nothing = vec![run("b", 1, 0, 1.0)];
+        assert_eq!(of(true, nothing).unwrap(), open("least of 2: –, epsilon = 1", "Not run."));
+        // Ten seeds of one place hold, and the other place still leaves it open.
+        let ten = |epsilon: u64| {
+            (0..10)
+                .flat_map(move |seed| [run("a", epsilon, seed, 3.0 + 0.01 * seed as f64), run("b", epsilon, seed, 1.0)])
+        };
+        assert_eq!(of(true, ten(1).collect()).unwrap(), open("least of 2: –, epsilon = 2", "Not run."));
+        assert_eq!(of(true, ten(1).chain(ten(2)).collect()).unwrap().0, Verdict::Holds);
+    }
 }

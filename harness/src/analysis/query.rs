@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::derived::{self, Derived};
-use super::records::{self, Best, Fields, Records};
+use super::records::{self, Best, Fields, NoRun, Records};
 use crate::estimates::{Estimated, Sample, difference, of_mean};
 use crate::format::minus;
 use crate::lines::exponent;
@@ -16,6 +16,8 @@ use crate::statistics::{mean, median};
 /// Fewest points of an exponent, and fewest runs of a mean, that a verdict rests on.
 const LEAST_POINTS: usize = 6;
 const LEAST_RUNS: usize = 10;
+/// The number of runs that nobody made.
+const NOTHING: Estimated = Estimated { value: f64::NAN, error: 0.0, freedom: 1.0, count: 0 };
 
 /// A quantity of raw runs and, in a row, what is said of it.
 #[derive(Deserialize)]
@@ -53,6 +55,9 @@ pub(super) struct Query {
     /// One answer for each pair of neighbours: the later less the earlier, of the quantity or of its difference.
     #[serde(default)]
     chain: BTreeMap<String, Vec<Value>>,
+    /// True where runs may be missing: what lacks them, or has few seeds, is open.
+    #[serde(default)]
+    unfinished: bool,
     #[serde(default)]
     pub(super) said: Said,
 }
@@ -134,6 +139,9 @@ impl Query {
         }
         let answers = self.answers(records)?;
         let [Some(answer)] = &answers[..] else { return Ok("–".to_owned()) };
+        if answer.found.value.is_nan() {
+            return Ok("–".to_owned());
+        }
         let text = if self.statistic == Statistic::Logarithm { answer.found.ratio() } else { answer.found.text() };
         Ok(format!("{}{text}{}", if answer.is_end { "≤ " } else { "" }, if answer.open.is_some() { "*" } else { "" }))
     }
@@ -180,11 +188,14 @@ impl Query {
     ) -> anyhow::Result<Option<Answer>> {
         let base = joined(&self.r#where, fields);
         let found = match self.statistic {
-            Statistic::Mean | Statistic::Logarithm => Some(self.compared(&base, chain, records)?),
+            Statistic::Mean | Statistic::Logarithm => Some(match self.compared(&base, chain, records) {
+                Err(error) if self.unfinished && error.is::<NoRun>() => (NOTHING, Some("Not run."), None, false),
+                found => found?,
+            }),
             _ => self.derived(&base, records)?,
         };
         let answer = |(found, open, theory, is_end): (Estimated, Option<&'static str>, _, _)| {
-            let few = found.error > 0.0 && found.count < LEAST_RUNS;
+            let few = (found.error > 0.0 || self.unfinished) && found.count < LEAST_RUNS;
             Answer { label, found, open: open.or(few.then_some("Too few runs.")), theory, is_end }
         };
         Ok(found.map(answer))
@@ -279,8 +290,11 @@ fn joined(fields: &Fields, more: &Fields) -> Fields {
     fields.iter().chain(more).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// A number to four digits behind the point, without zeros at the end.
+/// A number to four digits behind the point, without zeros at the end; a dash for none.
 fn short(value: f64) -> String {
+    if value.is_nan() {
+        return "–".to_owned();
+    }
     minus(format!("{value:.4}").trim_end_matches('0').trim_end_matches('.'))
 }
 

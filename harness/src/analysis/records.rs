@@ -21,6 +21,11 @@ pub(crate) type Fields = BTreeMap<String, Value>;
 #[derive(Debug)]
 pub(crate) struct Run(pub(crate) Value);
 
+/// No run of a study fits.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} has no run with {1}")]
+pub(crate) struct NoRun(String, String);
+
 /// The raw runs of a results folder, read once a study.
 pub(crate) struct Records {
     root: PathBuf,
@@ -40,7 +45,7 @@ impl Records {
         }
         let found: Vec<Rc<Run>> = self.studies[study].iter().filter(|run| run.fits(fields)).cloned().collect();
         if found.is_empty() {
-            bail!("{study} has no run with {}", serde_json::to_string(fields)?);
+            bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?));
         }
         Ok(found)
     }
@@ -167,14 +172,16 @@ pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> a
     let draws: BTreeSet<u64> = places().map(|place| place.0).collect();
     let unit = |place: &(u64, u64)| if draws.len() > 1 { place.0 } else { place.1 };
     let units: BTreeSet<u64> = places().map(unit).collect();
-    let half = |place: &(u64, u64)| units.range(..unit(place)).count() % 2;
+    let units: BTreeMap<u64, usize> = units.into_iter().zip([0, 1].into_iter().cycle()).collect();
+    let half = |place: &(u64, u64)| units[&unit(place)];
     let winner = |left_out: Option<usize>| {
         let score = |index: usize| {
             let kept = samples[index].iter().filter(|(place, _)| Some(half(place)) != left_out);
             let mean = crate::statistics::mean(&kept.map(|(_, value)| *value).collect::<Vec<_>>());
             if is_least { mean } else { -mean }
         };
-        *whole.iter().min_by(|a, b| score(**a).total_cmp(&score(**b))).expect("runs were selected")
+        let scored = whole.iter().map(|&index| (score(index), index));
+        scored.min_by(|a, b| a.0.total_cmp(&b.0)).expect("runs were selected").1
     };
     let chosen = winner(None);
     let of_halves = [0, 1].map(|half| if units.len() > 1 { winner(Some(half)) } else { chosen });

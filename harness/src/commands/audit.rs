@@ -9,7 +9,8 @@ use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
 
-use super::{Output, UsageError, output, threads};
+use super::{Output, UsageError, output};
+use crate::cluster;
 use crate::drawing::{Entry, Table};
 use crate::experiment::definition::{counts, most_threads};
 use crate::format::{scientific, three_digits};
@@ -66,7 +67,7 @@ pub struct AuditArguments {
 /// # Errors
 /// An unknown algorithm, settings that it refuses, a claim that is disproved, sabotage that is not detected.
 pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
-    let threads = threads::count(arguments.threads)?;
+    let threads = cluster::threads(arguments.threads)?;
     let engine = Engine::with_threads(threads).map_err(|error| UsageError::of(format!("--threads: {error}")))?;
     let audited = audited(arguments)?;
     let settings = AuditSettings {

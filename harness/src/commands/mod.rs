@@ -24,7 +24,6 @@ pub mod simulate;
 mod statement;
 mod terminal;
 
-mod threads;
 pub mod train;
 pub mod tune;
 mod values;

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{Output, output};
+use crate::experiment::run::write_files;
 use crate::experiment::store::{self, Stored};
 use crate::experiment::{Results, Sample};
 use crate::report::{Studies, report_html};
@@ -22,6 +23,9 @@ pub struct ReportArguments {
     /// The page [default: report.html in the folder].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the page, tables and pictures of each study beside its runs, too, as `rounds run` does.
+    #[arg(long)]
+    pub files: bool,
 }
 
 #[derive(Serialize)]
@@ -77,6 +81,11 @@ pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
             messages.join("; ")
         }
     );
+    for (name, page) in studies.presentations.iter().filter(|_| arguments.files) {
+        // An absent name is that of the folder itself.
+        let own = folder.join(name);
+        write_files(&own, &page.files("study", &store::head(&own)?.0))?;
+    }
     let page = report_html(&run, &studies);
     let report = arguments.out.clone().unwrap_or_else(|| folder.join("report.html"));
     files::replace(&report, page.as_bytes()).with_context(|| format!("cannot write {}", report.display()))?;

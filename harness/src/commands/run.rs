@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 
-use super::{Output, UsageError, threads};
+use super::{Output, UsageError};
 use crate::cluster::{Cluster, EngineKind};
 use crate::experiment::store::{Mode, results_directory};
 use crate::experiment::{Cell, Measure, Plan, Selection, Session, Source, definition};
@@ -110,7 +110,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         let keys: Vec<String> = plan.cells().iter().map(|cell| cell.configuration.key()).collect();
         cluster.check_same("list of cells", &keys.join("\n"))?;
         let pinning = match arguments.pin {
-            Some(policy) => cluster.all_ok(threads::pinning(policy, cluster))?,
+            Some(policy) => cluster.all_ok(cluster.pinning(policy))?,
             None => Pinning::new(group.measure.pin).unwrap_or_else(|_| Pinning::none()),
         };
         plan.run(&session, pinning, &root.join(group.below))?;

@@ -31,6 +31,8 @@ pub struct Show {
     pub like: String,
     /// Confidence level of the intervals of means; without it 0.95.
     pub level: Option<f64>,
+    /// Why runs of the definition may be missing: the page then names those that nobody made.
+    pub unfinished: String,
     /// Panels in a row of `figure.svg`; without it each figure has a file of its own.
     pub columns: Option<usize>,
     /// Panels of one picture.

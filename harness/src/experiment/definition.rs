@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters};
+use super::cell::{Cell, Configuration, PLANTED_LOGISTIC, Parameters, text};
 use crate::drawing::Show;
 use crate::usage::nearest;
 use rounds_models::data::{self, schema::line_of};
@@ -200,6 +200,13 @@ pub struct Problem {
     pub methods: Vec<Method>,
 }
 
+impl Problem {
+    /// Its label, or its data set.
+    pub fn name(&self) -> &str {
+        if self.label.is_empty() { &self.dataset } else { &self.label }
+    }
+}
+
 fn as_floats() -> String {
     "f32".into()
 }
@@ -244,6 +251,9 @@ pub struct Selection {
     /// Repeats instead of the definition's
     #[arg(long, value_name = "N", value_parser = counts(u16::MAX.into()))]
     pub repeats: Option<usize>,
+    /// Only cells with this parameter; of several values of one parameter any
+    #[arg(long = "where", value_name = "NAME=VALUE", value_parser = parameter)]
+    pub only: Vec<(String, String)>,
     /// True where data files are available.
     #[arg(skip)]
     pub files: bool,
@@ -281,7 +291,22 @@ pub fn counts(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
+/// Reads `NAME=VALUE`.
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a parameter with its value, such as epsilon=4, is needed")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
 impl Selection {
+    /// True for parameters that have the values of `only`; numbers are compared as numbers.
+    fn takes(&self, parameters: &Parameters) -> bool {
+        let is = |own: &Value, value: &str| {
+            text(own) == value || own.as_f64().is_some_and(|own| value.parse().is_ok_and(|value: f64| own == value))
+        };
+        let has = |(name, value): &(String, String)| parameters.get(name).is_some_and(|own| is(own, value));
+        self.only.iter().all(|(name, _)| self.only.iter().any(|one| one.0 == *name && has(one)))
+    }
+
     /// Everything, data files included.
     pub fn everything() -> Self {
         Self { files: true, ..Self::default() }
@@ -348,7 +373,15 @@ impl Definition {
         }
         let cells = self.possible(selection);
         if cells.is_empty() {
-            return Err(self.invalid("nothing is left to measure: its problems need data files (--data-dir)"));
+            let only: Vec<String> = selection.only.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            return Err(self.invalid(if only.is_empty() {
+                "nothing is left to measure: its problems need data files (--data-dir)".to_owned()
+            } else {
+                format!(
+                    "nothing is left to measure with --where {} (--list without it shows all)",
+                    only.join(" --where ")
+                )
+            }));
         }
         Ok(cells)
     }
@@ -383,7 +416,7 @@ impl Definition {
                 let of_problem: BTreeSet<String> = own.keys().cloned().collect();
                 let mut all = self.parameters_of(problem, &method, &selection.batch_sizes);
                 all.extend(own);
-                for parameters in combinations(&all) {
+                for parameters in combinations(&all).into_iter().filter(|parameters| selection.takes(parameters)) {
                     for &threads in &threads {
                         let parameters = (parameters.clone(), of_problem.clone());
                         cells.push(self.cell(index, &method, parameters, threads, selection));
@@ -695,6 +728,20 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         let cells = definition.cells(&some).unwrap();
         assert_eq!(cells.len(), 8);
         assert!(cells.iter().all(|cell| cell.configuration.batch_size == 7 && cell.repeats == 1));
+    }
+
+    #[test]
+    fn cells_are_selected_by_the_values_of_their_parameters() {
+        let count = |only: &[&str]| {
+            let only = only.iter().map(|text| parameter(text).unwrap()).collect();
+            parse(SMALL).unwrap().cells(&Selection { only, ..Selection::everything() }).map(|cells| cells.len())
+        };
+        assert_eq!(count(&["noise=tree"]).unwrap(), 4);
+        assert_eq!(count(&["noise=tree", "momentum=0", "epsilon=1.00"]).unwrap(), 2);
+        assert_eq!(count(&["momentum=0", "momentum=0.9", "batch-size=64"]).unwrap(), 4);
+        let refused = count(&["noise=tree", "momentun=0"]).unwrap_err().to_string();
+        assert!(refused.contains("with --where noise=tree --where momentun=0 ("), "{refused}");
+        assert!(parameter("noise").is_err());
     }
 
     #[test]

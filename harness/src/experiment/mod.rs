@@ -218,13 +218,7 @@ impl Study {
     /// # Errors
     /// Those of [`Study::cells`].
     pub fn measured<'r>(&self, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
-        let threads = results.samples.iter().map(|sample| sample.configuration.threads);
-        let selection = Selection { threads: threads.collect(), ..Selection::everything() };
-        let with_runs = |cell: Cell| {
-            let runs: Vec<_> = results.of(&cell.configuration).collect();
-            (cell, runs)
-        };
-        let cells = self.cells(&selection)?.into_iter().map(with_runs);
+        let cells = with_runs(self, results)?.into_iter();
         Ok(cells.filter(|(_, runs)| !runs.is_empty()).collect())
     }
 
@@ -244,8 +238,7 @@ impl Study {
             for run in runs {
                 let mut line = serde_json::to_value(run)?;
                 line["method"] = cell.configuration.label_of_method().into();
-                let name = if problem.label.is_empty() { &problem.dataset } else { &problem.label };
-                line["problem"] = rounded(name).into();
+                line["problem"] = rounded(problem.name()).into();
                 line["draw"] = run.trial.draw.into();
                 line["axis"] = cell.axis.into();
                 line["axis_name"] = problem.axis.clone().into();
@@ -256,6 +249,36 @@ impl Study {
         }
         (self.measure.derive)(self, lines)
     }
+}
+
+/// All cells in the order of the definition, each with its finished runs.
+fn with_runs<'r>(study: &Study, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
+    let threads = results.samples.iter().map(|sample| sample.configuration.threads);
+    let cells = study.cells(&Selection { threads: threads.collect(), ..Selection::everything() })?;
+    let with_runs = |cell: Cell| {
+        let runs: Vec<_> = results.of(&cell.configuration).collect();
+        (cell, runs)
+    };
+    Ok(cells.into_iter().map(with_runs).collect())
+}
+
+/// The runs that nobody made, in a line for each method on each problem.
+fn unmade(study: &Study, results: &Results) -> anyhow::Result<Vec<String>> {
+    let (cells, problems) = (with_runs(study, results)?, &study.definition.problems);
+    let methods = by_key(cells.iter().map(|cell| ((cell.0.problem, cell.0.configuration.label_of_method()), cell)));
+    let line = |((problem, method), cells): ((usize, &str), Vec<&(Cell, Vec<&Sample>)>)| {
+        let rivals: Vec<&Configuration> = cells.iter().map(|(cell, _)| &cell.configuration).collect();
+        let one = |(cell, runs): &&(Cell, Vec<&Sample>)| {
+            let (made, all) = (runs.len(), cell.repeats * cell.draws);
+            let own = differing(&cell.configuration, &rivals).into_iter();
+            let own = own.map(|(name, value, _)| format!("{name} {}", text(&value))).collect::<Vec<_>>().join(", ");
+            (made < all).then(|| if made == 0 { own } else { format!("{own} ({made} of {all} runs made)") })
+        };
+        let missing: Vec<String> = cells.iter().filter_map(one).collect();
+        let on = if problems.len() > 1 { format!(" on {}", problems[problem].name()) } else { String::new() };
+        (!missing.is_empty()).then(|| format!("Not run: {method}{on}: {}", missing.join("; ")))
+    };
+    Ok(methods.into_iter().filter_map(line).collect())
 }
 
 /// The page that a definition declares.
@@ -276,7 +299,11 @@ fn page(study: &Study, results: &Results, context: &Context<'_>) -> anyhow::Resu
     let is_own = !definition.show.is_empty() && definition.name != like;
     let own = show.missing(&lines).into_iter().filter(|_| is_own);
     let missing = own.map(|field| format!("[show]: no run has `{field}`"));
-    let notes: Vec<String> = missing.chain(left_out).chain(context.disturbances.iter().cloned()).collect();
+    let unmade = if show.unfinished.is_empty() { Vec::new() } else { unmade(study, results)? };
+    let why = (!unmade.is_empty()).then(|| show.unfinished.clone());
+    let unmade = unmade.into_iter().chain(why);
+    let notes = missing.chain(left_out).chain(unmade).chain(context.disturbances.iter().cloned());
+    let notes: Vec<String> = notes.collect();
     parts.extend((!notes.is_empty()).then_some(drawing::Part::List(notes)));
     let page = drawing::Presentation::new(&title, &group, &about);
     Ok(Presentation { page: Some(drawing::Presentation { parts, ..page }), ..Presentation::default() })
@@ -291,9 +318,8 @@ pub(crate) fn left_out<'r>(cells: impl Iterator<Item = &'r (Configuration, Strin
     by_key(cells.map(|(cell, reason)| (&**reason, cell.key()))).into_iter().map(line).collect()
 }
 
-/// The parameters of an algorithm that differ from those of its `rivals`, at the same place with the same method. The ends of a grid
-/// are named: a better value may lie beyond them.
-fn chosen(cell: &Configuration, rivals: &[&Configuration]) -> String {
+/// The parameters of an algorithm that differ from those of its `rivals`, each with the numbers of all.
+fn differing(cell: &Configuration, rivals: &[&Configuration]) -> Vec<(String, Value, Vec<f64>)> {
     let own = |cell: &Configuration| {
         let mut own = cell.of_algorithm();
         own.insert("batch".to_owned(), cell.batch_size.into());
@@ -305,8 +331,18 @@ fn chosen(cell: &Configuration, rivals: &[&Configuration]) -> String {
         if of_name().all(|other| other == Some(&value)) {
             return None;
         }
-        let Some(number) = value.as_f64() else { return Some(format!("{name} {}", text(&value))) };
-        let (least, most) = ends(of_name().filter_map(|other| other?.as_f64()));
+        let numbers = of_name().filter_map(|other| other?.as_f64()).collect();
+        Some((name, value, numbers))
+    };
+    own(cell).into_iter().filter_map(one).collect()
+}
+
+/// The parameters of an algorithm that differ from those of its `rivals`, at the same place with the same method. The ends of a grid
+/// are named: a better value may lie beyond them.
+fn chosen(cell: &Configuration, rivals: &[&Configuration]) -> String {
+    let one = |(name, value, numbers): (String, Value, Vec<f64>)| {
+        let Some(number) = value.as_f64() else { return format!("{name} {}", text(&value)) };
+        let (least, most) = ends(numbers.into_iter());
         let end = if number == most {
             ", the largest"
         } else if number == least {
@@ -314,9 +350,9 @@ fn chosen(cell: &Configuration, rivals: &[&Configuration]) -> String {
         } else {
             ""
         };
-        Some(format!("{name} {}{end}", format::number(number)))
+        format!("{name} {}{end}", format::number(number))
     };
-    own(cell).into_iter().filter_map(one).collect::<Vec<_>>().join("; ")
+    differing(cell, rivals).into_iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Experiments in tests.

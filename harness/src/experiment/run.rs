@@ -271,12 +271,21 @@ fn publish(
         presentation.files.extend(page.files("study", environment));
         presentation.text += &page.terminal();
     }
-    for (name, contents) in &presentation.files {
-        let path = folder.join(name);
-        files::replace(&path, contents.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
-    }
+    write_files(folder, &presentation.files)?;
     if output == Output::Text {
         println!("{}", presentation.text);
+    }
+    Ok(())
+}
+
+/// Writes files, given by name, into a folder.
+///
+/// # Errors
+/// The first that cannot be written.
+pub(crate) fn write_files(folder: &Path, files: &[(String, String)]) -> anyhow::Result<()> {
+    for (name, contents) in files {
+        let path = folder.join(name);
+        files::replace(&path, contents.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const PLAN: [(&str, &str, &str); 8] = [
     ),
     ("rounds-bench", "rounds-kernels rounds-algorithms", ""),
     ("rounds-front", "", ""),
-    ("rounds", "rounds-kernels rounds-numerics rounds-algorithms rounds-models rounds-bench", ""),
+    ("rounds", "rounds-kernels rounds-numerics rounds-algorithms rounds-models", ""),
 ];
 
 #[test]

@@ -271,25 +271,34 @@ fn rounds_at_their_limit_stay_inside_the_roofline_figure() {
     examine(folder.path(), &page, script, |facts| assert_eq!(facts, expected));
 }
 
-/// What a script says of a page in a frame of each width (headless windows have a least width, frames have not): the
-/// script ends in `tell(facts)`. `None` where there is no browser.
-fn framed(folder: &Path, page: &str, widths: &[u32], script: &str) -> Option<Vec<serde_json::Value>> {
+/// What a script finds in pages, each at every width of a window, by page and width (a headless window has a least width, frames have not): the
+/// script ends in `tell(facts)`. One browser shows all of them. `None` where there is none.
+fn framed(
+    folder: &Path,
+    pages: &[(String, String)],
+    widths: &[u32],
+    script: &str,
+) -> Option<Vec<Vec<serde_json::Value>>> {
     let tell = "const tell = (facts) => parent.postMessage([Number(name), facts], '*');";
-    fs::write(folder.join("framed.html"), examined(page, &format!("{tell}{script}"))).unwrap();
-    let frame = |(place, width): (usize, &u32)| {
-        let style = format!("width:{width}px;height:844px;border:0");
-        format!("<iframe name=\"{place}\" src=\"framed.html\" style=\"{style}\"></iframe>")
-    };
-    let frames: String = widths.iter().enumerate().map(frame).collect();
+    let mut frames = String::new();
+    for (number, (_, page)) in pages.iter().enumerate() {
+        fs::write(folder.join(format!("framed-{number}.html")), examined(page, &format!("{tell}{script}"))).unwrap();
+        for (place, width) in widths.iter().enumerate() {
+            let (name, style) = (number * widths.len() + place, format!("width:{width}px;height:844px;border:0"));
+            let source = format!("src=\"framed-{number}.html\"");
+            frames.extend(["<iframe name=\"", &name.to_string(), "\" ", &source, " style=\"", &style, "\"></iframe>"]);
+        }
+    }
     let frame = folder.join("frame.html");
     let text = format!(
         "<!doctype html><title>waiting</title><script>const told = [];onmessage = (e) => {{told[e.data[0]] = e.data[1];\
          if (Object.keys(told).length === {}) document.title = JSON.stringify(told)}}</script>{frames}",
-        widths.len()
+        pages.len() * widths.len()
     );
     fs::write(&frame, text).unwrap();
     let dom = chromium(&frame, &["--dump-dom", "--window-size=1600,900"])?;
-    Some(serde_json::from_value(title_of(&dom)).unwrap())
+    let told: Vec<serde_json::Value> = serde_json::from_value(title_of(&dom)).unwrap();
+    Some(told.chunks(widths.len()).map(<[_]>::to_vec).collect())
 }
 
 #[test]
@@ -301,8 +310,8 @@ fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
         tell({ wide, narrow, width: innerWidth, overflow: document.documentElement.scrollWidth > innerWidth });
     ";
     let expected = serde_json::json!({"wide": 0, "narrow": 5, "width": 390, "overflow": false});
-    if let Some(facts) = framed(folder.path(), &page, &[390], script) {
-        assert_eq!(facts, [expected]);
+    if let Some(facts) = framed(folder.path(), &[("run".to_owned(), page)], &[390], script) {
+        assert_eq!(facts, [[expected]]);
     }
 }
 
@@ -365,10 +374,10 @@ fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
         facts.tables = $('table').length;
         tell(facts);
     ";
-    for (name, page) in pages {
-        let Some(told) = framed(folder.path(), &page, &[1400, 390], script) else {
-            return;
-        };
+    let Some(told) = framed(folder.path(), &pages, &[1400, 390], script) else {
+        return;
+    };
+    for ((name, _), told) in pages.iter().zip(told) {
         for (facts, width) in told.iter().zip([1400, 390]) {
             assert_eq!(facts["width"], width, "{name}");
             assert_eq!(facts["page"], width, "{name} scrolls sideways at {width}: {facts}");
@@ -376,7 +385,7 @@ fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
                 assert_eq!(facts[fact], 0, "{fact} in {name} at {width}: {facts}");
             }
             assert_eq!(facts["clipped"], serde_json::json!([]), "{name} at {width}");
-            assert!(name != "run" || facts["tables"].as_u64() > Some(2), "{name}: {facts}");
+            assert!(*name != "run" || facts["tables"].as_u64() > Some(2), "{name}: {facts}");
         }
     }
 }

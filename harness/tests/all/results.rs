@@ -11,7 +11,7 @@ use std::time::Duration;
 use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
 use rounds::statistics::Choices;
 
-use crate::support::{assert_succeeds, command, stderr};
+use crate::support::{assert_refused, assert_succeeds, command, stderr};
 use crate::synthetic::{Deviation, cell, environment};
 
 /// A study of two tiny cells with three runs each.
@@ -178,4 +178,31 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
     let run = read_run(folder.path()).unwrap();
     assert_eq!(run.messages, [] as [String; 0], "no half line is left");
     assert_eq!(run.results.samples, (0..finished).map(number).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("pieces.toml"), folder.path().join("out"));
+    let text = "name = \"pieces\"\nstudy = \"training\"\nabout = \"a test\"\nrepeats = 2\n[show]\nunfinished = \"It takes a day.\"\n\
+                [[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\nparameters = { rows = 50, dimension = 3, norm = 3.0 }\n\
+                [[method]]\nlabel = \"DP-SGD\"\nalgorithm = \"dp-sgd\"\n\
+                parameters = { epsilon = [1, 2], delta = 1e-5, rounds = 2, learning-rate = [0.5, 1] }\n";
+    fs::write(&file, text).unwrap();
+    let piece = |rest: &str| assert_succeeds(&format!("run {} --out {} {rest}", file.display(), out.display()));
+    let table = || fs::read_to_string(out.join("pieces/table.md")).unwrap();
+    piece("--where epsilon=1 --where learning-rate=0.5 --repeats 1");
+    let missing = "- Not run: DP-SGD: epsilon 1, learning-rate 0.5 (1 of 2 runs made); epsilon 1, learning-rate 1; epsilon 2, \
+                   learning-rate 0.5; epsilon 2, learning-rate 1\n- It takes a day.\n";
+    assert!(table().contains(missing), "{}", table());
+    let before = table();
+    fs::remove_file(out.join("pieces/table.md")).unwrap();
+    assert_succeeds(&format!("report {} --files", out.join("pieces").display()));
+    assert_eq!(table(), before);
+    piece("--resume");
+    assert!(!table().contains("Not run") && !table().contains("It takes a day."), "{}", table());
+    assert_refused(
+        &format!("run {} --list --where epsilon=3", file.display()),
+        "nothing is left to measure with --where epsilon=3",
+    );
 }

@@ -18,9 +18,9 @@ use super::source::{BlockSizes, Source};
 use super::unit_rows::{self, UnitRows};
 use super::units::{self, Next, UnitSums};
 use super::workspace::Workspace;
-use super::{lattice, narrow, reference, sparse};
+use super::{lattice, narrow, sparse};
 use crate::features::BLOCK_ROWS;
-use crate::features::{Norm, Selection, Targets};
+use crate::features::{Selection, Targets};
 use std::ops::Range;
 use wide::f32x16;
 
@@ -404,7 +404,7 @@ fn accumulate(
         coefficients(model, query, rows.len(), block_rows, margins, others, &mut tally)
     })?;
     if query.clip == Clip::Unbounded && sum.iter().any(|value| !value.is_finite()) {
-        return Err(NonFiniteGradient { row: longest_gradient(model, batch, query) });
+        return Err(NonFiniteGradient { row: longest_gradient(model, batch, query, workspace) });
     }
     Ok(tally)
 }
@@ -596,11 +596,17 @@ fn clip_rows(
 
 /// The row with the longest gradient: the one to name when a sum of finite gradients overflows f32.
 #[cold]
-fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -> usize {
-    let length = |row: usize| {
+fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>, workspace: &mut Workspace) -> usize {
+    let mut longest = (0.0, batch.selection.row(0));
+    // A row that overflows alone is reported by itself.
+    for row in batch.selection.rows().filter(|_| batch.selection.len() > 1) {
         let single = Batch { selection: Selection::Range(row..row + 1), ..batch.clone() };
-        let gradient = reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded);
-        reference::norm(&gradient, Norm::L2)
-    };
-    batch.selection.rows().max_by(|&i, &j| length(i).total_cmp(&length(j))).unwrap_or(0)
+        let mut gradient = vec![0.0; model.parameters()];
+        let found = accumulate(model, &single, query, &mut gradient, workspace);
+        let length = found.map_or(f64::INFINITY, |_| gradient.iter().map(|value| value * value).sum());
+        if length > longest.0 {
+            longest = (length, row);
+        }
+    }
+    longest.1
 }

@@ -934,7 +934,7 @@ mod tests {
     use crate::features::{NULL_CLASS, Targets};
     use crate::linear::{
         NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients,
-        accumulate_on_lattice, accumulate_packed, pack, reference, row_norms,
+        accumulate_on_lattice, accumulate_packed, pack, row_norms, tests::reference,
     };
     use crate::loss::Loss;
 

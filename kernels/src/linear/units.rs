@@ -420,7 +420,7 @@ mod tests {
     use crate::linear::{
         Batch, FeatureGrid, LinearModel, LocalSteps, PackedQuery, Planes, Point, Reduction, RowNorms, RowProducts,
         Tally, Workspace, accumulate_differences, accumulate_local_steps, accumulate_on_lattice, accumulate_packed,
-        pack, reference, row_norms,
+        pack, row_norms, tests::reference,
     };
     use crate::loss::Loss;
 

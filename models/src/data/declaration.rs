@@ -91,9 +91,7 @@ pub fn declare(
         }
         Some(domain) => overridden(&place, domain, flags)?,
     };
-    let domain = related(&place, domain, flags.relation, flags.public_rows)?;
-    check_label(&place, &domain, flags)?;
-    Ok(Some(Arc::new(domain)))
+    checked(&place, domain, flags).map(Some)
 }
 
 /// The domain of a table with a header that nothing declares, drafted from its training rows and changed by flags, and what to
@@ -118,32 +116,23 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
     };
     let draft = draft.check(path).map_err(DataError::for_reader)?;
     let domain = overridden(name_or_path, draft.domain, flags)?;
-    let domain = related(name_or_path, domain, flags.relation, flags.public_rows)?;
-    check_label(name_or_path, &domain, flags)?;
-    Ok(Some((Arc::new(domain), draft.warnings)))
+    Ok(Some((checked(name_or_path, domain, flags)?, draft.warnings)))
 }
 
-/// Refuses classes beside bounds of the label, and a task that is not that of the declared label.
-fn check_label(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), SchemaError> {
-    let name = domain.label_column.as_deref().unwrap_or("label");
-    let bounds = flags.bounds.as_deref().map(|text| BoundsFlag::parse(place, text)).transpose()?;
-    if flags.classes.is_some() && bounds.is_some_and(|bounds| bounds.named(name).is_some()) {
-        let problem =
-            format!("`classes` and `bounds {name}=LO:HI`: the label is one of classes or a number; leave one out");
-        return refuse(place, problem);
-    }
-    match (flags.columns.task, &domain.label) {
+/// The domain under the relation that flags name, checked as a whole. Refuses a task that is not that of the declared label.
+fn checked(place: &str, domain: Domain, flags: &Declaration) -> Result<Arc<Domain>, SchemaError> {
+    let domain = related(place, domain, flags.relation, flags.public_rows)?;
+    let problem = match (flags.columns.task, &domain.label) {
         (Some(Task::Regression), Label::Classes(_)) => {
-            let problem =
-                format!("`task regression`: the label is declared as classes; give its bounds: `bounds {name}=LO:HI`");
-            refuse(place, problem)
+            let name = domain.label_column.as_deref().unwrap_or("label");
+            format!("`task regression`: the label is declared as classes; give its bounds: `bounds {name}=LO:HI`")
         }
         (Some(Task::Classification), Label::Number(_)) => {
-            let problem = "`task classification`: the label is declared as a number; give its classes: `classes A,B`";
-            refuse(place, problem)
+            "`task classification`: the label is declared as a number; give its classes: `classes A,B`".to_owned()
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(Arc::new(domain)),
+    };
+    refuse(place, problem)
 }
 
 impl Declaration {
@@ -295,14 +284,6 @@ impl BoundsFlag {
         });
         named.collect::<Result<_, _>>().map(Self::Named)
     }
-
-    /// Bounds of this name alone.
-    fn named(&self, name: &str) -> Option<Bounds> {
-        match self {
-            Self::All(_) | Self::Private(_) => None,
-            Self::Named(named) => named.iter().find(|(of, _)| of == name).map(|(_, bounds)| *bounds),
-        }
-    }
 }
 
 /// A schema's domain, changed by flags.
@@ -346,6 +327,10 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
         (BoundsFlag::Named(named), columns) => {
             for (name, new) in named {
                 if *name == *domain.label_column.as_deref().unwrap_or("label") {
+                    if flags.classes.is_some() {
+                        let problem = "the label is one of classes or a number; leave one out";
+                        return refuse(place, format!("`classes` and `bounds {name}=LO:HI`: {problem}"));
+                    }
                     domain.label = Label::Number(*new);
                     continue;
                 }
@@ -364,81 +349,62 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
     Ok(domain)
 }
 
-/// Bounds until private ones are known.
+/// Bounds until declared or private ones are known.
 fn unit() -> Bounds {
     Bounds::new(-1.0, 1.0).expect("−1 is below 1")
 }
 
-/// A domain of flags alone.
-fn from_flags(place: &str, path: &Path, flags: &Declaration, bounds: &BoundsFlag) -> Result<Domain, SchemaError> {
-    let (columns, label_column) = match (flags.dimension, bounds) {
-        (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.columns.label.clone()),
-        (Some(_), BoundsFlag::Named(_) | BoundsFlag::Private(_)) => {
+/// A domain of flags alone: the columns are so many, or those of a table's header, all numbers.
+fn from_flags(place: &str, path: &Path, flags: &Declaration, flag: &BoundsFlag) -> Result<Domain, SchemaError> {
+    let is_private = matches!(flag, BoundsFlag::Private(_));
+    let (columns, label_column) = match flags.dimension {
+        Some(_) if !matches!(flag, BoundsFlag::All(_)) => {
             return refuse(place, "columns without names have common bounds: `bounds LO,HI`");
         }
-        (None, _) => {
-            let (columns, label) = named_columns(place, path, &flags.columns, bounds)?;
-            (Columns::Named(columns), Some(label))
+        Some(count) => (Columns::Matrix { count, bounds: unit() }, None),
+        None => {
+            let (names, label) = header(place, path, flags.columns.label.as_ref())?;
+            // A row without one number would be no row; the middle of private bounds is as public as they are.
+            let kind = ColumnKind::Number { bounds: unit(), missing: is_private.then_some(0.0) };
+            let features = names.into_iter().filter(|name| *name != label);
+            (Columns::Named(features.map(|name| Column { name, kind: kind.clone() }).collect()), Some(label))
         }
     };
-    let private = matches!(bounds, BoundsFlag::Private(_));
-    let label_bounds = label_column.as_deref().and_then(|name| bounds.named(name));
-    let label = match (&flags.classes, label_bounds) {
-        (Some(classes), _) => Label::Classes(classes.clone()),
-        (None, Some(bounds)) => Label::Number(bounds),
-        (None, None) if private && flags.columns.task == Some(Task::Regression) => Label::Number(unit()),
-        (None, None) => {
-            let problem = "no classes; add `classes a,b`, or bounds of the label: NAME=LO:HI (with private bounds: \
-                           `task regression`). A table with categories needs a schema (`rounds schema FILE` drafts one)";
-            return refuse(place, problem);
-        }
+    let label = match flags.columns.task {
+        Some(Task::Regression) if is_private => Label::Number(unit()),
+        _ => Label::Classes(Vec::new()),
     };
     let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
     domain.label_column = label_column;
-    domain.dropped.clone_from(&flags.columns.drop);
-    with_unit(place, &mut domain, flags)?;
-    Ok(domain)
+    let domain = overridden(place, domain, flags)?;
+    if matches!(&domain.label, Label::Classes(classes) if classes.is_empty()) {
+        let problem = "no classes; add `classes a,b`, or bounds of the label: NAME=LO:HI (with private bounds: \
+                       `task regression`). A table with categories needs a schema (`rounds schema FILE` drafts one)";
+        return refuse(place, problem);
+    }
+    let (BoundsFlag::Named(named), Columns::Named(columns)) = (flag, &domain.columns) else { return Ok(domain) };
+    let names = columns.iter().map(|column| &column.name);
+    let mut unbounded = names.filter(|name| !named.iter().any(|(of, _)| of == *name)).peekable();
+    if unbounded.peek().is_none() {
+        return Ok(domain);
+    }
+    let names = listing(unbounded);
+    refuse(place, format!("`bounds`: none for {names}; add NAME=LO:HI, leave them out by `drop`, or use a schema"))
 }
 
-/// Number columns with the names of a table's header, and the label's name.
-fn named_columns(
-    place: &str,
-    path: &Path,
-    flags: &ColumnUse,
-    flag: &BoundsFlag,
-) -> Result<(Vec<Column>, String), SchemaError> {
-    let Some(file) = formats::table(path, Some(Declared { format: None, named: flags.label.is_some() })) else {
+/// The names in a table's header, and that of the label.
+fn header(place: &str, path: &Path, label: Option<&String>) -> Result<(Vec<String>, String), SchemaError> {
+    let Some(file) = formats::table(path, Some(Declared { format: None, named: label.is_some() })) else {
         return refuse(place, "no number of columns; add `dimension D`");
     };
     let header = FirstLine::read(&file)?;
     // A first line that does not hold the label's name may be a row: nothing else is told of it.
-    let named = flags.label.as_ref().filter(|label| header.fields.contains(label));
-    let Some(label) = named.filter(|label| header.is_header(Some(label.as_str()))) else {
-        let problem = "its first line is no header with a label column of that name; name the label by `label NAME`, or \
-                       declare columns without names by `dimension D`";
-        return refuse(place, problem);
-    };
-    let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
-    let is_feature =
-        |name: &&String| *name != label && Some(*name) != flags.unit.as_ref() && !flags.drop.contains(name);
-    for name in header.fields.iter().filter(is_feature) {
-        let own = match flag {
-            BoundsFlag::All(all) => Some(*all),
-            BoundsFlag::Named(_) => flag.named(name),
-            BoundsFlag::Private(_) => Some(unit()),
-        };
-        let Some(bounds) = own else {
-            unbounded.push(name);
-            continue;
-        };
-        // A row without one number would be no row; the middle of private bounds is as public as they are.
-        let missing = matches!(flag, BoundsFlag::Private(_)).then_some(0.0);
-        let (name, kind) = (name.clone(), ColumnKind::Number { bounds, missing });
-        columns.push(Column { name, kind });
+    match label.filter(|label| header.fields.contains(label)) {
+        Some(label) => Ok((header.fields, label.clone())),
+        None => refuse(
+            place,
+            "its first line is no header with a label column of that name; name the label by `label NAME`, or declare \
+             columns without names by `dimension D`",
+        ),
     }
-    if unbounded.is_empty() {
-        return Ok((columns, label.clone()));
-    }
-    let names = listing(unbounded);
-    refuse(place, format!("`bounds`: none for {names}; add NAME=LO:HI, leave them out by `drop`, or use a schema"))
 }

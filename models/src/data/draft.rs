@@ -145,14 +145,10 @@ fn of_table(
     let place = header.label(file, flags.label.as_deref())?;
     let label_name = &header.fields[place];
     let absent = |name: &&String| **name == *label_name || !header.fields.contains(name);
-    if let Some(name) = flags.drop.iter().find(absent) {
+    let mut named = flags.drop.iter().map(|name| ("drop", name)).chain(flags.unit.iter().map(|name| ("unit", name)));
+    if let Some((flag, name)) = named.find(|(_, name)| absent(name)) {
         let found = listing(&header.fields);
-        let problem = format!("`drop {name}`: no column beside the label {label_name:?} is called so; found {found}");
-        return Err(DataError::contents(file, problem));
-    }
-    if let Some(name) = flags.unit.iter().find(absent) {
-        let found = listing(&header.fields);
-        let problem = format!("`unit {name}`: no column beside the label {label_name:?} is called so; found {found}");
+        let problem = format!("`{flag} {name}`: no column beside the label {label_name:?} is called so; found {found}");
         return Err(DataError::contents(file, problem));
     }
     let summaries = csv::summarise(file, header, place, is_identifier)?;

@@ -24,6 +24,8 @@ pub struct Request<'a> {
     pub columns: Option<usize>,
     /// The use of labels.
     pub labels: LabelUse,
+    /// A model reads the rows: columns that it does not read need not be there.
+    pub is_for_model: bool,
     /// LIBSVM: the index of the first column [default: 1].
     pub first_index: Option<u64>,
     /// The file of test rows, instead of the one beside the training rows.

@@ -61,6 +61,7 @@ pub(super) fn load(
 ) -> Result<Loaded, FitError> {
     let group = &execution.group;
     let mut setup = group.all_ok(set_up(training, group.is_root()))?;
+    setup.settings.calibrations = execution.calibrations.clone();
     if group.ranks().is_some() && training.request(setup.domain.as_ref()).unit.is_some() {
         return group.all_ok(Err(FitError::argument("unit", data::UNITS_OVER_RANKS)));
     }
@@ -250,7 +251,8 @@ fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<
         public = public.with_network(network).ok()?;
     }
     let algorithm = setup.algorithm;
-    let settings = Settings { key: setup.settings.key.clone(), ..training.settings(algorithm).ok()? };
+    let Settings { key, calibrations, .. } = setup.settings.clone();
+    let settings = Settings { key, calibrations, ..training.settings(algorithm).ok()? };
     Some(thread::spawn(move || {
         drop(algorithm.prepare(&public, &settings));
         (public, settings)

@@ -1,7 +1,7 @@
 //! A training run from data to model and privacy statement.
 //!
-//! data × settings × engine × observer → model + outcome. [`fit`] takes four steps, a file each: `load`, `plan`, `rounds`, `publish`;
-//! `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
+//! data × settings × engine × observer → model + outcome. [`fit`] takes four steps: `load`, `plan` and `publish`, a file each, and the
+//! rounds between the last two; `release` holds the refusals, and [`Shown`] is the one rule of what may be told.
 
 mod booking;
 mod error;
@@ -12,7 +12,6 @@ mod outcome;
 pub(crate) mod plan;
 mod publish;
 pub(crate) mod release;
-mod rounds;
 mod settings;
 pub(crate) mod setup;
 pub(crate) mod tune;
@@ -23,9 +22,15 @@ pub use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
 pub use settings::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
 pub use tune::{Grid, PublicRows, TrialScore, Tuned, Tuning, tune};
 
+use std::ops::ControlFlow;
+
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::Prepared;
 use rounds_kernels::arithmetic::in_default_mode;
 
+use crate::checkpoint::{Binding, Checkpoint};
 use crate::model_file::Model;
+use load::Loaded;
 
 /// A run that is finished.
 pub struct Fitted {
@@ -84,7 +89,7 @@ fn fit_drawn(
         booking.begin(&prepared.privacy, &loaded.problem)?;
     }
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
-    let mut executor = rounds::run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
+    let mut executor = run(training, execution, observer, &loaded, (prepared, plan.binding.as_ref()))?;
     observer.enter(Stage::Publishing);
     let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
     let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, ledger, &weights)?;
@@ -92,4 +97,48 @@ fn fit_drawn(
     booking::done(loaded.booking.take(), observer, &model);
     let outcome = publish::outcome(training, execution, observer, &loaded, plan, (&finished, &model, place))?;
     Ok(Fitted { model, outcome })
+}
+
+/// Runs all rounds, from the checkpoint's if one is resumed.
+fn run<'p>(
+    training: &Training,
+    execution: &Execution,
+    observer: &mut dyn Observer,
+    loaded: &'p Loaded,
+    (prepared, binding): (Prepared, Option<&Binding>),
+) -> Result<Executor<'p>, FitError> {
+    let group = &execution.group;
+    let kept = &training.checkpoint;
+    observer.enter(Stage::Placing);
+    let mut executor = Executor::new(&loaded.problem, execution.engine.clone(), prepared);
+    if let (Some(checkpoint), Some(path), Some(binding)) = (&loaded.resumed, &kept.resume, binding) {
+        group.all_ok(checkpoint.restore(path, binding, |visitor| executor.visit_state(visitor)))?;
+        executor.set_ledger(checkpoint.ledger());
+    }
+    // Rows are placed before the timed rounds.
+    executor.place();
+    observer.enter(Stage::Rounds(executor.rounds()));
+    let mut after_round = |executor: &mut Executor<'_>| {
+        let round = executor.round();
+        observer.after_round(round);
+        if executor.is_finished() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let stopped = group.count().is_none() && observer.stops();
+        if let (Some(path), Some(binding)) = (&kept.file, binding)
+            && (stopped || round % kept.interval() == 0)
+        {
+            group.root_only(|| {
+                let (ledger, key) = (executor.ledger(), &loaded.source);
+                Checkpoint::take(binding.clone(), ledger, key, |visitor| executor.visit_state(visitor)).write(path)
+            })?;
+        }
+        if stopped {
+            return Err(FitError::Stopped { round, rounds: executor.rounds(), checkpoint: kept.file.clone() });
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    let run = executor.run_observed(&mut [&mut after_round]);
+    group.all_ok(run)?;
+    Ok(executor)
 }

@@ -1,6 +1,7 @@
 //! The face's part of a run: threads and ranks, progress, clocks, interrupts.
 
 use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::privacy::CalibrationMemory;
 
 use crate::build::Build;
 use crate::group::Group;
@@ -16,6 +17,8 @@ pub struct Execution {
     /// The build of the program: [`Build::of_process`] with what a face knows of its compiler. It may read the executable, which only
     /// files of models and checkpoints need.
     pub build: fn() -> &'static Build,
+    /// Noise that was calibrated before, from settings and public facts alone. Clones share it, so that runs with one budget calibrate once.
+    pub calibrations: CalibrationMemory,
 }
 
 impl Default for Execution {
@@ -30,7 +33,7 @@ impl Execution {
     pub fn on(engine: Engine) -> Self {
         // One value says what the ranks are: an engine over ranks without their common key and rows would add up other runs.
         let group = engine.ranked().map_or_else(Group::alone, |ranked| Group::over(ranked.shared()));
-        Self { engine, group, pinning: None, build: Build::of_process }
+        Self { engine, group, pinning: None, build: Build::of_process, calibrations: CalibrationMemory::default() }
     }
 }
 

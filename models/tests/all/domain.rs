@@ -180,8 +180,8 @@ fn syntax_errors_are_errors_about_the_file() {
         assert!(!private.contains('3'), "{private}");
     }
     for (header, parts) in [
-        ("id,town,age,y,job", "no column height|t.csv"),
-        ("id,town,age,y,job,height,more,less", "2 of its columns are in no schema|found more, less"),
+        ("id,town,age,y,job", "lacks columns of its schema: height|t.csv"),
+        ("id,town,age,y,job,height,more,less", "columns that its schema does not know: more, less"),
         ("id,town,age,y,job,height,age", "two columns have one name|found age"),
     ] {
         let error = refused("t.csv", format!("{header}\n").as_bytes(), &table).to_string();

@@ -11,7 +11,7 @@ use rounds_algorithms::problem::{
     BYTE_SCALE, Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Storage,
 };
 use rounds_models::data::{ModelRows, TrainTest, declare, load_declared};
-use rounds_models::fit::{Execution, FitError, Fitted, Observer, Times, Training, fit};
+use rounds_models::fit::{Execution, FitError, Fitted, Grid, Observer, Times, Training, Tuning, fit, tune};
 use rounds_models::model_file::Model;
 use rounds_models::statement;
 use serde_json::Value;
@@ -266,6 +266,31 @@ fn stopped_and_resumed(training: &Training, checkpoint: &Path, rounds: u64) -> M
     let model = run(&training).unwrap().model;
     assert!(!checkpoint.exists());
     model
+}
+
+#[test]
+fn runs_of_one_execution_calibrate_once_and_a_selection_leaves_nothing() {
+    let training = Training::on("synthetic-logistic").private(1.0, 1e-5);
+    let execution = Execution::default();
+    let known = || format!("{:?}", execution.calibrations);
+    let nothing = known();
+    let tuning = Tuning {
+        training: training.clone(),
+        grid: Grid::new(vec![("rounds".to_owned(), vec!["2".to_owned(), "3".to_owned()])]).unwrap(),
+        trials: 2.0,
+        law: "geometric".parse().unwrap(),
+        score_on: None,
+    };
+    tune(&tuning, &execution, &mut ()).unwrap();
+    assert_eq!(known(), nothing);
+    let first = fit(&training, &execution, &mut ()).unwrap();
+    let calibrated = known();
+    assert_ne!(calibrated, nothing);
+    let second = fit(&training, &execution.clone(), &mut ()).unwrap();
+    let alone = run(&training).unwrap();
+    for other in [second, alone] {
+        assert_eq!(first.outcome.header.model_sha256, other.outcome.header.model_sha256);
+    }
 }
 
 #[test]

@@ -8,6 +8,10 @@
 //! W = dP/dQ = (Σ_{i ≤ m} y_i + t − m)/t,      δ_remove(ε) = E_Q[(W − e^ε)₊],      δ_add(ε) = E_Q[(1 − e^ε·W)₊]
 //! ```
 //!
+//! **Unfinished epochs.** The first m coordinates of an epoch's pair (m = t) are the pair above: a projection, the same under both distributions.
+//! By the data-processing inequality the epoch dominates its first m rounds, and in a composition whatever it stands for. So the
+//! accountant computes both and takes the lesser one: of few terms and little noise the law below is the rougher one.
+//!
 //! **Discretisation.** The mass of y between two points of a linear grid goes to both, in the proportion that keeps the mean. That is a
 //! mean-preserving spread, sums of independent spreads are spreads, and both δ are means of convex functions of W: W′ on the grid has mean 1
 //! under Q, and the pair with dP′/dQ′ = W′ dominates. Its law is an m-fold convolution, taken by one transform under an exponential tilt, so

@@ -11,18 +11,35 @@ use crate::problem::adjacency::Adjacency;
 /// One direction of the neighbouring relation: the steps of the whole mechanism, equal ones counted.
 pub(super) type Direction = Vec<(Step, usize)>;
 
+/// `direction` with `count` more of `step`.
+fn counted(direction: &mut Direction, step: Step, count: usize) {
+    match direction.iter_mut().find(|(known, _)| *known == step) {
+        Some((_, known)) => *known += count,
+        None => direction.push((step, count)),
+    }
+}
+
+/// The same steps with every epoch of random allocation finished, which dominates them ([`allocation`](super::allocation)).
+pub(super) fn finished(direction: &Direction) -> Direction {
+    let mut finished = Direction::new();
+    for (step, count) in direction {
+        let step = match step {
+            Step::Allocation(begun) => Step::Allocation(Allocation { visible: begun.slots, ..*begun }),
+            other => other.clone(),
+        };
+        counted(&mut finished, step, *count);
+    }
+    finished
+}
+
 /// The directions to be composed separately: one where the pairs are symmetric, else removal first, then addition. Nothing
 /// for a step that no pair is known for; the error says which.
 pub(super) fn directions(mechanism: &Mechanism, adjacency: Adjacency) -> Result<Vec<Direction>, &Mechanism> {
     let (mut remove, mut add): (Direction, Direction) = (Vec::new(), Vec::new());
     let mut mu_squared = 0.0;
     let mut push = |remove_step: Step, add_step: Step, count: usize| {
-        for (direction, step) in [(&mut remove, remove_step), (&mut add, add_step)] {
-            match direction.iter_mut().find(|(known, _)| *known == step) {
-                Some((_, known)) => *known += count,
-                None => direction.push((step, count)),
-            }
-        }
+        counted(&mut remove, remove_step, count);
+        counted(&mut add, add_step, count);
     };
     for step in mechanism.steps() {
         if let Some(mu) = step.gaussian_mu(adjacency) {

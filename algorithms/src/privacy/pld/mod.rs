@@ -81,8 +81,8 @@ enum Interval {
 pub struct PrivacyLoss {
     directions: Vec<Direction>,
     interval: Interval,
-    /// The directions with their laws for questions about δ.
-    laws: OnceLock<Vec<Direction>>,
+    /// The ways of the directions, with their laws, for questions about δ.
+    laws: OnceLock<Vec<Vec<Direction>>>,
     /// Of batches that are cut, whose pair is loose where many are.
     renyi: Option<RenyiCurve>,
     /// On coarse grids, for searches.
@@ -135,7 +135,7 @@ impl PrivacyLoss {
     }
 
     /// An upper bound on the ε at δ, at most about 1e-5 relative above the truth by default. Random allocation: 1e-4 from σ = 0.6 on, of whole
-    /// epochs; with less noise, or few rounds of an epoch, its transforms lose digits, and without amplification ε may be less, which is taken then.
+    /// epochs; with less noise, or few rounds of an epoch, its transforms lose digits, and a whole epoch, or no amplification, may have less.
     /// Truncated batches: the lesser of this and the Rényi bound.
     ///
     /// # Errors
@@ -144,26 +144,20 @@ impl PrivacyLoss {
     pub fn epsilon(&self, delta: f64) -> Result<f64, PrivacyError> {
         error::delta(delta)?;
         let mut largest = 0.0;
-        for direction in &self.with_laws(delta, delta) {
-            let target = Target::for_delta(direction, delta, self.interval);
-            // The Rényi bound of a direction, and that of pure steps, may show that it cannot matter.
-            let most = target.renyi_epsilon(direction).min(Target::pure_epsilon(direction));
-            if most > largest {
-                let found = self.direction_epsilon(direction, &target, Bound::Upper);
-                let found = match unamplified(direction) {
-                    None => found?,
-                    Some(plain) => {
-                        let plain = if let Some(mu) = gaussian_mu(&plain) {
-                            gaussian::epsilon(delta, mu)?
-                        } else {
-                            let target = Target::for_delta(&plain, delta, self.interval);
-                            self.direction_epsilon(&plain, &target, Bound::Upper)?
-                        };
-                        found.map_or(plain, |found| found.min(plain))
-                    }
-                };
-                largest = f64::max(largest, found.min(most));
-            }
+        for ways in &self.with_laws(delta, delta) {
+            let of = |way: &Direction| {
+                if let Some(mu) = gaussian_mu(way).filter(|_| self.has_laws()) {
+                    return gaussian::epsilon(delta, mu);
+                }
+                let target = Target::for_delta(way, delta, self.interval);
+                // The Rényi bound of a direction, and that of pure steps, may show that it cannot matter.
+                let most = target.renyi_epsilon(way).min(Target::pure_epsilon(way));
+                if most <= largest {
+                    return Ok(most);
+                }
+                Ok(self.direction_epsilon(way, &target, Bound::Upper)?.min(most))
+            };
+            largest = f64::max(largest, least(ways.iter().map(of), f64::min)?);
         }
         let renyi = self.renyi.as_ref().map(|curve| curve.epsilon(delta)).transpose()?;
         Ok(renyi.map_or(largest, |(most, _)| largest.min(most)))
@@ -176,17 +170,12 @@ impl PrivacyLoss {
     pub fn delta(&self, epsilon: f64) -> Result<f64, PrivacyError> {
         error::target_epsilon(epsilon)?;
         let mut largest = 0.0;
-        for direction in self.laws.get_or_init(|| self.with_laws(SMALL_DELTA, 1.0)) {
-            let of = |direction: &Direction| match gaussian_mu(direction).filter(|_| self.has_laws()) {
+        for ways in self.laws.get_or_init(|| self.with_laws(SMALL_DELTA, 1.0)) {
+            let of = |way: &Direction| match gaussian_mu(way).filter(|_| self.has_laws()) {
                 Some(mu) => gaussian::delta(epsilon, mu),
-                None => self.direction_delta(direction, &Target::for_epsilon(direction, epsilon, self.interval)),
+                None => self.direction_delta(way, &Target::for_epsilon(way, epsilon, self.interval)),
             };
-            let found = of(direction);
-            let found = match unamplified(direction) {
-                None => found?,
-                Some(plain) => found.unwrap_or(1.0).min(of(&plain)?),
-            };
-            largest = f64::max(largest, found);
+            largest = f64::max(largest, least(ways.iter().map(of), f64::min)?);
         }
         Ok(largest)
     }
@@ -213,16 +202,12 @@ impl PrivacyLoss {
             }
             Ok(least)
         };
-        for direction in &self.with_laws(delta, 1.0) {
-            let least = match unamplified(direction) {
-                None => of(direction)?,
-                Some(plain) => {
-                    let mut least = of(&plain)?;
-                    let found = of(direction).unwrap_or_else(|_| vec![1.0; epsilons.len()]);
-                    least.iter_mut().zip(found).for_each(|(least, delta)| *least = least.min(delta));
-                    least
-                }
-            };
+        let less = |mut one: Vec<f64>, other: Vec<f64>| {
+            one.iter_mut().zip(other).for_each(|(one, other)| *one = one.min(other));
+            one
+        };
+        for ways in &self.with_laws(delta, 1.0) {
+            let least = least(ways.iter().map(of), less)?;
             profile.iter_mut().zip(least).for_each(|(most, delta)| *most = most.max(delta));
         }
         Ok(profile)
@@ -254,15 +239,34 @@ impl PrivacyLoss {
         self.directions.iter().flatten().any(|(step, _)| matches!(step, Step::Allocation(_)))
     }
 
-    /// The directions with the laws that are computed, of which a share of δ is cut; where as much as `most` of one came to lie at +∞, without
-    /// amplification.
-    fn with_laws(&self, delta: f64, most: f64) -> Vec<Direction> {
+    /// The directions with the laws that are computed, of which a share of δ is cut, each in every way in which it is known: as it is, unless
+    /// as much as `most` of a law came to lie at +∞, with the last epoch finished, and without amplification. Each way dominates.
+    fn with_laws(&self, delta: f64, most: f64) -> Vec<Vec<Direction>> {
         let of = |direction: &Direction| {
+            if !self.has_laws() {
+                return vec![direction.clone()];
+            }
             let tail = LAW_TRUNCATION * delta / Target::steps(direction);
-            let computed: Direction =
-                direction.iter().map(|(step, count)| (step.with_law(tail, self.is_rough), *count)).collect();
-            let is_lost = |(step, _): &(Step, usize)| matches!(step, Step::Allocated(_, law) if law.infinity >= most);
-            if computed.iter().any(is_lost) { unamplified(&computed).expect("an allocation") } else { computed }
+            let mut laws: Vec<(Step, Step)> = Vec::new();
+            let mut with_laws = |direction: &Direction| -> Direction {
+                let law = |(step, count): &(Step, usize)| {
+                    let known = laws.iter().find(|(known, _)| known == step).map(|(_, law)| law.clone());
+                    let law = known.unwrap_or_else(|| step.with_law(tail, self.is_rough));
+                    laws.push((step.clone(), law.clone()));
+                    (law, *count)
+                };
+                direction.iter().map(law).collect()
+            };
+            let mut ways = vec![with_laws(direction)];
+            let finished = directions::finished(direction);
+            if finished != *direction {
+                ways.push(with_laws(&finished));
+            }
+            ways.retain(|way| {
+                !way.iter().any(|(step, _)| matches!(step, Step::Allocated(_, law) if law.infinity >= most))
+            });
+            ways.push(unamplified(direction));
+            ways
         };
         self.directions.iter().map(of).collect()
     }
@@ -381,18 +385,28 @@ fn gaussian_mu(direction: &Direction) -> Option<f64> {
 }
 
 /// The same steps with a known round in place of each allocation, by convexity an upper bound: for noise so small that its law is too
-/// wide for a grid. Nothing where no step is an allocation.
-fn unamplified(direction: &Direction) -> Option<Direction> {
+/// wide for a grid.
+fn unamplified(direction: &Direction) -> Direction {
     let (mut plain, mut mu_squared) = (Vec::new(), 0.0);
     for (step, count) in direction {
         match step {
-            Step::Allocated(allocation, _) => mu_squared += *count as f64 / (allocation.noise * allocation.noise),
+            Step::Allocation(allocation) => mu_squared += *count as f64 / (allocation.noise * allocation.noise),
             Step::Pair(Pair::Gaussian { mu }) => mu_squared += mu * mu,
             other => plain.push((other.clone(), *count)),
         }
     }
     plain.push((Step::Pair(Pair::Gaussian { mu: f64::sqrt(mu_squared) }), 1));
-    direction.iter().any(|(step, _)| matches!(step, Step::Allocated(..))).then_some(plain)
+    plain
+}
+
+/// The least of what several ways come to, by `less`; an error where all of them fail.
+fn least<T>(found: impl Iterator<Item = Result<T, PrivacyError>>, less: impl Fn(T, T) -> T) -> Result<T, PrivacyError> {
+    let least = found.reduce(|one, other| match (one, other) {
+        (Ok(one), Ok(other)) => Ok(less(one, other)),
+        (Err(_), other) => other,
+        (one, Err(_)) => one,
+    });
+    least.unwrap_or(Err(PrivacyError::EmptyComposition))
 }
 
 /// A point of the curve of (ε, δ), found from sampled cumulant functions: the tilt λ, the Rényi values of ε and δ there, and

@@ -12,8 +12,8 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
 use super::terminal::Terminal;
-use super::{Output, output, threads};
-use crate::cluster::Cluster;
+use super::{Output, output};
+use crate::cluster::{Cluster, threads};
 use crate::machine::{PinPolicy, build};
 use crate::usage::{command_again, flags, reported};
 
@@ -86,8 +86,8 @@ fn keep_memory_private() {
 /// Threads and ranks, bound as the arguments say.
 fn execution(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Execution> {
     let policy = arguments.execution.pin;
-    let threads = threads::count(arguments.execution.threads)?;
-    let engine = cluster.engine(&threads::pinning(policy, cluster)?, threads)?;
+    let threads = threads(arguments.execution.threads)?;
+    let engine = cluster.engine(&cluster.pinning(policy)?, threads)?;
     let mut execution = Execution::on(engine);
     execution.pinning = (policy != PinPolicy::None).then(|| policy.to_string());
     execution.build = build;

@@ -410,12 +410,18 @@ impl Layout {
             if unpacked_name(path).ends_with(".tsv") {
                 layout.delimiter = b'\t';
             }
+            let first = request.is_for_model.then(|| FirstLine::of(source, text)).transpose()?;
+            let fields = first.map_or(count + 1, |line| line.fields.len());
             let label = match labels {
                 LabelUse::Needed => Some(Place::Label),
-                LabelUse::Ignored if FirstLine::of(source, text)?.fields.len() == count => None,
+                LabelUse::Ignored if fields == count => None,
                 LabelUse::Ignored => Some(Place::Dropped),
             };
             layout.places = (0..count).map(Place::Value).chain(label).collect();
+            if fields != layout.places.len() {
+                let problem = format!("it has {fields} columns, and the model reads {count}, beside the label");
+                return Err(DataError::columns(path, problem));
+            }
         } else {
             let problem = "its schema names no label column; add [label] column = \"NAME\"";
             return Err(DataError::columns(path, problem));
@@ -529,34 +535,26 @@ fn places(
 ) -> Result<Vec<Place>, DataError> {
     let labels = request.labels;
     let [unit, grouped] = [domain.unit.as_ref(), request.unit].map(|unit| unit.and_then(|unit| unit.column.as_ref()));
-    let refuse = |problem: String, found: &[&String]| {
-        let found = if found.is_empty() { String::new() } else { format!("; found {}", listing(found)) };
-        Err(DataError::columns(path, problem + &found))
-    };
+    let refuse = |problem: String| Err(DataError::columns(path, problem));
     let mut names = header.iter().enumerate();
     if let Some((_, name)) = names.find(|(place, name)| header[..*place].contains(name)) {
-        return refuse("two columns have one name; rename one of them".to_owned(), &[name]);
+        return refuse(format!("two columns have one name; rename one of them; found {}", listing([name])));
     }
-    let mut declared = Vec::from_iter((labels == LabelUse::Needed).then_some(label));
+    let mut missing = Vec::from_iter((labels == LabelUse::Needed).then_some(label));
     let mut starts = HashMap::new();
     let mut start = 0;
     if let Columns::Named(columns) = &domain.columns {
         let encoder = Encoder::new(domain);
         for (column, of) in columns.iter().enumerate() {
-            declared.push(&of.name);
+            missing.push(&of.name);
             starts.insert(of.name.as_str(), Place::Named { column, start });
             start += encoder.width(column);
         }
     }
-    declared.extend(domain.dropped.iter().chain(grouped).map(String::as_str));
-    declared.retain(|name| !header.iter().any(|found| found == name));
-    if !declared.is_empty() {
-        return refuse(
-            format!("it has no column {}, which its schema names", listing(declared)),
-            &header.iter().collect::<Vec<_>>(),
-        );
-    }
-    let mut undeclared = Vec::new();
+    let dropped = domain.dropped.iter().filter(|_| !request.is_for_model);
+    missing.extend(dropped.chain(grouped).map(String::as_str));
+    missing.retain(|name| !header.iter().any(|found| found == name));
+    let mut unknown = Vec::new();
     let mut places = Vec::with_capacity(header.len());
     for name in header {
         places.push(if name == label && labels == LabelUse::Needed {
@@ -568,24 +566,27 @@ fn places(
         } else if let Some(place) = starts.get(name.as_str()) {
             *place
         } else {
-            undeclared.push(name);
-            Place::Value(undeclared.len() - 1)
+            unknown.push(name.as_str());
+            Place::Value(unknown.len() - 1)
         });
     }
-    let unnamed = undeclared.len();
-    match &domain.columns {
-        Columns::Named(_) if !undeclared.is_empty() => refuse(
-            format!(
-                "{unnamed} of its columns are in no schema; declare them, or drop them: drop = [\"NAME\", …] under [rows]"
-            ),
-            &undeclared,
-        ),
-        Columns::Matrix { count, .. } if *count != unnamed => refuse(
-            format!("it has {unnamed} columns beside the label, but its schema declares {count}; mend the schema"),
-            &[],
-        ),
-        _ => Ok(places),
+    let (whose, remedy) = if request.is_for_model {
+        ("the model", "give the columns that it was trained on, by their names in the header, in any order")
+    } else {
+        ("its schema", "a schema declares every column of its table, or drops it: drop = [\"NAME\", …] under [rows]")
+    };
+    let count = unknown.len();
+    if let Columns::Matrix { count: declared, .. } = domain.columns {
+        if count != declared {
+            return refuse(format!("it has {count} columns beside the label, and {whose} has {declared}"));
+        }
+        unknown.clear();
     }
+    let parts = [("lacks columns of", "", missing), ("has columns that", " does not know", unknown)];
+    let parts = parts.iter().filter(|(.., names)| !names.is_empty());
+    let problems: Vec<_> =
+        parts.map(|(what, end, names)| format!("it {what} {whose}{end}: {}", listing(names))).collect();
+    if problems.is_empty() { Ok(places) } else { refuse(format!("{}; {remedy}", problems.join("; "))) }
 }
 
 /// Rows parsed from one block.

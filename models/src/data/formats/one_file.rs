@@ -1,14 +1,12 @@
 //! One file of rows for a model, with labels or without.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use rounds_algorithms::problem::{Columns, Domain, Format};
+use rounds_algorithms::problem::Format;
 
-use super::csv::FirstLine;
 use super::npy::{Archive, Roles};
 use super::{Declared, format_of, libsvm, no_roles, read_as};
-use crate::data::error::{DataError, listing};
+use crate::data::error::DataError;
 use crate::data::request::{LabelUse, Request};
 use crate::data::table::Table;
 
@@ -24,58 +22,13 @@ pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table,
     if format == Format::Npz {
         return archive(path, request.labels);
     }
-    let is_table = matches!(format, Format::Csv | Format::Parquet);
-    let matched = match request.domain {
-        Some(domain) if is_table => Some(matched(path, domain, request.labels)?),
-        domain => domain.cloned(),
-    };
-    let matched = Request { domain: matched.as_ref(), ..request };
-    let table = read_as(format, path, matched, libsvm::Shape::new(matched))?;
+    let request = Request { is_for_model: true, ..request };
+    let table = read_as(format, path, request, libsvm::Shape::new(request))?;
     // Where a text's labels are ignored, its reader has done so.
-    let table = match request.labels {
-        LabelUse::Needed => table,
-        LabelUse::Ignored if is_table => table,
-        LabelUse::Ignored => table.unlabelled(),
-    };
-    Ok((table, false))
-}
-
-/// The domain for a table: without the dropped columns that the file does not have.
-fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Domain>, DataError> {
-    let header = FirstLine::read(path)?.fields;
-    let label = domain.label_column.as_ref();
-    let unit = domain.unit.as_ref().and_then(|unit| unit.column.as_ref());
-    let is_beside = |name: &String| Some(name) == label || Some(name) == unit || domain.dropped.contains(name);
-    let columns = match &domain.columns {
-        Columns::Named(columns) => columns,
-        &Columns::Matrix { count, .. } => {
-            let unnamed = header.iter().filter(|name| !is_beside(name)).count();
-            // Without a header the label is one of the fields.
-            if unnamed == count || (label.is_none() && unnamed == count + 1) {
-                return Ok(Arc::clone(domain));
-            }
-            let problem = format!("it has {unnamed} columns, and the model reads {count}, beside the label");
-            return Err(DataError::columns(path, problem));
-        }
-    };
-    let names = || columns.iter().map(|column| &column.name);
-    let needed = names().chain(label.filter(|_| labels == LabelUse::Needed));
-    let missing: Vec<&String> = needed.filter(|name| !header.contains(name)).collect();
-    let known = |name: &String| is_beside(name) || names().any(|of| of == name);
-    let unknown: Vec<&String> = header.iter().filter(|name| !known(name)).collect();
-    let parts = [("it lacks columns of the model", missing), ("it has columns that the model does not know", unknown)];
-    let parts = parts.iter().filter(|(_, names)| !names.is_empty());
-    let problems: Vec<String> = parts.map(|(what, names)| format!("{what}: {}", listing(names))).collect();
-    if !problems.is_empty() {
-        let problem = format!(
-            "{}; give the columns that the model was trained on, by their names in the header, in any order",
-            problems.join("; ")
-        );
-        return Err(DataError::columns(path, problem));
-    }
-    let mut matched = Domain::clone(domain);
-    matched.dropped.retain(|name| header.contains(name));
-    Ok(Arc::new(matched))
+    Ok(match request.labels {
+        LabelUse::Ignored if !matches!(format, Format::Csv | Format::Parquet) => (table.unlabelled(), false),
+        _ => (table, false),
+    })
 }
 
 fn archive(path: &Path, labels: LabelUse) -> Result<(Table, bool), DataError> {

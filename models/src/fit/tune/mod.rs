@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::oracle::Ledger;
+use rounds_algorithms::privacy::CalibrationMemory;
 use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
@@ -37,7 +38,7 @@ use super::observer::{Execution, Observer, Stage};
 use super::outcome::{Outcome, Shown};
 use super::release::{check_release, explained, identity};
 use super::settings::DataSettings;
-use super::{key, plan as run_plan, publish, rounds, setup};
+use super::{key, plan as run_plan, publish, setup};
 use crate::checkpoint::{self, Binding, Checkpoint};
 use crate::data::{self, LabelUse, Request};
 use crate::keyed::{KeyedDigest, branched};
@@ -84,7 +85,9 @@ pub struct TrialScore {
 /// Anything that a run of some point of the grid would refuse, and what is no selection: [`Tuning::check`];
 /// [`FitError::NoWinner`] where no model comes of it, and [`FitError::Interrupted`] if the observer stops it.
 pub fn tune(tuning: &Tuning, execution: &Execution, observer: &mut dyn Observer) -> Result<Tuned, FitError> {
-    in_default_mode(|| tune_drawn(tuning, execution, observer, key::of_system))
+    // Which points a selection tried is not released: what it calibrated must not be found by the time of a later run.
+    let own = Execution { calibrations: CalibrationMemory::default(), ..execution.clone() };
+    in_default_mode(|| tune_drawn(tuning, &own, observer, key::of_system))
 }
 
 /// [`tune`] with a generator of the system.
@@ -289,7 +292,7 @@ impl Selecting<'_> {
             seed @ StreamKey::Simulation(_) => seed.clone(),
         };
         let mut executor =
-            match rounds::run(&training, self.execution, &mut Unseen(observer), loaded, (prepared, binding)) {
+            match super::run(&training, self.execution, &mut Unseen(observer), loaded, (prepared, binding)) {
                 Ok(executor) => executor,
                 Err(FitError::Round(_)) => return Ok(None),
                 Err(FitError::Stopped { .. }) => {

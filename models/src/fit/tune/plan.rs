@@ -173,7 +173,8 @@ impl SelectionPlan {
         let first =
             |points: &Points<'_>, epsilon: f64| Ok::<_, FitError>(points.prepared(&first, budget(epsilon))?.privacy);
         let begin = given.unwrap_or(0.5 * total);
-        let adjacency = first(if is_slow { &rough } else { &points }, begin)?.adjacency;
+        let stated = first(if is_slow { &rough } else { &points }, begin).or_else(|_| first(&points, begin))?;
+        let adjacency = stated.adjacency;
         let adjacency = adjacency.unwrap_or_else(|| problem.relation().adjacency());
         let score_noise = |epsilon: f64| -> Result<Option<f64>, FitError> {
             if tuning.score_on.is_some() {
@@ -199,11 +200,11 @@ impl SelectionPlan {
         let (trial_epsilon, mechanisms, unclaimed) = match given {
             Some(given) => points.settle(given, &planned, &|_| Ok(given))?,
             None if is_slow => {
-                let (near, ..) = searched(&rough)?;
+                let near = searched(&rough).ok().map(|(near, ..)| near);
                 let close = |kinds: &[Vec<usize>]| {
                     selection::trial_epsilon_near((total, delta), near, |epsilon| spent(&points, kinds, epsilon))
                 };
-                points.settle(near, &planned, &close)?
+                points.settle(near.unwrap_or(begin), &planned, &close)?
             }
             None => searched(&points)?,
         };

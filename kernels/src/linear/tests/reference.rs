@@ -1,13 +1,13 @@
 //! The plain scalar versions: f64, every per-example gradient materialised, no closed form. What the fast kernels are
 //! tested against; nothing else should call them.
 
-use super::model::{Batch, Clip, Evaluation, LinearModel, Point};
-use super::unit_rows::Reduction;
+use super::super::model::{Batch, Clip, Evaluation, LinearModel, Point};
+use super::super::unit_rows::Reduction;
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Target, TargetKind};
 
 /// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
-pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
+pub(crate) fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
     let mut features: Vec<f64> = match rows {
         Rows::F32(dense) => dense.row(row).iter().map(|&v| f64::from(v)).collect(),
         Rows::U8(bytes) => bytes.row(row).iter().map(|&v| f64::from(v) * f64::from(bytes.scale)).collect(),
@@ -25,7 +25,7 @@ pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
 }
 
 /// ‖v‖ in the given norm.
-pub fn norm(values: &[f64], norm: Norm) -> f64 {
+pub(crate) fn norm(values: &[f64], norm: Norm) -> f64 {
     match norm {
         Norm::L1 => values.iter().map(|v| v.abs()).sum(),
         Norm::L2 => values.iter().map(|v| v * v).sum::<f64>().sqrt(),
@@ -70,7 +70,7 @@ fn clip_in_place(gradient: &mut [f64], clip: Clip) {
 }
 
 /// `Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`; without `previous` the plain sum of clipped gradients.
-pub fn sum_of_differences(
+pub(crate) fn sum_of_differences(
     model: &LinearModel,
     batch: &Batch<'_>,
     current: Point<'_>,
@@ -94,7 +94,7 @@ pub fn sum_of_differences(
 ///
 /// # Panics
 /// A batch without units.
-pub fn sum_of_units(
+pub(crate) fn sum_of_units(
     model: &LinearModel,
     batch: &Batch<'_>,
     current: Point<'_>,
@@ -117,8 +117,8 @@ pub fn sum_of_units(
     sum
 }
 
-/// Loss and accuracy, as [`super::evaluate`].
-pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) -> Evaluation {
+/// Loss and accuracy, as [`evaluate`](super::evaluate).
+pub(crate) fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) -> Evaluation {
     let mut evaluation = Evaluation::default();
     for row_index in batch.selection.rows() {
         let Some(target) = target(batch.targets, row_index) else {

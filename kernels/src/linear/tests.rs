@@ -1,16 +1,17 @@
 //! The fast kernels against the plain f64 reference, over odd shapes, and what clipping guarantees at the extremes.
 
+pub(super) mod reference;
+
+use crate::features::{NULL_CLASS, NULL_TARGET, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use crate::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
+use crate::linear::{
+    Batch, Clip, Evaluation, FeatureGrid, LinearModel, NonFiniteGradient, Point, Precision, RowNorms, SumLattice,
+    Tally, Workspace, accumulate_differences, accumulate_gradients, accumulate_on_lattice, evaluate, row_norms,
+};
+use crate::loss::Loss;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rounds_kernels::features::{NULL_CLASS, NULL_TARGET, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
-use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
-use rounds_kernels::linear::{
-    Batch, Clip, Evaluation, FeatureGrid, LinearModel, NonFiniteGradient, Point, Precision, RowNorms, SumLattice,
-    Tally, Workspace, accumulate_differences, accumulate_gradients, accumulate_on_lattice, evaluate, reference,
-    row_norms,
-};
-use rounds_kernels::loss::Loss;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
