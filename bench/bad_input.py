@@ -151,7 +151,7 @@ def good_files():
         "[label]\ncolumn = \"y\"\nclasses = [\"0\", \"1\"]\n[test]\npublic = false\n"
     )
     definition = (
-        "name = \"tiny\"\nstudy = \"training\"\nabout = \"a test\"\nseed = 1\nrepeats = 1\nshow = { title = \"t\" }\n"
+        "name = \"tiny\"\nstudy = \"runs\"\nabout = \"a test\"\nseed = 1\nrepeats = 1\nshow = { title = \"t\" }\n"
         "[[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\n"
         "parameters = { rows = 200, dimension = 3, norm = 3.0 }\n"
         "method-parameters = { epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"

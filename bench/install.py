@@ -52,7 +52,8 @@ def public_command(command):
 
 def place(study):
     """The folder of a study's results below that of the machine; suites lie in the latter."""
-    return study if studies.definition(study).get("study", "round-time") != "round-time" else ""
+    definition = studies.definition(study)
+    return "" if definition.get("study", "timing") == "timing" and "measure" not in definition else study
 
 
 def install(folder, day=None, results=os.path.join(ROOT, "results")):

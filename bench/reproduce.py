@@ -33,8 +33,6 @@ from studies import ROOT, Mistake
 RESULTS = pathlib.Path(ROOT, "results")
 CELL = ["suite", "problem", "method", "algorithm", "dataset", "features", "batch_size", "threads", "ranks", "parameters"]
 RUN = [*CELL, "repeat", "draw"]
-# Kinds of study whose runs are times.
-TIMED = ["round-time", "scaling"]
 # A sentence of a privacy statement, and a number in one.
 SENTENCE = re.compile(r"privacy\.public\[\d+\]")
 NUMBER = re.compile(r"[-−]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]*")
@@ -194,7 +192,7 @@ def committed(selected):
         try:
             if not list(folder.glob("measurements.jsonl*")):
                 left_out.append((folder, "no raw runs"))
-            elif not name or studies.definition(name).get("study") in TIMED:
+            elif not name or studies.definition(name).get("study", "timing") == "timing":
                 left_out.append((folder, "times"))
             elif unfinished(name) and name not in selected:
                 left_out.append((folder, "unfinished; --studies makes some of its runs"))

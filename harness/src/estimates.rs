@@ -95,15 +95,10 @@ pub(crate) fn difference(one: &Sample, other: &Sample) -> Estimated {
     of_mean(one).minus(&of_mean(other))
 }
 
-/// An exponent by least squares in logarithms. The error is the greater one of draws and of the misfit of the power law: `seeds`
+/// The exponent of the first variable by least squares in logarithms. The error is the greater one of draws and of the misfit of the power law: `seeds`
 /// are the fits of each seed, or with `is_jackknife` those without each draw.
-pub(crate) fn exponent(
-    rows: &[(Vec<f64>, f64)],
-    variable: usize,
-    seeds: &[f64],
-    is_jackknife: bool,
-) -> Option<Estimated> {
-    let misfit = fit(rows)?.get(variable).copied().filter(|misfit| misfit.value.is_finite())?;
+pub(crate) fn exponent(rows: &[(Vec<f64>, f64)], seeds: &[f64], is_jackknife: bool) -> Option<Estimated> {
+    let misfit = fit(rows)?.first().copied().filter(|misfit| misfit.value.is_finite())?;
     let count = seeds.len();
     let error = match count {
         0 | 1 => 0.0,
@@ -181,6 +176,16 @@ pub(crate) fn fewest_rounds(
     let mut curve: Vec<_> = own.iter().map(|(rounds, risks)| (*rounds, mean_without(risks, left_out))).collect();
     curve.sort_by(|a, b| a.0.total_cmp(&b.0));
     crossing(&curve, factor * least)
+}
+
+/// The fewest rounds with their error by the jackknife over draws; without one, and true, where no fewer were measured.
+pub(crate) fn smallest(own: &[Risks<'_>], all: &[Risks<'_>], factor: f64) -> Option<(Estimated, bool)> {
+    let (value, is_first) = fewest_rounds(own, all, factor, None)?;
+    let draws = all.iter().map(|(_, risks)| risks.len()).min()?;
+    let without = (0..draws).filter_map(|draw| fewest_rounds(own, all, factor, Some(draw)));
+    let without: Vec<f64> = without.map(|(rounds, _)| rounds).collect();
+    let error = if is_first { 0.0 } else { jackknife(&without) };
+    Some((Estimated { value, error, freedom: without.len() as f64 - 1.0, count: without.len() }, is_first))
 }
 
 #[cfg(test)]

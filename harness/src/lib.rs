@@ -17,6 +17,7 @@ pub mod experiment;
 mod format;
 mod grouping;
 pub mod launcher;
+mod lines;
 pub mod machine;
 mod measure;
 pub mod output;

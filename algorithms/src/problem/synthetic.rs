@@ -192,18 +192,6 @@ pub fn synthetic_mnist_domain() -> Domain {
     domain("synthetic-mnist", PIXELS, bounds, Storage::Bytes, digits)
 }
 
-/// The planted model of [`synthetic_mnist`], K rows of 784 weights and an intercept: the minimiser of the population risk of
-/// softmax regression.
-pub fn synthetic_mnist_optimum(seed: u64) -> Vec<f32> {
-    let model = StrokeModel::new(seed);
-    (0..CLASSES)
-        .flat_map(|class| {
-            let weights = model.weights.iter().map(move |weight| weight[class]);
-            weights.chain(std::iter::once(model.intercepts[class])).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
 /// Images of all handwritings and the planted model.
 struct StrokeModel {
     /// `CLASSES · HANDWRITINGS` images.

@@ -1,16 +1,13 @@
-//! Exponents of what single studies ask for: the fewest rounds and least risks of the rate study, counts of query depth, and the
-//! queries that a private method needs.
+//! The fewest rounds and least risks of a study of rates, and their exponents.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use anyhow::{Context as _, bail};
-use rounds_algorithms::theory::parallel::PRIVATE_QUERIES;
+use anyhow::Context as _;
+use serde_json::Value;
 
-use super::records::{Fields, Records, Run};
-use crate::estimates::{Estimated, Risks, crossing, exponent, fewest_rounds, mean_without};
-use crate::statistics::{jackknife, mean, median};
+use super::records::{Fields, Records};
+use crate::estimates::{Estimated, Risks, exponent, fewest_rounds, fit, mean_without, smallest};
 
 /// An exponent, the number of its points, and the formula's exponent in the same cells where one is given; or a number of rounds, and
 /// true where no fewer were measured.
@@ -19,15 +16,6 @@ pub(crate) struct Derived {
     pub(crate) points: usize,
     pub(crate) theory: Option<f64>,
     pub(crate) is_end: bool,
-}
-
-fn some(rows: &[(Vec<f64>, f64)], at: usize, seeds: &[f64], is_jackknife: bool) -> Option<Derived> {
-    let found = exponent(rows, at, seeds, is_jackknife)?;
-    Some(Derived { found, points: rows.len(), theory: None, is_end: false })
-}
-
-fn fitted(rows: &[(Vec<f64>, f64)], at: usize) -> Option<f64> {
-    Some(exponent(rows, at, &[], false)?.value)
 }
 
 /// The field of a query without one, such as that of the fewest rounds at one place.
@@ -46,6 +34,8 @@ struct Cell {
 fn cells(records: &mut Records, study: &str, fields: &Fields, axis: &str) -> anyhow::Result<BTreeMap<u64, Vec<Cell>>> {
     let mut all = fields.clone();
     let method = all.remove("algorithm").context("an algorithm is missing")?;
+    // A line of one draw holds the risks of all.
+    all.insert("draw".to_owned(), 0.into());
     let mut places: BTreeMap<u64, Vec<Cell>> = BTreeMap::new();
     for run in records.select(study, &all)? {
         let place = if axis == ONE_PLACE { 0.0 } else { run.number(axis)? };
@@ -53,10 +43,19 @@ fn cells(records: &mut Records, study: &str, fields: &Fields, axis: &str) -> any
             is_own: run.is("algorithm", &method),
             rounds: run.number("adaptive_rounds")?,
             at_edge: run.is("at_edge", &true.into()),
-            excess: run.sample("excess")?.into_values().collect(),
+            excess: run.0["risks"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect(),
         });
     }
     Ok(places)
+}
+
+/// The risks of a method's cells, and of all.
+fn risks(cells: &[Cell]) -> (Vec<Risks<'_>>, Vec<Risks<'_>>) {
+    let risks = |is_own: bool| {
+        let cells = cells.iter().filter(|cell| cell.is_own || !is_own);
+        cells.map(|cell| (cell.rounds, &*cell.excess)).collect()
+    };
+    (risks(true), risks(false))
 }
 
 /// The least risk of a method over the numbers of rounds that were measured, and true at an end of these, of the steps or of the slopes.
@@ -92,21 +91,16 @@ pub(crate) fn of_rates(
             let other = less.get(place).or_else(|| less.values().next().filter(|_| less.len() == 1))?;
             return Some((risk - least_risk(other, left_out)?.0, at_end)).filter(|(rest, _)| *rest > 0.0);
         };
-        let all: Vec<Risks<'_>> = cells.iter().map(|cell| (cell.rounds, &*cell.excess)).collect();
-        let own = cells.iter().zip(&all).filter(|(cell, _)| cell.is_own);
-        fewest_rounds(&own.map(|(_, risks)| *risks).collect::<Vec<_>>(), &all, within, left_out)
+        let (own, all) = risks(cells);
+        fewest_rounds(&own, &all, within, left_out)
     };
     if axis == ONE_PLACE {
-        let Some((place, cells, (value, is_end))) =
-            places.iter().find_map(|(place, cells)| Some((place, cells, number(place, cells, None)?)))
-        else {
-            return Ok(None);
+        let smallest = |cells: &Vec<Cell>| {
+            let (own, all) = risks(cells);
+            smallest(&own, &all, within?)
         };
-        let without: Vec<f64> = (0..draws).filter_map(|draw| Some(number(place, cells, Some(draw))?.0)).collect();
-        let count = without.len();
-        let error = if is_end { 0.0 } else { jackknife(&without) };
-        let found = Estimated { value, error, freedom: count as f64 - 1.0, count };
-        return Ok(Some(Derived { found, points: usize::MAX, theory: None, is_end }));
+        let found = places.values().find_map(smallest);
+        return Ok(found.map(|(found, is_end)| Derived { found, points: usize::MAX, theory: None, is_end }));
     }
     let is_inside = |(place, cells): &(&u64, &Vec<Cell>)| number(place, cells, None).is_some_and(|(_, is_end)| !is_end);
     let inside: Vec<_> = places.iter().filter(is_inside).collect();
@@ -116,94 +110,10 @@ pub(crate) fn of_rates(
         };
         inside.iter().filter_map(point).collect()
     };
-    let without: Option<Vec<f64>> = (0..draws).map(|draw| fitted(&points(Some(draw)), 0)).collect();
-    Ok(without.and_then(|without| some(&points(None), 0, &without, true)))
-}
-
-/// The exponent of a count of query depth in 1/ε (`accuracy`) or d (`dimension`). A cell that a seed missed, or that starts within
-/// twice its target, is left out.
-pub(crate) fn of_depth(
-    records: &mut Records,
-    study: &str,
-    fields: &Fields,
-    count: &str,
-    axis: &str,
-) -> anyhow::Result<Option<Derived>> {
-    let mut cells: BTreeMap<[u64; 2], Vec<Rc<Run>>> = BTreeMap::new();
-    for run in records.select(study, fields)? {
-        let place = [1.0 / run.number("accuracy")?, run.number("dimension")?].map(f64::to_bits);
-        cells.entry(place).or_default().push(run);
-    }
-    let typical = |place: &[u64; 2], runs: &[Rc<Run>]| {
-        let starts: Vec<f64> = runs.iter().filter_map(|run| run.number("start_gap").ok()).collect();
-        runs.iter().all(|run| run.is("reached", &true.into())) && median(&starts) * f64::from_bits(place[0]) > 2.0
-    };
-    cells.retain(|place, runs| typical(place, runs));
-    // A d that does not vary has no exponent.
-    let varying = if cells.keys().any(|place| cells.keys().any(|other| place[1] != other[1])) { 2 } else { 1 };
-    let rows = |value: &dyn Fn(&[Rc<Run>]) -> anyhow::Result<f64>| -> anyhow::Result<Vec<(Vec<f64>, f64)>> {
-        cells
-            .iter()
-            .map(|(place, runs)| Ok((place[..varying].iter().map(|x| f64::from_bits(*x)).collect(), value(runs)?)))
-            .collect()
-    };
-    let at = match axis {
-        "accuracy" => 0,
-        "dimension" => 1,
-        _ => bail!("depth has no axis '{axis}'"),
-    };
-    let counts = |runs: &[Rc<Run>]| runs.iter().map(|run| run.number(count)).collect::<Result<Vec<_>, _>>();
-    let seeds = cells.values().map(Vec::len).min().unwrap_or(0);
-    let of_seed = |seed: usize| anyhow::Ok(fitted(&rows(&|runs| Ok(counts(runs)?[seed]))?, at));
-    let of_seeds: Option<Vec<f64>> = (0..seeds).map(of_seed).collect::<Result<_, _>>()?;
-    let middle = rows(&|runs| Ok(median(&counts(runs)?)))?;
-    Ok(of_seeds.and_then(|of_seeds| some(&middle, at, &of_seeds, false)))
-}
-
-/// The exponent in n (`rows`), d (`dimension`) or 1/ε (`epsilon`) of the queries at which the risk comes down to the optimal
-/// error, beside that of Theorem 4 of paper 002 in the same cells.
-pub(crate) fn of_needs(
-    records: &mut Records,
-    study: &str,
-    fields: &Fields,
-    axis: &str,
-) -> anyhow::Result<Option<Derived>> {
-    let mut cells: BTreeMap<[u64; 3], BTreeMap<u64, Vec<(f64, f64)>>> = BTreeMap::new();
-    for run in records.select(study, fields)? {
-        let place = [run.number("rows")?, run.number("dimension")?, 1.0 / run.number("epsilon")?].map(f64::to_bits);
-        let point = (run.number("gradient_queries")?, run.number("excess/error")?);
-        cells.entry(place).or_default().entry(run.place().1).or_default().push(point);
-    }
-    let at = ["rows", "dimension", "epsilon"].iter().position(|name| *name == axis).context("no such axis")?;
-    let need = |points: &[(f64, f64)]| -> anyhow::Result<f64> {
-        let mut points = points.to_vec();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let found = crossing(&points, 1.0).filter(|(_, is_first)| !is_first);
-        Ok(found.context("a need lies at an end of its budgets")?.0)
-    };
-    let rows = |value: &dyn Fn(&[f64], &BTreeMap<u64, Vec<(f64, f64)>>) -> anyhow::Result<f64>| {
-        let row = |(place, seeds): (&[u64; 3], &BTreeMap<u64, Vec<(f64, f64)>>)| {
-            let x = place.map(f64::from_bits).to_vec();
-            let y = value(&x, seeds)?;
-            anyhow::Ok((x, y))
-        };
-        cells.iter().map(row).collect::<Result<Vec<_>, _>>()
-    };
-    let theorem = rows(&|x, _| {
-        let [.., (_, theorem)] = PRIVATE_QUERIES;
-        Ok(theorem(x[0], x[1], 1.0 / x[2]))
-    })?;
-    let seeds: Vec<u64> = cells.values().next().context("no cell")?.keys().copied().collect();
-    let of_seed =
-        |seed: &u64| anyhow::Ok(fitted(&rows(&|_, seeds| need(seeds.get(seed).context("a seed is missing")?))?, at));
-    let of_seeds: Option<Vec<f64>> = seeds.iter().map(of_seed).collect::<Result<_, _>>()?;
-    let middle = rows(&|_, seeds| {
-        let logarithms: Vec<f64> =
-            seeds.values().map(|points| Ok(need(points)?.ln())).collect::<anyhow::Result<_>>()?;
-        Ok(mean(&logarithms).exp())
-    })?;
-    let found = of_seeds.and_then(|of_seeds| some(&middle, at, &of_seeds, false));
-    Ok(found.map(|found| Derived { theory: fitted(&theorem, at), ..found }))
+    let fitted = |draw| Some(fit(&points(Some(draw)))?.first()?.value);
+    let without: Option<Vec<f64>> = (0..draws).map(fitted).collect();
+    let found = without.and_then(|without| exponent(&points(None), &without, true));
+    Ok(found.map(|found| Derived { found, points: inside.len(), theory: None, is_end: false }))
 }
 
 #[cfg(test)]
@@ -217,7 +127,7 @@ mod tests {
     fn the_statistical_term_is_subtracted_before_the_exponent() {
         let run = |problem: &str, d: f64, rounds: u64, risk: f64| {
             let excess = [0.99, 1.0, 1.01].map(|factor| factor * risk);
-            json!({ "problem": problem, "algorithm": "a", "d": d, "adaptive_rounds": rounds, "excess": excess })
+            json!({ "problem": problem, "algorithm": "a", "d": d, "adaptive_rounds": rounds, "draw": 0, "risks": excess })
         };
         let private = (1..=8).map(|d| f64::from(d) * 100.0).flat_map(|d| {
             [(16, 99.0), (32, 2.0 * d.sqrt() + 3.0), (64, 99.0)].map(|(rounds, risk)| run("private", d, rounds, risk))
@@ -246,7 +156,7 @@ mod tests {
                     _ => 99.0,
                 };
                 let excess = [0.99, 1.0, 1.01].map(|factor| factor * risk);
-                json!({ "algorithm": "a", "d": d, "adaptive_rounds": rounds, "excess": excess })
+                json!({ "algorithm": "a", "d": d, "adaptive_rounds": rounds, "draw": 0, "risks": excess })
             };
             let runs = (1..=8).flat_map(|d| rounds.iter().map(move |rounds| run(100 * d, *rounds))).collect();
             let fields = Fields::from([("algorithm".to_owned(), "a".into())]);

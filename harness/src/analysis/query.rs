@@ -10,6 +10,8 @@ use super::derived::{self, Derived};
 use super::records::{self, Best, Fields, NoRun, Records};
 use crate::estimates::{Estimated, Sample, difference, of_mean};
 use crate::format::minus;
+use crate::lines::exponent;
+use crate::statistics::{mean, median};
 
 /// Fewest points of an exponent, and fewest runs of a mean, that a verdict rests on.
 const LEAST_POINTS: usize = 6;
@@ -39,6 +41,11 @@ pub(super) struct Query {
     over: Option<Fields>,
     /// Of the least risk: less that of the runs with these fields, at the same place or their only one.
     less: Option<Fields>,
+    /// Of an exponent: the fields of its places, the first of which it is in.
+    #[serde(default)]
+    along: Vec<String>,
+    /// The field whose exponent in the same cells is the bound.
+    theory: Option<String>,
     /// Of the fewest rounds: within this factor of the least risk.
     #[serde(default = "within")]
     within: f64,
@@ -76,10 +83,10 @@ enum Statistic {
     /// Exponents of a study of rates in `field`; without a field the rounds at one place.
     FewestRounds,
     LeastRisk,
-    /// Exponents of a count, `COUNT in accuracy` or `COUNT in dimension`.
-    Depth,
-    /// The exponent of needed queries in `field`, beside Theorem 4's.
-    Needs,
+    /// The exponent of `field` over seeds; its misfit is that of their geometric means.
+    Exponent,
+    /// The same with the misfit of their medians.
+    ExponentOfMedians,
 }
 
 /// The best setting.
@@ -237,10 +244,14 @@ impl Query {
                 let less = self.less.as_ref().map(|less| joined(fields, less));
                 derived::of_rates(records, study, fields, less.as_ref(), field, None)
             }
-            Statistic::Needs => derived::of_needs(records, study, fields, field),
             _ => {
-                let (count, axis) = field.split_once(" in ").context("a count and its axis")?;
-                derived::of_depth(records, study, fields, count, axis)
+                let runs = records.select(study, fields)?;
+                let runs: Vec<&Value> = runs.iter().map(|run| &run.0).collect();
+                let geometric = |values: &[f64]| mean(&values.iter().map(|value| value.ln()).collect::<Vec<_>>()).exp();
+                let middle = if self.statistic == Statistic::Exponent { geometric } else { median };
+                let of = |field: &str| exponent(&runs, field, &self.along, "repeat", middle);
+                let theory = self.theory.as_ref().and_then(|theory| Some(of(theory)?.0.value));
+                Ok(of(field).map(|(found, points)| Derived { found, points, theory, is_end: false }))
             }
         };
         let Some(Derived { mut found, points, theory, is_end }) = of(base)? else { return Ok(None) };

@@ -6,22 +6,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::estimates::Sample;
-use crate::experiment;
-use crate::experiment::store::{self, Stored};
+use crate::experiment::store;
+use crate::lines::{field, number};
+use crate::studies;
 
 /// Fields that select runs: a value, a list of values, a text with one `*`, alone for any value or none, or a bound such as `<= 0.15` or
 /// `> 0.15`.
 pub(crate) type Fields = BTreeMap<String, Value>;
 
-/// One run: its fields with those of its parameters.
+/// The line of one run.
 #[derive(Debug)]
-pub(crate) struct Run {
-    fields: Map<String, Value>,
-    parameters: Map<String, Value>,
-}
+pub(crate) struct Run(pub(crate) Value);
 
 /// No run of a study fits.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +40,8 @@ impl Records {
     /// The runs of the newest `<day>/<machine>/STUDY` that fit `fields`.
     pub(crate) fn select(&mut self, study: &str, fields: &Fields) -> anyhow::Result<Vec<Rc<Run>>> {
         if !self.studies.contains_key(study) {
-            let runs = read(&newest(&self.root, study)?)?;
-            self.studies.insert(study.to_owned(), runs);
+            let lines = studies::lines(&newest(&self.root, study)?)?.into_iter();
+            self.studies.insert(study.to_owned(), lines.map(|line| Rc::new(Run(line))).collect());
         }
         let found: Vec<Rc<Run>> = self.studies[study].iter().filter(|run| run.fits(fields)).cloned().collect();
         if found.is_empty() {
@@ -66,82 +64,44 @@ fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
     found.pop().with_context(|| format!("no {}/<day>/<machine>/{study} holds results", root.display()))
 }
 
-fn read(folder: &Path) -> anyhow::Result<Vec<Rc<Run>>> {
-    let stored: Stored<Value> = store::read(folder)?;
-    let run = |sample: &experiment::Sample<Value>| {
-        let Value::Object(fields) = serde_json::to_value(sample)? else { bail!("a sample has no fields") };
-        let parameters = fields.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
-        Ok(Rc::new(Run { fields, parameters }))
-    };
-    stored.results.samples.iter().map(run).collect()
-}
-
 impl Run {
-    fn field(&self, name: &str) -> Option<&Value> {
-        if let Some((name, inner)) = name.split_once('.') {
-            return self.field(name)?.get(inner);
-        }
-        self.fields.get(name).or_else(|| self.parameters.get(name))
-    }
-
     fn fits(&self, fields: &Fields) -> bool {
-        let first = Value::from(0);
-        fields.iter().all(|(name, wanted)| {
-            // A record of the first draw names none.
-            let value = self.field(name).or_else(|| (name == "draw").then_some(&first));
-            match wanted {
-                Value::Array(any) => any.iter().any(|wanted| is_one(value, wanted)),
-                wanted => is_one(value, wanted),
-            }
+        fields.iter().all(|(name, wanted)| match wanted {
+            Value::Array(any) => any.iter().any(|wanted| self.is(name, wanted)),
+            wanted => self.is(name, wanted),
         })
     }
 
     /// True if a field is `value`.
     pub(crate) fn is(&self, name: &str, value: &Value) -> bool {
-        is_one(self.field(name), value)
+        is_one(field(&self.0, name), value)
     }
 
-    /// A number of the run: `NAME`, one inside another (`A.B`), the last of a list (`NAME.last`), or one over another (`A/B`).
-    pub(crate) fn number(&self, name: &str) -> anyhow::Result<f64> {
-        if let Some((one, other)) = name.split_once('/') {
-            return Ok(self.number(one)? / self.number(other)?);
-        }
-        let (name, is_last) = name.strip_suffix(".last").map_or((name, false), |name| (name, true));
-        let value = match self.field(name) {
-            Some(Value::Array(list)) if is_last => list.last(),
-            value => value,
-        };
-        value.and_then(Value::as_f64).with_context(|| format!("a run has no number '{name}'"))
-    }
-
-    /// A number of the run by draw: of a list, one each.
-    pub(crate) fn sample(&self, name: &str) -> anyhow::Result<Sample> {
-        if let Some(Value::Array(list)) = self.field(name) {
-            return Ok((0..).zip(list).filter_map(|(draw, value)| Some(((draw, 0), value.as_f64()?))).collect());
-        }
-        Ok(Sample::from([(self.place(), self.number(name)?)]))
+    /// A number of the run.
+    pub(crate) fn number(&self, of: &str) -> anyhow::Result<f64> {
+        let number = Some(number(&self.0, of)).filter(|number| number.is_finite());
+        number.with_context(|| format!("a run has no number '{of}'"))
     }
 
     /// The numbers of a range: of a curve its values, or that at `curve@X`.
     pub(crate) fn numbers(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         let Some(at) = name.strip_prefix("curve") else { return Ok(vec![self.number(name)?]) };
         let at: Option<f64> = at.strip_prefix('@').map(str::parse).transpose()?;
-        let curve =
-            self.fields.get("curves").and_then(|curves| curves[0][1].as_array()).context("a run has no curve")?;
+        let curve = field(&self.0, "curves.0.1").and_then(Value::as_array).context("a run has no curve")?;
         let point = |point: &Value| Some((point[0].as_f64()?, point[1].as_f64()?));
         Ok(curve.iter().filter_map(point).filter(|(x, _)| at.is_none_or(|at| *x == at)).map(|(_, y)| y).collect())
     }
 
     /// The draw and the seed.
-    pub(crate) fn place(&self) -> (u64, u64) {
-        let part = |name: &str| self.fields.get(name).and_then(Value::as_u64).unwrap_or(0);
+    fn place(&self) -> (u64, u64) {
+        let part = |name: &str| self.0[name].as_u64().unwrap_or(0);
         (part("draw"), part("repeat"))
     }
 
     /// The setting of a run: all that was given but draw and seed.
     fn setting(&self) -> String {
         let given = ["problem", "method", "algorithm", "dataset", "batch_size", "parameters"];
-        given.map(|name| self.fields.get(name).map(Value::to_string).unwrap_or_default()).join("|")
+        given.map(|name| self.0[name].to_string()).join("|")
     }
 }
 
@@ -177,10 +137,9 @@ pub(crate) fn settings(runs: &[Rc<Run>]) -> Vec<Vec<Rc<Run>>> {
 pub(crate) fn sample(runs: &[Rc<Run>], field: &str) -> anyhow::Result<Sample> {
     let mut sample = Sample::new();
     for run in runs {
-        for (place, value) in run.sample(field)? {
-            if sample.insert(place, value).is_some_and(|known| known != value) {
-                bail!("two runs of one draw and seed: the fields select more than one setting");
-            }
+        let value = run.number(field)?;
+        if sample.insert(run.place(), value).is_some_and(|known| known != value) {
+            bail!("two runs of one draw and seed: the fields select more than one setting");
         }
     }
     Ok(sample)
@@ -228,9 +187,10 @@ pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> a
     let of_halves = [0, 1].map(|half| if units.len() > 1 { winner(Some(half)) } else { chosen });
     let nested = samples[chosen].keys().filter_map(|place| Some((*place, *shown[of_halves[half(place)]].get(place)?)));
     // Only settings of the winner's method are its grid.
-    let own = |group: &&Vec<Rc<Run>>| group[0].field("algorithm") == groups[chosen][0].field("algorithm");
-    let at_end = groups[chosen][0].parameters.iter().any(|(name, value)| {
-        let of = |group: &Vec<Rc<Run>>| group[0].parameters.get(name).and_then(Value::as_f64);
+    let own = |group: &&Vec<Rc<Run>>| group[0].0["algorithm"] == groups[chosen][0].0["algorithm"];
+    let given = groups[chosen][0].0["parameters"].as_object();
+    let at_end = given.into_iter().flatten().any(|(name, value)| {
+        let of = |group: &Vec<Rc<Run>>| group[0].0["parameters"][name].as_f64();
         let grid: Vec<f64> = groups.iter().filter(own).filter_map(of).collect();
         let (least, most) = grid.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
         least < most && value.as_f64().is_some_and(|value| value == least || value == most)
@@ -242,11 +202,7 @@ pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> a
 impl Records {
     /// Runs of one study, by their fields.
     pub(super) fn of(study: &str, runs: Vec<Value>) -> Self {
-        let run = |fields: Value| {
-            let fields = fields.as_object().expect("fields").clone();
-            Rc::new(Run { fields, parameters: Map::new() })
-        };
-        let runs = runs.into_iter().map(run).collect();
+        let runs = runs.into_iter().map(|line| Rc::new(Run(line))).collect();
         Self { root: PathBuf::new(), studies: BTreeMap::from([(study.to_owned(), runs)]) }
     }
 }
@@ -257,13 +213,6 @@ mod tests {
 
     use super::*;
     use crate::estimates::of_mean;
-
-    #[test]
-    fn a_run_without_a_draw_is_of_the_first() {
-        let mut records = Records::of("s", vec![json!({ "x": 1 }), json!({ "x": 1, "draw": 1 })]);
-        let mut of = |draw: u64| records.select("s", &Fields::from([("draw".to_owned(), draw.into())])).unwrap();
-        assert_eq!([0, 1].map(|draw| (of(draw).len(), of(draw)[0].place())), [(1, (0, 0)), (1, (1, 0))]);
-    }
 
     fn runs(values: &[Vec<f64>]) -> Vec<Rc<Run>> {
         let of = |(setting, values): (usize, &Vec<f64>)| {

@@ -75,8 +75,8 @@ pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
             (all.collect(), "algorithm")
         }
         Subject::Suites => {
-            let suites = definition::all()?.into_iter().map(|source| source.head);
-            (suites.map(|head| Entry::of(&head.name, &head.about)).collect(), "suite")
+            let suites = definition::all()?.into_iter().map(|source| source.definition);
+            (suites.map(|suite| Entry::of(&suite.name, &suite.about)).collect(), "suite")
         }
         Subject::Datasets => {
             let all = data::NAMES.iter();

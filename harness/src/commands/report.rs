@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{Output, output};
 use crate::experiment::run::write_files;
@@ -40,7 +39,7 @@ struct Written<'a> {
 fn run_of(folder: &Path) -> Result<Run> {
     let first = folders(folder).into_iter().next();
     let own = first.as_deref().unwrap_or(folder);
-    let stored: Stored<Value> = store::read(own)?;
+    let stored: Stored = store::read(own)?;
     let mut studies = stored.binding.suites.keys().map(Path::new);
     let below = own.strip_prefix(folder).unwrap_or(own);
     ensure!(
@@ -49,7 +48,7 @@ fn run_of(folder: &Path) -> Result<Run> {
         folder.display(),
         own.display()
     );
-    let is_suite = |sample: &Sample<Value>| sample.outcome.get("phases_ns").is_some();
+    let is_suite = |sample: &Sample| sample.contains_key("phases_ns");
     if own == folder && stored.results.samples.iter().all(is_suite) {
         return Ok(read_run(folder)?);
     }

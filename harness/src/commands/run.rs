@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::{Output, UsageError};
 use crate::cluster::{Cluster, EngineKind};
 use crate::experiment::store::{Mode, results_directory};
-use crate::experiment::{Cell, Kind, Plan, Selection, Session, Source, definition};
+use crate::experiment::{Cell, Measure, Plan, Selection, Session, Source, definition};
 use crate::format::plural;
 use crate::machine::{Environment, PinPolicy, Pinning, Topology};
 use crate::studies;
@@ -58,9 +58,9 @@ pub fn run(arguments: &RunArguments, output: Output) -> anyhow::Result<()> {
     cluster.finish(result)
 }
 
-/// Experiments of one kind in one folder.
+/// Experiments of one measure in one folder.
 struct Group {
-    kind: &'static Kind,
+    measure: &'static Measure,
     /// Their folder in the folder of results.
     below: String,
     sources: Vec<Source>,
@@ -79,8 +79,9 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     }
     let mut plans = Vec::new();
     for group in cluster.all_ok(groups(&names, cluster).map_err(|error| usage(&error)))? {
-        let selection = selection(arguments, cluster, group.kind);
-        let plan = cluster.all_ok((group.kind.plan)(&group.sources, &selection).map_err(|error| usage(&error)))?;
+        let selection = selection(arguments, cluster, group.measure);
+        let plan = Plan::new(group.measure, &group.sources, &selection);
+        let plan = cluster.all_ok(plan.map_err(|error| usage(&error)))?;
         plans.push((group, selection, plan));
     }
     if arguments.list {
@@ -95,7 +96,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     let root = arguments.out.clone();
     let root = root.unwrap_or_else(|| results_directory(Path::new("results"), &Environment::capture(&[]), mode));
     let stopped = stop_on_interrupt(AFTER_THIS_RUN)?;
-    let at_root = plans.iter().any(|(group, ..)| group.kind.at_root);
+    let at_root = plans.iter().any(|(group, ..)| group.measure.is_suite);
     for (group, selection, plan) in plans {
         let session = Session {
             cluster,
@@ -110,7 +111,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         cluster.check_same("list of cells", &keys.join("\n"))?;
         let pinning = match arguments.pin {
             Some(policy) => cluster.all_ok(cluster.pinning(policy))?,
-            None => Pinning::new(group.kind.pin).unwrap_or_else(|_| Pinning::none()),
+            None => Pinning::new(group.measure.pin).unwrap_or_else(|_| Pinning::none()),
         };
         plan.run(&session, pinning, &root.join(group.below))?;
     }
@@ -132,27 +133,25 @@ fn groups(names: &[String], cluster: &Cluster) -> anyhow::Result<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
     for name in names {
         let source = definition::find(name)?;
-        let study = &source.head.study;
-        let known: Vec<&str> = studies::KINDS.iter().map(|kind| kind.name).collect();
-        let kind = studies::kind(study).ok_or_else(|| definition::unknown_name("study", study, &known))?;
+        let measure = studies::measure(&source.definition)?;
         anyhow::ensure!(
-            cluster.count().is_none() || kind.on_ranks,
+            cluster.count().is_none() || measure.is_suite,
             "--engine mpi: '{name}' is a study, which runs in one process; suites run on ranks"
         );
-        let below = if kind.at_root { "" } else { &source.head.name }.to_owned();
+        let below = if measure.is_suite { "" } else { &source.definition.name }.to_owned();
         match groups.iter_mut().find(|group| group.below == below) {
             Some(group) => group.sources.push(source),
-            None => groups.push(Group { kind, below, sources: vec![source] }),
+            None => groups.push(Group { measure, below, sources: vec![source] }),
         }
     }
     Ok(groups)
 }
 
-fn selection(arguments: &RunArguments, cluster: &Cluster, kind: &Kind) -> Selection {
+fn selection(arguments: &RunArguments, cluster: &Cluster, measure: &Measure) -> Selection {
     Selection {
         default_threads: match cluster.count() {
             Some(_) => vec![1],
-            None => (kind.threads)(Topology::detect().cores.max(1)),
+            None => (measure.threads)(Topology::detect().cores.max(1)),
         },
         files: arguments.data_dir.is_some(),
         ranks: cluster.count(),
@@ -161,7 +160,7 @@ fn selection(arguments: &RunArguments, cluster: &Cluster, kind: &Kind) -> Select
 }
 
 /// The dry run.
-fn list(plans: &[(Group, Selection, Box<dyn Plan>)], output: Output, cluster: &Cluster) -> anyhow::Result<()> {
+fn list(plans: &[(Group, Selection, Plan)], output: Output, cluster: &Cluster) -> anyhow::Result<()> {
     let cells: Vec<&Cell> = plans.iter().flat_map(|(_, _, plan)| plan.cells()).collect();
     for cell in cells.iter().filter(|_| cluster.is_root()) {
         output.json_line(&cell.configuration)?;
@@ -199,12 +198,11 @@ mod tests {
     use crate::drawing::table::EXCERPT_ROWS;
     use crate::experiment::Definition;
     use crate::report::SUMMARY_LINES;
-    use crate::studies::training::Options;
 
     #[test]
     fn what_the_default_run_prints_fits_sixty_lines() {
         let source = definition::find(DEFAULT_STUDY).unwrap();
-        let (study, _) = Definition::parse::<Options>(DEFAULT_STUDY, &source.text).unwrap();
+        let study = Definition::parse(DEFAULT_STUDY, &source.text).unwrap();
         let cells = study.cells(&Selection::default()).unwrap();
         // Of each problem its heading, the table and a gap; the line about what is left out; two last lines.
         let tables = (0..study.problems.len()).map(|problem| {

@@ -1,27 +1,28 @@
 //! `rounds simulate`: modelled time of parallel methods on P workers with the latency ℓ, from a study of query depth; or of rounds on
 //! more threads, from a run.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use rounds_algorithms::theory::parallel_time::Work;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Output, UsageError, output};
 use crate::drawing::{Entry, Table};
+use crate::experiment::Sample;
+use crate::experiment::store::{self, Stored};
 use crate::format::{count, three_digits, time};
 use crate::grouping::{by_key, distinct};
 use crate::results::read_run;
-use crate::studies::depth_cell::{Cell, Cells, Kind};
+use crate::statistics::median;
 use crate::thread_scaling::{Prediction, errors, predictions};
 
 /// Arguments of `rounds simulate`.
 #[derive(clap::Args)]
 pub struct SimulateArguments {
-    /// Results of the study, the file `depth-against-work.json`; or the folder of a run, whose rounds are predicted for 4, 16 and 64
-    /// threads.
-    #[arg(value_name = "FILE")]
-    study: PathBuf,
+    /// Folder of a study of query depth; or that of a run, whose rounds are predicted for 4, 16 and 64 threads.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
     /// Number of workers [default: 1024].
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u64).range(1..))]
     workers: Option<u64>,
@@ -60,53 +61,85 @@ struct Row {
     seconds: f64,
     rounds: u64,
     gradient_queries: u64,
-    dimension: usize,
+    dimension: u32,
     accuracy: f64,
+}
+
+/// The runs of a cell on one thread, all of which reached their target, with its dimension and accuracy.
+fn reached<'r>(runs: &[&'r Sample]) -> Option<((f64, f64), Vec<&'r Sample>)> {
+    let is_one = |run: &&Sample| {
+        let Sample { configuration, outcome, .. } = run;
+        outcome.get("reached") == Some(&true.into())
+            && configuration.threads == 1
+            && configuration.dataset == "max-of-linear"
+    };
+    let place = runs[0].configuration.optional("dimension").ok()??;
+    let place = (place, runs[0].configuration.optional("accuracy").ok()??);
+    runs.iter().all(is_one).then(|| (place, runs.to_vec()))
+}
+
+/// The work of the medians of a cell's runs, one a seed.
+fn work(runs: &[&Sample]) -> Work {
+    let number = |name: &str| {
+        let values = runs.iter().filter_map(|run| run.outcome.get(name).and_then(Value::as_f64));
+        median(&values.collect::<Vec<_>>())
+    };
+    let count = |name: &str| number(name).round() as u64;
+    let (query_seconds, reweight_seconds) = (number("query_seconds"), number("reweight_seconds"));
+    Work {
+        rounds: count("rounds"),
+        queries: count("gradient_queries"),
+        query_seconds,
+        mini_batches: count("reweightings"),
+        samples: count("reweighted"),
+        reweight_seconds,
+        rest_seconds: (number("seconds") - query_seconds - reweight_seconds).max(0.0),
+    }
 }
 
 /// Reads the study and prints the modelled times, the fastest method first.
 ///
 /// # Errors
-/// A file that is no study, or lacks the cell.
+/// A folder without results, or without the cell.
 pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> {
-    let SimulateArguments { ref study, workers, latency, dimension, accuracy } = *arguments;
-    if study.is_dir() {
+    let SimulateArguments { ref folder, workers, latency, dimension, accuracy } = *arguments;
+    let (path, stored): (_, Stored) = (folder.display(), store::read(folder)?);
+    if stored.results.samples.iter().all(|run| !run.contains_key("computational_depth")) {
         let given = [workers.is_some(), latency.is_some(), dimension.is_some(), accuracy.is_some()];
         let named = ["--workers", "--latency", "--dimension", "--accuracy"];
         if let Some((name, _)) = named.iter().zip(given).find(|(_, given)| *given) {
             return Err(UsageError::of(format!(
-                "{}: a folder of a run is predicted for 4, 16 and 64 threads, without {name}; that is an option of the file \
-                 depth-against-work.json of a study",
-                study.display()
+                "{path}: a folder of a run is predicted for 4, 16 and 64 threads, without {name}; that is an option of the folder \
+                 of a study of query depth",
             )));
         }
-        return threads(study, output);
+        return threads(folder, output);
     }
     let (workers, latency) = (workers.unwrap_or(1_024), latency.unwrap_or(0.05));
-    let (dimension, accuracy) = (dimension.unwrap_or(256) as usize, accuracy.unwrap_or(0.05));
-    let path = study.display();
-    let text = fs::read_to_string(study).with_context(|| path.to_string())?;
-    let study: Cells = serde_json::from_str(&text).with_context(|| format!("{path}: not a study of query depth"))?;
-    let is_one = |cell: &&Cell| cell.family == Kind::MaxOfLinear && cell.reached && cell.threads == 1;
-    let reached = || study.cells.iter().filter(is_one);
-    let row = |cell: &Cell| Row {
-        algorithm: cell.algorithm.clone(),
-        workers,
-        latency_s: latency,
-        seconds: cell.work().time_to_target(workers, latency),
-        rounds: cell.rounds,
-        gradient_queries: cell.gradient_queries,
-        dimension,
-        accuracy,
+    let (dimension, accuracy) = (dimension.unwrap_or(256), accuracy.unwrap_or(0.05));
+    let cells = by_key(stored.results.samples.iter().map(|run| (run.configuration.key(), run)));
+    let cells: Vec<_> = cells.iter().filter_map(|(_, runs)| reached(runs)).collect();
+    let row = |runs: &[&Sample]| {
+        let work = work(runs);
+        Row {
+            algorithm: runs[0].configuration.algorithm.clone(),
+            workers,
+            latency_s: latency,
+            seconds: work.time_to_target(workers, latency),
+            rounds: work.rounds,
+            gradient_queries: work.queries,
+            dimension,
+            accuracy,
+        }
     };
-    let mut rows: Vec<Row> =
-        reached().filter(|cell| (cell.dimension, cell.accuracy) == (dimension, accuracy)).map(row).collect();
+    let wanted = cells.iter().filter(|(place, _)| *place == (f64::from(dimension), accuracy));
+    let mut rows: Vec<Row> = wanted.map(|(_, runs)| row(runs)).collect();
     if rows.is_empty() {
         let known =
-            distinct(reached().map(|cell| format!("--dimension {} --accuracy {}", cell.dimension, cell.accuracy)));
+            cells.iter().map(|((dimension, accuracy), _)| format!("--dimension {dimension} --accuracy {accuracy}"));
         return Err(UsageError::of(format!(
             "{path} holds no finished cell with --dimension {dimension} --accuracy {accuracy}; it holds: {}",
-            known.join(", ")
+            distinct(known).join(", ")
         )));
     }
     rows.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));

@@ -1,9 +1,7 @@
 //! Figures and tables that a definition declares: the one grammar by which raw runs become charts and tables.
 //!
-//! A field is a path into a run's line of `measurements.jsonl`: `rms_error`, `parameters.rounds`, `gap_mean.-1` (the last entry of a
-//! list). Each line has the fields `method`, `problem`, `draw`, `repeat`, `axis`, `axis_name`, `target` and `chosen`
-//! besides, and those that its study adds. Fields and numbers are joined from left to right by `a / b`, `a * b`, `a - b` and `a ^ b`;
-//! `reference.a` is a field of the run that a run is paired with. Titles, labels and headings hold fields of the first run in braces.
+//! Fields are those of [`lines`](crate::lines); `reference.a` is a field of the run that a run is paired with. Titles, labels and headings
+//! hold fields of the first run in braces.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +11,10 @@ use serde_json::Value;
 use super::chart::{self, COLOURS, Chart, Format, Point, Scale, Series, Style, ends};
 use super::presentation::{self, Panel, Part, slug};
 use super::table::{self, Entry};
-use crate::estimates::{Estimated, exponent, fit};
+use crate::experiment::cell::text;
 use crate::format::{count, number as short, percent, seconds, three_digits};
 use crate::grouping::{by_key, distinct};
+use crate::lines::{exponent, field, number};
 use crate::statistics::{Estimate, Interval, bootstrap_median, mean, median, of_draws, of_mean, percentile_interval};
 
 /// The table `[show]` of a definition: its page. It is no part of what is run.
@@ -190,37 +189,6 @@ struct Column {
     /// A field, such as `repeat`: the exponent is the mean of those of each value, with the wider interval of chance and misfit.
     #[serde(default)]
     over: String,
-}
-
-fn field<'v>(run: &'v Value, path: &str) -> Option<&'v Value> {
-    path.split('.').try_fold(run, |value, name| match value {
-        Value::Array(values) => {
-            let place: isize = name.parse().ok()?;
-            values.get(if place < 0 { values.len().checked_add_signed(place)? } else { place.cast_unsigned() })
-        }
-        value => value.get(name),
-    })
-}
-
-/// Fields and numbers joined by signs, as a number; NaN without one.
-fn number(run: &Value, of: &str) -> f64 {
-    let one = |part: &str| part.parse().ok().or_else(|| field(run, part)?.as_f64()).unwrap_or(f64::NAN);
-    let mut words = of.split(' ');
-    let mut value = words.next().map_or(f64::NAN, one);
-    while let (Some(sign), Some(part)) = (words.next(), words.next()) {
-        value = match sign {
-            "/" => value / one(part),
-            "*" => value * one(part),
-            "-" => value - one(part),
-            "^" => value.powf(one(part)),
-            _ => f64::NAN,
-        };
-    }
-    value
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A text with the fields of a run for their names in braces.
@@ -538,34 +506,6 @@ impl Column {
         Entry::sorted(self.show(value) + &half, value)
     }
 
-    /// The exponent of several runs, with its interval. Places with fewer runs than the others are unfinished and left out.
-    fn exponent(&self, runs: &[&Value]) -> Option<Estimated> {
-        let value = |run: &Value| Some(number(run, &self.of)).filter(|value| *value > 0.0 && value.is_finite());
-        let place = |run: &Value| self.along.iter().map(|path| number(run, path)).collect::<Vec<f64>>();
-        // The fits of each value of `over`, or without each draw.
-        let is_jackknife = self.over.is_empty();
-        let over = if is_jackknife { "draw" } else { &*self.over };
-        let mut places = by_key(runs.iter().filter_map(|run| Some((place(run), (field(run, over), value(run)?)))));
-        let most = places.iter().map(|(_, own)| own.len()).max()?;
-        places.retain(|(_, own)| own.len() == most);
-        let varies = |index: &usize| *index == 0 || places.iter().any(|(x, _)| x[*index] != places[0].0[*index]);
-        let variables: Vec<usize> = (0..self.along.len()).filter(varies).collect();
-        let rows = |is_kept: &dyn Fn(Option<&Value>) -> bool| -> Vec<(Vec<f64>, f64)> {
-            let row = |(x, own): &(Vec<f64>, Vec<(Option<&Value>, f64)>)| {
-                let kept = own.iter().filter(|(of, _)| is_kept(*of)).map(|(_, y)| *y);
-                (variables.iter().map(|index| x[*index]).collect(), mean(&kept.collect::<Vec<_>>()))
-            };
-            places.iter().map(row).collect()
-        };
-        let mut parts = distinct(places[0].1.iter().map(|(part, _)| *part));
-        if parts.len() < 2 {
-            parts.clear();
-        }
-        let of_part = |part| Some(fit(&rows(&|of| (of == part) != is_jackknife))?.first()?.value);
-        let parts: Vec<f64> = parts.into_iter().filter_map(of_part).collect();
-        exponent(&rows(&|_| true), 0, &parts, is_jackknife)
-    }
-
     fn entry(&self, runs: &[&Value], level: f64) -> Entry {
         let values = || runs.iter().map(|run| (number(run, "draw") as usize, number(run, &self.of)));
         let numbers: Vec<(usize, f64)> = values().filter(|(_, value)| value.is_finite()).collect();
@@ -589,7 +529,8 @@ impl Column {
                 Entry::text(each.collect::<Vec<_>>().join(", "))
             }
             (Statistic::Exponent, _) => {
-                let found = self.exponent(runs);
+                let over = if self.over.is_empty() { "draw" } else { &*self.over };
+                let found = exponent(runs, &self.of, &self.along, over, mean).map(|(found, _)| found);
                 found.map_or_else(Entry::default, |found| Entry::sorted(found.to_string(), found.value))
             }
             (Statistic::UpperMedian, _) => {

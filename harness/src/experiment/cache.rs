@@ -9,7 +9,6 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Settings;
-use rounds_algorithms::oracle;
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::CalibrationMemory;
 use rounds_algorithms::problem::planted::PlantedLogistic;
@@ -56,8 +55,6 @@ pub struct Loaded {
     pub train: Problem,
     /// Test rows, without the regulariser.
     pub test: Option<Problem>,
-    /// Loss of the known optimum on the test rows, or on the training rows where there are none.
-    pub optimal_loss: Option<f64>,
     /// The population, if it is known.
     pub planted: Option<PlantedLogistic>,
 }
@@ -172,17 +169,7 @@ impl<'a> Context<'a> {
             Problem::new(Arc::new(train), loss, bias, regularization)?
         };
         let train = of_kind(train, cell)?.placed_for(engine);
-        // Rows of the test set are whole on every rank, those of the training set in one process only.
-        let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
-        // Another objective has another optimum.
-        let plain = PROBLEM_PARAMETERS.iter().all(|name| !cell.parameters.contains_key(*name));
-        let optimal_loss = data::optimum(&cell.dataset)
-            .filter(|_| plain && draw == 0)
-            .zip(whole)
-            .map(|(optimum, problem)| oracle::evaluate(problem, &Engine::Sequential, &optimum))
-            .transpose()?
-            .map(|optimum| optimum.loss / optimum.rows as f64);
-        Ok(Loaded { train, test, optimal_loss, planted })
+        Ok(Loaded { train, test, planted })
     }
 
     /// Digests of the data that were loaded, by name.

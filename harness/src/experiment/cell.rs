@@ -6,14 +6,18 @@ use std::ops::{Deref, DerefMut};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The version of a line of `measurements.jsonl` and of `environment.json`.
 pub const SCHEMA: u32 = 1;
 
 /// Parameters by name: those of the algorithm as in `rounds train`, and those of the problem.
 pub type Parameters = BTreeMap<String, Value>;
+
+/// What a run yields: values by name.
+pub type Values = Map<String, Value>;
 
 /// The parameters that a problem of the data sets and generators is made by, in the order in which they name its rows.
 pub const PROBLEM_PARAMETERS: &[&str] = &[
@@ -210,9 +214,10 @@ fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 
-/// The result of one run of a cell: a line of `measurements.jsonl`. Fields of the outcome stand beside those of the cell.
+/// The result of one run of a cell: a line of `measurements.jsonl`. Names of its values differ from those of [`Configuration`] and of this,
+/// beside which they stand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sample<T> {
+pub struct Sample<T = Values> {
     /// The cell.
     #[serde(flatten)]
     pub configuration: Configuration,
@@ -240,6 +245,17 @@ impl<T> DerefMut for Sample<T> {
     }
 }
 
+impl Sample {
+    /// The sample with its values as a type has them.
+    ///
+    /// # Errors
+    /// Values of another type.
+    pub(crate) fn typed<T: DeserializeOwned>(&self) -> serde_json::Result<Sample<T>> {
+        let Self { configuration, trial, outcome, date } = self.clone();
+        Ok(Sample { configuration, trial, outcome: serde_json::from_value(outcome.into())?, date })
+    }
+}
+
 impl<T> Sample<T> {
     /// Configuration, repeat and draw in one line.
     pub fn key(&self) -> String {
@@ -255,7 +271,7 @@ impl<T> Sample<T> {
 /// One line of `measurements.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
-pub enum Record<T> {
+pub enum Record<T = Values> {
     /// A finished run.
     Cell(Box<Sample<T>>),
     /// A cell that cannot be measured.

@@ -30,33 +30,15 @@ include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 #[error("{0}")]
 pub struct DefinitionError(String);
 
-/// The text of a definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A definition with its text.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// Its name in the binary, or its file.
     pub name: String,
     /// TOML.
     pub text: String,
-    /// Keys that every definition has.
-    pub head: Head,
-}
-
-/// The keys that tell definitions apart.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Head {
-    /// Its name.
-    pub name: String,
-    /// Its kind.
-    #[serde(default = "default_study")]
-    pub study: String,
-    /// Subject, in a line.
-    pub about: String,
-}
-
-/// The figures and tables of a definition of any kind.
-#[derive(Deserialize)]
-struct Shown {
-    show: Show,
+    /// What it says.
+    pub definition: Definition,
 }
 
 impl Show {
@@ -65,8 +47,7 @@ impl Show {
     /// # Errors
     /// Those of [`find`].
     pub fn like(&self, name: &str) -> Result<Self, DefinitionError> {
-        let like = find(name)?;
-        let Shown { show } = from_toml(&like.name, &like.text)?;
+        let show = find(name)?.definition.show;
         let mut own = self.clone();
         (own.figures, own.tables) = (show.figures, show.tables);
         for (own, other) in [(&mut own.group, show.group), (&mut own.about, show.about)] {
@@ -79,7 +60,7 @@ impl Show {
 }
 
 fn default_study() -> String {
-    "round-time".to_owned()
+    "timing".to_owned()
 }
 
 /// All definitions in the binary, by name.
@@ -107,12 +88,12 @@ pub fn find(name: &str) -> Result<Source, DefinitionError> {
 }
 
 impl Source {
-    /// Reads the head of a definition.
+    /// Reads a definition.
     ///
     /// # Errors
-    /// Text that is no TOML, or lacks a name.
+    /// Those of [`Definition::parse`].
     pub fn new(name: &str, text: &str) -> Result<Self, DefinitionError> {
-        Ok(Self { name: name.into(), text: text.into(), head: from_toml(name, text)? })
+        Ok(Self { name: name.into(), text: text.into(), definition: Definition::parse(name, text)? })
     }
 
     /// The error, with the line of the parameter where it is one about a name.
@@ -127,18 +108,6 @@ impl Source {
     }
 }
 
-/// The table `[options]` of a study that has none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NoOptions {}
-
-/// The own keys of a study alone, among those of its definition.
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "O: DeserializeOwned"))]
-struct Own<O> {
-    options: Option<O>,
-}
-
 /// A definition. A field is a key at the top of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -148,6 +117,9 @@ pub struct Definition {
     /// Its kind.
     #[serde(default = "default_study")]
     pub study: String,
+    /// What its runs measure; empty for the first of the kind.
+    #[serde(default)]
+    pub measure: String,
     /// Subject, in a line.
     pub about: String,
     /// First seed of noise and sampling.
@@ -170,9 +142,9 @@ pub struct Definition {
     /// Parameters of all problems.
     #[serde(default)]
     pub problem_parameters: Parameters,
-    /// The study's own keys, as it reads them.
+    /// Keys of the measure.
     #[serde(default)]
-    options: Value,
+    pub options: Parameters,
     /// Figures and tables. They are no part of the digest: what was run stays what it is.
     #[serde(default, skip_serializing)]
     pub show: Show,
@@ -348,22 +320,17 @@ impl Selection {
 }
 
 impl Definition {
-    /// Parses and checks a definition; with it its study's own keys.
+    /// Parses and checks a definition.
     ///
     /// # Errors
     /// Syntax, unknown keys (with the nearest) and values that make no sense, each with its line or name.
-    pub fn parse<O: DeserializeOwned + Serialize>(name: &str, text: &str) -> Result<(Self, O), DefinitionError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
         let mut definition: Self = from_toml(name, text)?;
-        let missing =
-            |error: toml::de::Error| definition.invalid(format!("[options] is missing: {}", foreign(error.message())));
-        let Own { options } = from_toml(name, text)?;
-        let options: O = options.map_or_else(|| toml::from_str("").map_err(missing), Ok)?;
-        definition.options = serde_json::to_value(&options).expect("names and values");
         if !definition.show.like.is_empty() {
             definition.show = definition.show.like(&definition.show.like)?;
         }
         definition.check()?;
-        Ok((definition, options))
+        Ok(definition)
     }
 
     /// SHA-256 over the values of the definition. Comments and layout do not count.
@@ -646,7 +613,7 @@ fn line_of_parameter(text: &str, name: &str) -> Option<usize> {
             if in_parameters && key.get_ref() == name {
                 return Some(key.span().start);
             }
-            let in_parameters = key.get_ref().ends_with("parameters");
+            let in_parameters = key.get_ref().ends_with("parameters") || key.get_ref() == "options";
             match value.get_ref() {
                 DeValue::Table(table) => first(table, name, in_parameters),
                 DeValue::Array(array) => {
@@ -687,17 +654,19 @@ fn combinations(parameters: &Parameters) -> Vec<Parameters> {
 /// Reads a value from TOML. An unknown key is reported with its line and the nearest key.
 fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, DefinitionError> {
     toml::from_str(text).map_err(|error| {
-        // serde: unknown field `one`, expected one of `two`, `three`
-        let message = error.message().trim();
-        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-        let message = match quoted.split_first() {
-            Some((key, known)) if message.starts_with("unknown field") => {
-                format!("unknown key '{key}'; {}", way_out(key, known))
-            }
-            _ => foreign(message),
-        };
-        DefinitionError(format!("{name}:{}: {message}", line_of(text, &error)))
+        DefinitionError(format!("{name}:{}: {}", line_of(text, &error), explained(error.message().trim())))
     })
+}
+
+/// The message of serde, of an unknown key with the nearest: unknown field `one`, expected one of `two`, `three`.
+pub(super) fn explained(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    match quoted.split_first() {
+        Some((key, known)) if message.starts_with("unknown field") => {
+            format!("unknown key '{key}'; {}", way_out(key, known))
+        }
+        _ => foreign(message),
+    }
 }
 
 fn way_out(name: &str, candidates: &[&str]) -> String {
@@ -736,7 +705,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
 "#;
 
     fn parse(text: &str) -> Result<Definition, DefinitionError> {
-        Definition::parse::<NoOptions>("small", text).map(|(definition, _)| definition)
+        Definition::parse("small", text)
     }
 
     #[test]
@@ -856,7 +825,6 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
             ("[\"synthetic-mnist\"]", "[\"synthetic\"]", "did you mean 'synthetic-mnist'?"),
             ("[0.0, 0.9]", "[]", "momentum has no values"),
             ("[0.0, 0.9]", "[0.9, 0.9]", "is defined twice"),
-            ("repeats = 2", "options = { x = 1 }", "unknown key 'x'"),
             (
                 "features = \"u8\"",
                 "parameters = { momentum = 0.5 }",

@@ -1,7 +1,7 @@
 //! Experiments: problem × method × parameters × axis × metric.
 //!
-//! A definition (TOML, [`definition`]) lists problems and methods; they come to cells ([`cell`]). A [`Study`] says what one
-//! run of a cell yields and what all runs show. The driver ([`run`]) makes the runs that are missing and keeps each of them
+//! A definition (TOML, [`definition`]) lists problems and methods; they come to cells ([`cell`]). A [`Measure`] says what one
+//! run of a cell yields: values by name. The driver ([`run`]) makes the runs that are missing and keeps each of them
 //! at once ([`store`]). Data, calibrations and factorisations are made once ([`Context`]). No algorithm is written here.
 
 pub mod cache;
@@ -11,15 +11,18 @@ pub mod run;
 pub(crate) mod settings;
 pub mod store;
 
-use serde::Serialize;
+use std::any::Any;
+use std::sync::Arc;
+
+use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use cache::Memo;
 pub use cache::{Context, Loaded};
-pub use cell::{Cell, Configuration, Parameters, Record, Sample, Trial, text};
-pub(crate) use definition::NoOptions;
+pub use cell::{Cell, Configuration, Parameters, Record, Sample, Trial, Values, text};
 pub use definition::{Definition, DefinitionError, Selection, Source};
-pub use run::{Plan, Session, plan};
+pub use run::{Plan, Session};
 pub use store::{Results, Store};
 
 use crate::drawing::{self, chart::ends};
@@ -42,23 +45,45 @@ pub enum Execution {
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome<T> {
+pub enum Outcome {
     /// Kept.
-    Measured(T),
+    Measured(Values),
     /// The cell cannot be measured, with the reason. Its other runs are left out.
     Skipped(String),
     /// The result failed verification or is not finite, with the reason. It is not kept.
     Rejected(String),
 }
 
-/// A run that a study is to make.
-pub struct Run<'a, T> {
+impl Outcome {
+    /// The values of a run, an object; rejected where a number is not finite, which JSON has as `null`. A value that there is not has no name.
+    pub(crate) fn of(values: Value) -> Self {
+        fn holds_null(value: &Value) -> bool {
+            match value {
+                Value::Array(values) => values.iter().any(holds_null),
+                Value::Object(fields) => fields.values().any(holds_null),
+                value => value.is_null(),
+            }
+        }
+        let Value::Object(values) = values else { return Self::Rejected("it has no values".to_owned()) };
+        let missing = values.iter().filter(|(name, value)| *name != "privacy" && holds_null(value));
+        let names: Vec<&str> = missing.map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() {
+            return Self::Measured(values);
+        }
+        Self::Rejected(format!("the result is not finite: {}", names.join(", ")))
+    }
+}
+
+/// A run to make.
+pub struct Run<'a> {
+    /// The experiment.
+    pub study: &'a Study,
     /// The cell.
     pub cell: &'a Cell,
     /// Repeat and draw.
     pub trial: Trial,
     /// All finished runs (with [`Execution::Concurrent`], those of earlier calls).
-    pub earlier: &'a Results<T>,
+    pub earlier: &'a Results,
 }
 
 /// All that a study shows of its runs.
@@ -72,152 +97,162 @@ pub struct Presentation {
     pub files: Vec<(String, String)>,
 }
 
-/// The properties of a study, and its entry in the registry.
+/// A kind of study, by what its records are.
 pub struct Kind {
     /// The value of `study` in a definition.
     pub name: &'static str,
+    /// What its runs may measure, the default first.
+    pub measures: &'static [Measure],
+}
+
+/// What the runs of a study measure, and how they are made.
+pub struct Measure {
+    /// The value of `measure` in a definition.
+    pub name: &'static str,
     /// The order in which cells run.
     pub execution: Execution,
-    /// True where ranks can make its runs.
-    pub on_ranks: bool,
-    /// True where results lie in the folder itself, not in a folder of the definition's name.
-    pub at_root: bool,
+    /// True for suites: ranks can make their runs, and results lie in the folder itself, not in one of the definition's name.
+    pub is_suite: bool,
     /// Binding of threads without `--pin`.
     pub pin: PinPolicy,
     /// Thread counts where neither the command line nor the definition names any.
     pub threads: fn(usize) -> Vec<usize>,
     /// The definition whose figures and tables are those of a definition without own ones.
     pub like: &'static str,
-    /// Makes its experiments.
-    pub plan: fn(&[Source], &Selection) -> anyhow::Result<Box<dyn Plan>>,
+    /// The keys of `[options]`.
+    pub options: &'static [&'static str],
+    /// Checks the definition and makes its cells: by default the product of problems, methods, parameters and threads.
+    pub cells: fn(&Study, &Selection) -> anyhow::Result<Vec<Cell>>,
+    /// The group of a cell with [`Execution::Interleaved`].
+    pub group: fn(&Configuration) -> String,
+    /// Makes one run. An error ends the experiment; a cell that cannot be measured is [`Outcome::Skipped`].
+    pub run: fn(&Run<'_>, &Context<'_>) -> anyhow::Result<Outcome>,
+    /// The lines that the fields of figures and tables are taken from, of those of all finished runs.
+    pub derive: fn(&Study, Vec<Value>) -> anyhow::Result<Vec<Value>>,
+    /// Tables and pictures of all finished runs: by default those that the definition declares.
+    pub present: fn(&Study, &Results, &Context<'_>) -> anyhow::Result<Presentation>,
 }
 
-impl Kind {
-    /// A study of one process, on all cores, with a folder for each definition.
-    pub const fn new<S: Study + 'static>(name: &'static str, execution: Execution) -> Self {
+impl Measure {
+    /// A measure of one process, on all cores, with a folder for each definition.
+    pub const fn new(
+        name: &'static str,
+        execution: Execution,
+        options: &'static [&'static str],
+        run: fn(&Run<'_>, &Context<'_>) -> anyhow::Result<Outcome>,
+    ) -> Self {
         Self {
             name,
             execution,
-            on_ranks: false,
-            at_root: false,
+            is_suite: false,
             pin: PinPolicy::None,
             threads: |cores| vec![cores],
             like: "",
-            plan: plan::<S>,
+            options,
+            cells: |study, selection| Ok(study.definition.cells(selection)?),
+            group: Configuration::key,
+            run,
+            derive: |_, lines| Ok(lines),
+            present: page,
         }
     }
 }
 
-/// A cell with its finished runs.
-pub type Measured<'r, T> = (Cell, Vec<&'r Sample<T>>);
-
-/// A definition with its study's own keys, and values that the runs of a study share. A study is such a pair of types: give one that shares
-/// nothing a unit struct of its own as `V`.
-pub struct Experiment<O, V = ()> {
+/// A definition with what it measures, and values that its runs share.
+pub struct Study {
+    /// What its runs measure.
+    pub measure: &'static Measure,
     /// The definition.
     pub definition: Definition,
-    /// The study's own keys.
-    pub options: O,
-    /// The values, such as [`cache::Memo`].
-    pub shared: V,
+    memo: Memo<Arc<dyn Any + Send + Sync>>,
 }
 
-impl<O, V: Default> From<(Definition, O)> for Experiment<O, V> {
-    fn from((definition, options): (Definition, O)) -> Self {
-        Self { definition, options, shared: V::default() }
-    }
-}
-
-impl<O, V> AsRef<Definition> for Experiment<O, V> {
-    fn as_ref(&self) -> &Definition {
-        &self.definition
-    }
-}
-
-/// A kind of experiment: an [`Experiment`] of its options.
-pub trait Study: Sized + Sync + From<(Definition, <Self as Study>::Options)> + AsRef<Definition> {
-    /// Its properties.
-    const KIND: Kind;
-
-    /// The table `[options]` of a definition. Derive with `deny_unknown_fields`; [`NoOptions`] for none.
-    type Options: DeserializeOwned + Serialize;
-    /// Result of one run, as plain data. Names of its fields differ from those of [`Configuration`] and [`Sample`].
-    type Outcome: DeserializeOwned + Serialize + Clone + Send + Sync;
-
-    /// Checks a definition.
+impl Study {
+    /// The study of a definition.
     ///
     /// # Errors
-    /// Values that make no sense.
-    fn check(_definition: &Definition, _options: &Self::Options) -> anyhow::Result<()> {
-        Ok(())
+    /// An option that the measure does not read.
+    pub fn parse(measure: &'static Measure, source: &Source) -> anyhow::Result<Self> {
+        let definition = source.definition.clone();
+        definition::known_parameters(&definition.options, &format!("'{}'", measure.name), measure.options)
+            .map_err(|error| source.placed(error.into()))?;
+        Ok(Self { measure, definition, memo: Memo::default() })
     }
 
-    /// The study of a definition, whose text this is.
+    /// An option; `Option<T>` where it may be missing.
     ///
     /// # Errors
-    /// Those of [`Definition::parse`] and [`Study::check`].
-    fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
-        let (definition, options) = Definition::parse(name, text)?;
-        Self::check(&definition, &options)?;
-        Ok((definition, options).into())
+    /// An option that is missing or of another type.
+    pub(crate) fn option<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<T> {
+        let value = self.definition.options.get(name).cloned().unwrap_or_default();
+        let is_missing = value.is_null();
+        serde_json::from_value(value).map_err(|error| {
+            let why = if is_missing { "it is missing".to_owned() } else { definition::explained(&error.to_string()) };
+            self.definition.invalid(format!("[options] {name}: {why}")).into()
+        })
     }
 
-    /// The definition.
-    fn definition(&self) -> &Definition {
-        self.as_ref()
-    }
-
-    /// All cells. The default is the product of problems, methods, parameters and threads.
+    /// The value of `key` that runs share, made by `make` where it is missing. All of a study are of one type.
     ///
     /// # Errors
-    /// A selection that names an unknown algorithm.
-    fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
-        Ok(self.definition().cells(selection)?)
+    /// Those of `make`.
+    pub(crate) fn shared<T: Clone + Send + Sync + 'static>(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let value = self.memo.get(key, || Ok(Arc::new(make()?) as Arc<dyn Any + Send + Sync>))?;
+        Ok(value.downcast_ref::<T>().context("values of one type")?.clone())
     }
 
-    /// The group of a cell with [`Execution::Interleaved`].
-    fn group(&self, cell: &Cell) -> String {
-        cell.configuration.key()
-    }
-
-    /// Makes one run.
+    /// All cells.
     ///
     /// # Errors
-    /// A failure that ends the experiment. A cell that cannot be measured is [`Outcome::Skipped`].
-    fn measure(&self, run: &Run<'_, Self::Outcome>, context: &Context) -> anyhow::Result<Outcome<Self::Outcome>>;
+    /// Values that make no sense; a selection that names an unknown algorithm.
+    pub fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+        (self.measure.cells)(self, selection)
+    }
 
     /// The cells that were measured, in the order of the definition, each with its finished runs.
     ///
     /// # Errors
     /// Those of [`Study::cells`].
-    fn measured<'r>(&self, results: &'r Results<Self::Outcome>) -> anyhow::Result<Vec<Measured<'r, Self::Outcome>>> {
+    pub fn measured<'r>(&self, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
         let cells = with_runs(self, results)?.into_iter();
         Ok(cells.filter(|(_, runs)| !runs.is_empty()).collect())
     }
 
-    /// The lines that the fields of figures and tables are taken from: those of all finished runs by default.
+    /// The finished runs as lines, with the fields of their cells and those of the measure.
     ///
     /// # Errors
     /// Results that cannot be shown.
-    fn lines(&self, results: &Results<Self::Outcome>) -> anyhow::Result<Vec<Value>> {
-        lines(self, results, &|_, _, _| {})
-    }
-
-    /// Tables and pictures of all finished runs. The default draws those that the definition declares, or those of
-    /// the kind.
-    ///
-    /// # Errors
-    /// Results that cannot be shown.
-    fn present(&self, results: &Results<Self::Outcome>, context: &Context) -> anyhow::Result<Presentation> {
-        page(self, results, context)
+    pub(crate) fn lines(&self, results: &Results) -> anyhow::Result<Vec<Value>> {
+        let measured = self.measured(results)?;
+        let place = |cell: &Cell| (cell.problem, cell.axis, cell.configuration.label_of_method().to_owned());
+        let rivals = by_key(measured.iter().map(|(cell, _)| (place(cell), &cell.configuration)));
+        let mut lines = Vec::new();
+        for (cell, runs) in &measured {
+            let own = rivals.iter().find(|(other, _)| *other == place(cell));
+            let chosen = chosen(&cell.configuration, own.map_or(&[], |(_, rivals)| rivals));
+            let problem = &self.definition.problems[cell.problem];
+            for run in runs {
+                let mut line = serde_json::to_value(run)?;
+                line["method"] = cell.configuration.label_of_method().into();
+                line["problem"] = rounded(problem.name()).into();
+                line["draw"] = run.trial.draw.into();
+                line["axis"] = cell.axis.into();
+                line["axis_name"] = problem.axis.clone().into();
+                line["target"] = problem.target.into();
+                line["chosen"] = (&*chosen).into();
+                lines.push(line);
+            }
+        }
+        (self.measure.derive)(self, lines)
     }
 }
 
 /// All cells in the order of the definition, each with its finished runs.
-fn with_runs<'r, S: Study>(
-    study: &S,
-    results: &'r Results<S::Outcome>,
-) -> anyhow::Result<Vec<Measured<'r, S::Outcome>>> {
+fn with_runs<'r>(study: &Study, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
     let threads = results.samples.iter().map(|sample| sample.configuration.threads);
     let cells = study.cells(&Selection { threads: threads.collect(), ..Selection::everything() })?;
     let with_runs = |cell: Cell| {
@@ -228,12 +263,12 @@ fn with_runs<'r, S: Study>(
 }
 
 /// The runs that nobody made, in a line for each method on each problem.
-fn unmade<S: Study>(study: &S, results: &Results<S::Outcome>) -> anyhow::Result<Vec<String>> {
-    let (cells, problems) = (with_runs(study, results)?, &study.definition().problems);
+fn unmade(study: &Study, results: &Results) -> anyhow::Result<Vec<String>> {
+    let (cells, problems) = (with_runs(study, results)?, &study.definition.problems);
     let methods = by_key(cells.iter().map(|cell| ((cell.0.problem, cell.0.configuration.label_of_method()), cell)));
-    let line = |((problem, method), cells): ((usize, &str), Vec<&Measured<'_, S::Outcome>>)| {
+    let line = |((problem, method), cells): ((usize, &str), Vec<&(Cell, Vec<&Sample>)>)| {
         let rivals: Vec<&Configuration> = cells.iter().map(|(cell, _)| &cell.configuration).collect();
-        let one = |(cell, runs): &&Measured<'_, S::Outcome>| {
+        let one = |(cell, runs): &&(Cell, Vec<&Sample>)| {
             let (made, all) = (runs.len(), cell.repeats * cell.draws);
             let own = differing(&cell.configuration, &rivals).into_iter();
             let own = own.map(|(name, value, _)| format!("{name} {}", text(&value))).collect::<Vec<_>>().join(", ");
@@ -247,18 +282,11 @@ fn unmade<S: Study>(study: &S, results: &Results<S::Outcome>) -> anyhow::Result<
 }
 
 /// The page that a definition declares.
-///
-/// # Errors
-/// Results that cannot be shown.
-pub(crate) fn page<S: Study>(
-    study: &S,
-    results: &Results<S::Outcome>,
-    context: &Context,
-) -> anyhow::Result<Presentation> {
-    let definition = study.definition();
+fn page(study: &Study, results: &Results, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    let (definition, like) = (&study.definition, study.measure.like);
     let mut show = definition.show.clone();
-    if show.is_empty() && !S::KIND.like.is_empty() {
-        show = show.like(S::KIND.like)?;
+    if show.is_empty() && !like.is_empty() {
+        show = show.like(like)?;
     }
     let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
     let (group, about) = (or(&show.group, "Papers"), or(&show.about, &definition.about));
@@ -268,7 +296,7 @@ pub(crate) fn page<S: Study>(
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
     let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
     // What others are shown like has fields of all of them.
-    let is_own = !definition.show.is_empty() && definition.name != S::KIND.like;
+    let is_own = !definition.show.is_empty() && definition.name != like;
     let own = show.missing(&lines).into_iter().filter(|_| is_own);
     let missing = own.map(|field| format!("[show]: no run has `{field}`"));
     let unmade = if show.unfinished.is_empty() { Vec::new() } else { unmade(study, results)? };
@@ -288,39 +316,6 @@ pub(crate) fn left_out<'r>(cells: impl Iterator<Item = &'r (Configuration, Strin
         format!("{}{more}: {reason}", cells[0])
     };
     by_key(cells.map(|(cell, reason)| (&**reason, cell.key()))).into_iter().map(line).collect()
-}
-
-/// The finished runs as lines, with the fields of their cells; `add` adds those of a kind.
-///
-/// # Errors
-/// Results that cannot be shown.
-pub(crate) fn lines<S: Study>(
-    study: &S,
-    results: &Results<S::Outcome>,
-    add: &dyn Fn(&Cell, &Sample<S::Outcome>, &mut Value),
-) -> anyhow::Result<Vec<Value>> {
-    let measured = study.measured(results)?;
-    let place = |cell: &Cell| (cell.problem, cell.axis, cell.configuration.label_of_method().to_owned());
-    let rivals = by_key(measured.iter().map(|(cell, _)| (place(cell), &cell.configuration)));
-    let mut lines = Vec::new();
-    for (cell, runs) in &measured {
-        let own = rivals.iter().find(|(other, _)| *other == place(cell));
-        let chosen = chosen(&cell.configuration, own.map_or(&[], |(_, rivals)| rivals));
-        let problem = &study.definition().problems[cell.problem];
-        for run in runs {
-            let mut line = serde_json::to_value(run)?;
-            line["method"] = cell.configuration.label_of_method().into();
-            line["problem"] = rounded(problem.name()).into();
-            line["draw"] = run.trial.draw.into();
-            line["axis"] = cell.axis.into();
-            line["axis_name"] = problem.axis.clone().into();
-            line["target"] = problem.target.into();
-            line["chosen"] = (&*chosen).into();
-            add(cell, run, &mut line);
-            lines.push(line);
-        }
-    }
-    Ok(lines)
 }
 
 /// The parameters of an algorithm that differ from those of its `rivals`, each with the numbers of all.
@@ -384,18 +379,26 @@ pub mod testing {
     ///
     /// # Errors
     /// Those of the study.
-    pub fn small<S: Study + 'static>(text: &str, threads: usize) -> anyhow::Result<(S, Results<S::Outcome>)> {
-        run(&headed::<S>(text), threads)
+    pub fn small(measure: &'static Measure, text: &str, threads: usize) -> anyhow::Result<(Study, Results)> {
+        run(measure, &headed(text), threads)
     }
 
     /// A definition with its head.
-    pub fn headed<S: Study>(text: &str) -> String {
-        format!("name = \"small\"\nstudy = \"{}\"\nabout = \"a test\"\n{text}", S::KIND.name)
+    pub fn headed(text: &str) -> String {
+        format!("name = \"small\"\nabout = \"a test\"\n{text}")
+    }
+
+    /// The study of a text.
+    ///
+    /// # Errors
+    /// Those of the study.
+    pub fn parse(measure: &'static Measure, text: &str) -> anyhow::Result<Study> {
+        Study::parse(measure, &Source::new("test", text)?)
     }
 
     /// The charts that the definition of a study declares.
-    pub fn charts<S: Study>(study: &S, results: &Results<S::Outcome>) -> Vec<drawing::chart::Chart> {
-        let page = study.present(results, &context(1)).unwrap().page.unwrap();
+    pub fn charts(study: &Study, results: &Results) -> Vec<drawing::chart::Chart> {
+        let page = page(study, results, &context(1)).unwrap().page.unwrap();
         let panels = page.parts.into_iter().flat_map(|part| match part {
             drawing::Part::Figure(figure) => figure.panels,
             _ => Vec::new(),
@@ -403,14 +406,26 @@ pub mod testing {
         panels.map(|panel| panel.chart).collect()
     }
 
+    /// The number of a run.
+    pub fn number(sample: &Sample, name: &str) -> f64 {
+        sample.outcome.get(name).and_then(Value::as_f64).unwrap_or_else(|| panic!("{name} of {}", sample.key()))
+    }
+
+    /// The numbers of a list of a run.
+    pub fn numbers(sample: &Sample, name: &str) -> Vec<f64> {
+        let list =
+            sample.outcome.get(name).and_then(Value::as_array).unwrap_or_else(|| panic!("{name} of {}", sample.key()));
+        list.iter().map(|value| value.as_f64().expect("a number")).collect()
+    }
+
     /// Runs a definition and presents it, in a folder that is removed.
     ///
     /// # Errors
     /// Those of the study.
-    pub fn run<S: Study + 'static>(text: &str, threads: usize) -> anyhow::Result<(S, Results<S::Outcome>)> {
+    pub fn run(measure: &'static Measure, text: &str, threads: usize) -> anyhow::Result<(Study, Results)> {
         let folder = tempfile::tempdir()?;
         let selection = selection(threads);
-        let planned = plan::<S>(&[Source::new("test", text)?], &selection)?;
+        let planned = Plan::new(measure, &[Source::new("test", text)?], &selection)?;
         let session = Session {
             cluster: &Cluster::alone(),
             selection,
@@ -418,10 +433,18 @@ pub mod testing {
             mode: Mode::New,
             root: folder.path(),
             output: Output::Json,
-            stopped: std::sync::Arc::default(),
+            stopped: Arc::default(),
         };
         planned.run(&session, Pinning::none(), folder.path())?;
-        let results = read::<S::Outcome>(folder.path())?.results;
-        Ok((S::parse("test", text)?, results))
+        Ok((parse(measure, text)?, read(folder.path())?.results))
+    }
+
+    #[test]
+    fn a_result_that_is_not_finite_is_rejected_with_the_names_of_its_numbers() {
+        let outcome =
+            |value: f64, y: f64| Outcome::of(serde_json::json!({ "value": value, "curve": [["a", y]], "n": 1 }));
+        assert!(matches!(outcome(1.0, 2.0), Outcome::Measured(values) if values["n"] == 1));
+        let Outcome::Rejected(reason) = outcome(f64::NAN, f64::INFINITY) else { panic!("rejected") };
+        assert_eq!(reason, "the result is not finite: value, curve");
     }
 }

@@ -8,14 +8,12 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
 use jiff::Timestamp;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::cell::{Cell, Configuration, Record, Sample, Trial};
 use super::definition::{Definition, Selection, Source};
 use super::store::{self, Binding, Mode, Store, Stored};
-use super::{Context, Execution, Outcome, Presentation, Run, Study};
+use super::{Context, Execution, Measure, Outcome, Presentation, Results, Run, Study};
 use crate::cluster::Cluster;
 use crate::drawing;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
@@ -42,85 +40,71 @@ pub struct Session<'a> {
     pub stopped: Arc<AtomicBool>,
 }
 
-/// Experiments of one kind in one folder, ready to run.
-pub trait Plan {
-    /// Every cell, with its number of runs.
-    fn cells(&self) -> Vec<&Cell>;
-
-    /// Makes what is missing in `folder`, keeps it and presents everything.
-    ///
-    /// # Errors
-    /// Data, runs or files that fail; an interruption. Finished runs are kept.
-    fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()>;
-
-    /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which
-    /// [`crate::report::report_html`] makes one.
-    ///
-    /// # Errors
-    /// Files that cannot be read; no finished run.
-    fn present(&self, folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>>;
-}
-
-/// Studies of one kind with their cells.
-struct Planned<S: Study> {
-    studies: Vec<(S, Vec<Cell>)>,
+/// Studies of one measure in one folder, ready to run.
+pub struct Plan {
+    measure: &'static Measure,
+    studies: Vec<(Study, Vec<Cell>)>,
     /// Cells that need data files, which are not there.
     without_files: Vec<Configuration>,
     /// Names or files of the definitions.
     sources: Vec<String>,
 }
 
-/// The experiments that `sources` define.
-///
-/// # Errors
-/// Definitions that are not valid, and a selection that leaves nothing of one.
-pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> anyhow::Result<Box<dyn Plan>> {
-    let mut planned: Planned<S> = Planned {
-        studies: Vec::new(),
-        without_files: Vec::new(),
-        sources: sources.iter().map(|source| source.name.clone()).collect(),
-    };
-    for source in sources {
-        let study = S::parse(&source.name, &source.text)?;
-        let cells = match S::KIND.execution {
-            // How many threads a run has changes nothing.
-            Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),
-            Execution::Interleaved | Execution::InOrder => study.cells(selection),
-        };
-        let cells = cells.map_err(|error| source.placed(error))?;
-        planned.without_files.extend(study.definition().without_files(selection));
-        planned.studies.push((study, cells));
-    }
-    Ok(Box::new(planned))
-}
-
-struct Task<'a, S> {
-    study: &'a S,
+struct Task<'a> {
+    study: &'a Study,
     cell: &'a Cell,
     trial: Trial,
 }
 
-impl<S: Study> Planned<S> {
+impl Task<'_> {
+    fn outcome(&self, earlier: &Results, context: &Context<'_>) -> anyhow::Result<Outcome> {
+        let Self { study, cell, trial } = *self;
+        (study.measure.run)(&Run { study, cell, trial, earlier }, context)
+    }
+}
+
+impl Plan {
+    /// The experiments that `sources` define.
+    ///
+    /// # Errors
+    /// Definitions that are not valid, and a selection that leaves nothing of one.
+    pub fn new(measure: &'static Measure, sources: &[Source], selection: &Selection) -> anyhow::Result<Self> {
+        let names = sources.iter().map(|source| source.name.clone()).collect();
+        let mut plan = Self { measure, studies: Vec::new(), without_files: Vec::new(), sources: names };
+        for source in sources {
+            let study = Study::parse(measure, source)?;
+            let cells = match measure.execution {
+                // How many threads a run has changes nothing.
+                Execution::Concurrent => study.cells(&Selection { threads: vec![1], ..selection.clone() }),
+                Execution::Interleaved | Execution::InOrder => study.cells(selection),
+            };
+            let cells = cells.map_err(|error| source.placed(error))?;
+            plan.without_files.extend(study.definition.without_files(selection));
+            plan.studies.push((study, cells));
+        }
+        Ok(plan)
+    }
+
     /// All runs, in the order in which they are made.
-    fn tasks(&self) -> Vec<Task<'_, S>> {
+    fn tasks(&self) -> Vec<Task<'_>> {
         let mut tasks = Vec::new();
         for (study, cells) in &self.studies {
             let trials = |cell: &Cell| {
                 let draws = cell.draws;
                 (0..cell.repeats).flat_map(move |repeat| (0..draws).map(move |draw| Trial { repeat, draw }))
             };
-            if S::KIND.execution != Execution::Interleaved {
+            if self.measure.execution != Execution::Interleaved {
                 let of_cell = |cell| trials(cell).map(move |trial| Task { study, cell, trial });
                 tasks.extend(cells.iter().flat_map(of_cell));
                 continue;
             }
             let passes: BTreeSet<Trial> = cells.iter().flat_map(trials).collect();
             for trial in passes {
-                let mut choices = Choices::new(study.definition().seed.wrapping_add(trial.repeat as u64));
+                let mut choices = Choices::new(study.definition.seed.wrapping_add(trial.repeat as u64));
                 let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
                 let measured = |cell: &&Cell| trial.repeat < cell.repeats && trial.draw < cell.draws;
                 for cell in cells.iter().filter(measured) {
-                    let name = study.group(cell);
+                    let name = (self.measure.group)(&cell.configuration);
                     match groups.iter_mut().find(|(known, _)| *known == name) {
                         Some((_, group)) => group.push(cell),
                         None => groups.push((name, vec![cell])),
@@ -135,18 +119,21 @@ impl<S: Study> Planned<S> {
         }
         tasks
     }
-}
 
-impl<S: Study> Plan for Planned<S> {
-    fn cells(&self) -> Vec<&Cell> {
+    /// Every cell, with its number of runs.
+    pub fn cells(&self) -> Vec<&Cell> {
         self.studies.iter().flat_map(|(_, cells)| cells).collect()
     }
 
-    fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()> {
+    /// Makes what is missing in `folder`, keeps it and presents everything.
+    ///
+    /// # Errors
+    /// Data, runs or files that fail; an interruption. Finished runs are kept.
+    pub fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()> {
         let cluster = session.cluster;
         let first = cluster.is_root();
         let tasks = self.tasks();
-        let threads: BTreeSet<usize> = if S::KIND.execution == Execution::Concurrent {
+        let threads: BTreeSet<usize> = if self.measure.execution == Execution::Concurrent {
             session.selection.threads_or(&[]).iter().copied().collect()
         } else {
             let of_cells = self.cells().into_iter().map(|cell| cell.configuration.threads);
@@ -159,22 +146,22 @@ impl<S: Study> Plan for Planned<S> {
         // Only what rank 0 writes is kept.
         let scratch = if first { None } else { Some(tempfile::tempdir()?) };
         let folder = scratch.as_ref().map_or(folder, |scratch| scratch.path());
-        let definitions = self.studies.iter().map(|(study, _)| study.definition());
+        let definitions = self.studies.iter().map(|(study, _)| &study.definition);
         let binding =
             Binding::new(&environment, definitions.map(|definition| (definition.name.clone(), definition.digest())));
         let opened = Store::open(folder, environment.clone(), binding, session.mode);
-        let mut store: Store<S::Outcome> = cluster.all_ok(opened.map_err(Into::into))?;
+        let mut store: Store = cluster.all_ok(opened.map_err(Into::into))?;
         for message in store.messages() {
             output::warn(message);
         }
         // Rank 0 knows what is finished.
-        let finished = |task: &Task<'_, S>| store.results().is_finished(&task.cell.configuration, task.trial);
+        let finished = |task: &Task<'_>| store.results().is_finished(&task.cell.configuration, task.trial);
         let finished = cluster.broadcast(tasks.iter().map(|task| u8::from(finished(task))).collect());
         let tasks = tasks.into_iter().zip(finished);
-        let missing: Vec<Task<'_, S>> = tasks.filter_map(|(task, finished)| (finished == 0).then_some(task)).collect();
+        let missing: Vec<Task<'_>> = tasks.filter_map(|(task, finished)| (finished == 0).then_some(task)).collect();
         let progress = session.output.progress(missing.len() as u64, PROGRESS);
         // Peaks are those of a machine at rest: ranks that wait for each other are none.
-        let timed = S::KIND.execution == Execution::Interleaved && cluster.count().is_none();
+        let timed = self.measure.execution == Execution::Interleaved && cluster.count().is_none();
         if timed && !missing.is_empty() {
             progress.set_message("peaks of the machine");
             store.measure_rooflines(&threads, &pinning)?;
@@ -187,7 +174,7 @@ impl<S: Study> Plan for Planned<S> {
         for configuration in &self.without_files {
             bench.leave_out(configuration.clone(), &configuration.dataset, NO_FILES.to_owned())?;
         }
-        let done = match S::KIND.execution {
+        let done = match self.measure.execution {
             Execution::Concurrent => bench.spread(&missing)?,
             Execution::Interleaved | Execution::InOrder => bench.one_by_one(&missing)?,
         };
@@ -205,7 +192,7 @@ impl<S: Study> Plan for Planned<S> {
         store.write_table()?;
         if !store.results().samples.is_empty() {
             let (study, _) = self.studies.last().context("a plan has a study")?;
-            let presentation = study.present(store.results(), &context)?;
+            let presentation = (self.measure.present)(study, store.results(), &context)?;
             publish(presentation, folder, &context.environment, session.output)?;
         }
         ensure!(
@@ -218,26 +205,40 @@ impl<S: Study> Plan for Planned<S> {
         Ok(())
     }
 
-    fn present(&self, folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
-        if S::KIND.at_root {
+    /// The lines of the finished runs that `folder` holds.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub(crate) fn lines(&self, folder: &Path) -> anyhow::Result<Vec<Value>> {
+        let (study, _) = self.studies.last().context("a plan has a study")?;
+        study.lines(&store::read(folder)?.results)
+    }
+
+    /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which
+    /// [`crate::report::report_html`] makes one.
+    ///
+    /// # Errors
+    /// Files that cannot be read; no finished run.
+    pub fn present(&self, folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
+        if self.measure.is_suite {
             return Ok(None);
         }
-        let Stored { environment, binding, results, mut messages, .. } = store::read::<S::Outcome>(folder)?;
+        let Stored { environment, binding, results, mut messages, .. } = store::read(folder)?;
         let most = results.samples.iter().map(|sample| sample.configuration.threads).max();
         let most = most.context("no run is finished yet; continue it with `rounds run --resume`")?;
         let cluster = Cluster::alone();
         let mut context = Context::new(&cluster, Pinning::none(), environment, None, most);
-        if S::KIND.execution == Execution::Interleaved {
+        if self.measure.execution == Execution::Interleaved {
             context.disturbances = found(&context, None);
         }
         let (study, _) = self.studies.last().context("a plan has a study")?;
-        let Definition { name, .. } = study.definition();
-        if binding.suites.get(name) != Some(&study.definition().digest()) {
+        let Definition { name, .. } = &study.definition;
+        if binding.suites.get(name) != Some(&study.definition.digest()) {
             messages.push(format!(
                 "{name}: its definition has changed since; cells that only one of both has are left out"
             ));
         }
-        let Some(mut page) = study.present(&results, &context)?.page else {
+        let Some(mut page) = (self.measure.present)(study, &results, &context)?.page else {
             return Ok(None);
         };
         page.command.clone_from(&context.environment.command);
@@ -290,18 +291,18 @@ pub(crate) fn write_files(folder: &Path, files: &[(String, String)]) -> anyhow::
 }
 
 /// The runs of one experiment.
-struct Bench<'a, T> {
+struct Bench<'a> {
     session: &'a Session<'a>,
     context: &'a Context<'a>,
-    store: &'a mut Store<T>,
+    store: &'a mut Store,
     progress: ProgressBar,
     /// Reasons for which cells were not measured, and how many.
     left_out: BTreeMap<String, usize>,
 }
 
-impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
+impl Bench<'_> {
     /// Makes runs one after another and returns how many.
-    fn one_by_one<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
+    fn one_by_one(&mut self, missing: &[Task<'_>]) -> anyhow::Result<usize> {
         let mut skipped: HashSet<String> = HashSet::new();
         for (done, task) in missing.iter().enumerate() {
             let stopped = self.session.stopped.load(Ordering::Relaxed);
@@ -311,8 +312,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
             let key = task.cell.configuration.key();
             if !skipped.contains(&key) {
                 self.progress.set_message(key.clone());
-                let run = Run { cell: task.cell, trial: task.trial, earlier: self.store.results() };
-                let outcome = task.study.measure(&run, self.context)?;
+                let outcome = task.outcome(self.store.results(), self.context)?;
                 if matches!(outcome, Outcome::Skipped(_)) {
                     skipped.insert(key);
                 }
@@ -324,7 +324,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
     }
 
     /// Spreads runs over the threads and returns how many were made.
-    fn spread<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
+    fn spread(&mut self, missing: &[Task<'_>]) -> anyhow::Result<usize> {
         let earlier = self.store.results().clone();
         let (failed, next) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (sender, receiver) = mpsc::channel();
@@ -340,8 +340,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
                     while !failed.load(Ordering::Relaxed) && !session.stopped.load(Ordering::Relaxed) {
                         let place = next.fetch_add(1, Ordering::Relaxed);
                         let Some(task) = missing.get(place) else { break };
-                        let (cell, trial) = (task.cell, task.trial);
-                        let outcome = task.study.measure(&Run { cell, trial, earlier }, context);
+                        let outcome = task.outcome(earlier, context);
                         // The receiver only leaves early after an error, and then the result is not wanted.
                         let _ = sender.send((place, outcome));
                     }
@@ -364,17 +363,12 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
     }
 
     /// Writes the result of a run, and prints it.
-    fn keep<S: Study<Outcome = T>>(&mut self, task: &Task<'_, S>, outcome: Outcome<T>) -> anyhow::Result<()> {
+    fn keep(&mut self, task: &Task<'_>, outcome: Outcome) -> anyhow::Result<()> {
         for (name, digest) in self.context.digests() {
             self.store.bind_data(&name, &digest)?;
         }
         let configuration = task.cell.configuration.clone();
         let label = configuration.label();
-        let unread = match &outcome {
-            Outcome::Measured(outcome) => not_finite(outcome)?,
-            _ => None,
-        };
-        let outcome = unread.map_or(outcome, Outcome::Rejected);
         match outcome {
             Outcome::Measured(outcome) => {
                 let sample = Sample { configuration, trial: task.trial, outcome, date: Timestamp::now() };
@@ -396,42 +390,5 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
     fn leave_out(&mut self, configuration: Configuration, label: &str, reason: String) -> anyhow::Result<()> {
         *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
         Ok(self.store.append(Record::Skipped { configuration, reason })?)
-    }
-}
-
-/// The reason to reject a result that could not be read back: JSON writes a number that is not finite as `null`.
-fn not_finite<T: Serialize + DeserializeOwned>(outcome: &T) -> anyhow::Result<Option<String>> {
-    fn holds_null(value: &Value) -> bool {
-        match value {
-            Value::Array(values) => values.iter().any(holds_null),
-            Value::Object(fields) => fields.values().any(holds_null),
-            value => value.is_null(),
-        }
-    }
-    let value = serde_json::to_value(outcome)?;
-    if T::deserialize(&value).is_ok() {
-        return Ok(None);
-    }
-    let fields = value.as_object().into_iter().flatten();
-    let names: Vec<&str> = fields.filter(|(_, value)| holds_null(value)).map(|(name, _)| name.as_str()).collect();
-    Ok(Some(format!("the result is not finite: {}", names.join(", "))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_result_that_is_not_finite_is_rejected_with_the_names_of_its_numbers() {
-        #[derive(Serialize, serde::Deserialize)]
-        struct Outcome {
-            value: f64,
-            curve: Vec<(String, f64)>,
-            gap: Option<f64>,
-        }
-        let outcome = |value, y| Outcome { value, curve: vec![("a".to_owned(), y)], gap: None };
-        assert_eq!(not_finite(&outcome(1.0, 2.0)).unwrap(), None);
-        let reason = not_finite(&outcome(f64::NAN, f64::INFINITY)).unwrap().unwrap();
-        assert!(reason.starts_with("the result is not finite: value, curve"), "{reason}");
     }
 }

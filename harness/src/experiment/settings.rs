@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
-use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -33,7 +32,6 @@ pub(crate) fn from_parameters(
     key: StreamKey,
 ) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
-    settings.strategies = StrategyMemory::filled_from(rounds_models::factorization_cache::source());
     let delta = parameters.get("delta").map_or(Ok(1e-5), |value| number("delta", value))?;
     for (name, value) in parameters {
         match name.as_str() {

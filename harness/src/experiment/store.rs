@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text};
+use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, Values, text};
 use crate::machine::{Environment, PinPolicy, Pinning, measure_rooflines};
 use rounds_models::Difference;
 use rounds_models::files;
@@ -131,7 +131,6 @@ pub enum Mode {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Sheet {
-    schema: u32,
     binding: Binding,
     #[serde(flatten)]
     environment: Environment,
@@ -139,7 +138,7 @@ struct Sheet {
 
 /// All runs that a folder holds.
 #[derive(Debug, Clone)]
-pub struct Results<T> {
+pub struct Results<T = Values> {
     /// Finished runs, in the order in which they ended.
     pub samples: Vec<Sample<T>>,
     /// Cells that cannot be measured, with the reason.
@@ -237,7 +236,7 @@ impl<T> FromIterator<Sample<T>> for Results<T> {
 
 /// An experiment as read from its folder.
 #[derive(Debug, Clone)]
-pub struct Stored<T> {
+pub struct Stored<T = Values> {
     /// The folder.
     pub folder: PathBuf,
     /// The experiment sheet.
@@ -288,7 +287,7 @@ impl<T: DeserializeOwned> Stored<T> {
 
 /// The one writer of a folder. The folder stays locked until it is dropped.
 #[derive(Debug)]
-pub struct Store<T> {
+pub struct Store<T = Values> {
     run: Stored<T>,
     measurements: File,
     _lock: File,
@@ -427,8 +426,8 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
 
     fn write_sheet(&self) -> Result<(), StoreError> {
         let path = self.run.folder.join(ENVIRONMENT);
-        let sheet =
-            Sheet { schema: SCHEMA, binding: self.run.binding.clone(), environment: self.run.environment.clone() };
+        let sheet = Sheet { binding: self.run.binding.clone(), environment: self.run.environment.clone() };
+        let sheet = Line { schema: SCHEMA, record: &sheet };
         let mut text = serde_json::to_vec_pretty(&sheet).map_err(|error| file_error("write", &path)(error.into()))?;
         text.push(b'\n');
         files::replace(&path, &text).map_err(file_error("write", &path))
@@ -452,10 +451,10 @@ fn flatten(path: &str, value: &Value, row: &mut BTreeMap<String, String>) {
 }
 
 #[derive(Serialize)]
-struct Line<'a, T> {
+struct Line<'a, R> {
     schema: u32,
     #[serde(flatten)]
-    record: &'a Record<T>,
+    record: &'a R,
 }
 
 fn line_of<T: Serialize>(record: &Record<T>) -> io::Result<Vec<u8>> {
@@ -561,22 +560,19 @@ fn read_sheet(folder: &Path) -> Result<Sheet, StoreError> {
 }
 
 /// Parses a document that names its schema. `line` is the line it stands on; without it, the parser's own counts.
-fn parse<T: for<'de> Deserialize<'de>>(text: &[u8], path: &Path, line: Option<usize>) -> Result<T, StoreError> {
-    #[derive(Deserialize)]
-    struct Schema {
-        schema: Option<Value>,
-    }
-    let damaged = |error: &serde_json::Error| {
+fn parse<T: DeserializeOwned>(text: &[u8], path: &Path, line: Option<usize>) -> Result<T, StoreError> {
+    let damaged = |error: serde_json::Error| {
         // The parser's own place is within the line; the message keeps its column.
         let message = error.to_string().replace("line 1 column", "column");
         StoreError::Damaged { path: path.into(), line: line.unwrap_or(error.line().max(1)), message }
     };
-    let found = serde_json::from_slice::<Schema>(text).map_err(|error| damaged(&error))?.schema;
+    let mut value: Value = serde_json::from_slice(text).map_err(damaged)?;
+    let found = value.as_object_mut().and_then(|fields| fields.shift_remove("schema"));
     if found != Some(SCHEMA.into()) {
         let found = found.map_or_else(|| "none".into(), |found| found.to_string());
         return Err(StoreError::Schema { path: path.into(), line: line.unwrap_or(1), found });
     }
-    serde_json::from_slice(text).map_err(|error| damaged(&error))
+    serde_json::from_value(value).map_err(damaged)
 }
 
 #[cfg(test)]

@@ -1,17 +1,13 @@
 //! The studies below the folder of a run, each made anew from its raw runs.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use maud::html;
 
 use crate::drawing::presentation::{Presentation, slug};
 use crate::drawing::shell::Section;
-use crate::experiment::store;
 use crate::grouping::by_key;
-
-/// Depth of studies below the folder of a run: `paper/srg-table-1`.
-const DEPTH: usize = 3;
+use crate::results::visit;
 
 /// Makes the page of the runs in a folder, and messages about them; `None` where no study made them.
 type Present<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Option<(Presentation, Vec<String>)>>;
@@ -29,41 +25,24 @@ impl Studies {
     /// Reads the studies below `folder`, which `present` makes from their runs. The messages name what cannot be read.
     pub fn read(folder: &Path, present: Present) -> Self {
         let mut found = Self::default();
-        found.search(folder, folder, present, 0);
+        visit(folder, &mut |path| {
+            let problem = match present(path) {
+                Ok(Some((page, messages))) => {
+                    let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
+                    found.presentations.push((name, page));
+                    found.messages.extend(messages);
+                    None
+                }
+                Ok(None) if path == folder => None,
+                Ok(None) => Some("name it alone; it is another run, or its definition is gone".to_owned()),
+                Err(error) => Some(format!("{error:#}")),
+            };
+            let left_out = problem.map(|problem| format!("{} is left out: {problem}", path.display()));
+            let is_shown = left_out.is_none();
+            found.messages.extend(left_out);
+            is_shown
+        });
         found
-    }
-
-    fn search(&mut self, root: &Path, folder: &Path, present: Present, depth: usize) {
-        let mut entries: Vec<PathBuf> = match fs::read_dir(folder) {
-            Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-            Err(error) => {
-                self.messages.push(format!("cannot read {}: {error}", folder.display()));
-                return;
-            }
-        };
-        entries.sort();
-        let problem = match store::holds_results(folder).then(|| present(folder)) {
-            Some(Ok(Some((page, messages)))) => {
-                let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
-                self.presentations.push((name, page));
-                self.messages.extend(messages);
-                None
-            }
-            Some(Ok(None)) if depth > 0 => {
-                Some("name it alone; it is another run, or its definition is gone".to_owned())
-            }
-            Some(Err(error)) => Some(format!("{error:#}")),
-            Some(Ok(None)) | None => None,
-        };
-        if let Some(problem) = problem {
-            self.messages.push(format!("{} is left out: {problem}", folder.display()));
-            return;
-        }
-        if depth < DEPTH {
-            for path in entries.iter().filter(|path| path.is_dir()) {
-                self.search(root, path, present, depth + 1);
-            }
-        }
     }
 
     /// A section for each group of presentations; those of papers come last.
@@ -88,6 +67,8 @@ impl Studies {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

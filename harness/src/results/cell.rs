@@ -68,29 +68,6 @@ pub struct RunWork {
     pub timed_queries: u64,
 }
 
-/// Communication between ranks; empty for one process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
-    /// Mean time of a round in calls to other ranks, waiting for them included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub communication_ns: Option<u64>,
-    /// Median over the rounds of the longest time that a rank spent outside of calls to others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub computing_ns: Option<u64>,
-    /// Messages of a round that wait for each other, in the mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<f64>,
-    /// Bytes of rows that rank 0 sends in a round, in the mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub row_bytes: Option<f64>,
-    /// Median time of a message with a sum between two ranks, outside of rounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_ns: Option<u64>,
-    /// Bandwidth of longer messages in bytes a second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_bytes_per_s: Option<f64>,
-}
-
 /// Rates of the rounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
@@ -112,11 +89,9 @@ pub struct Quality {
     pub train_loss: Option<f64>,
     /// Share of test examples classified rightly.
     pub test_accuracy: Option<f64>,
-    /// Loss above the optimum, where it is known.
-    pub excess_risk: Option<f64>,
 }
 
-/// Result of one run of a cell of a suite.
+/// Result of one run of a cell of a suite; on ranks with what they said to each other besides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundCost {
     /// Shape of the data.
@@ -132,9 +107,6 @@ pub struct RoundCost {
     pub round_ns: RoundTimes,
     /// Median time of each phase.
     pub phases_ns: Phases,
-    /// Communication between ranks.
-    #[serde(flatten)]
-    pub exchange: Exchange,
     /// Rates of the rounds.
     #[serde(flatten)]
     pub rates: Rates,
@@ -175,7 +147,7 @@ mod tests {
         let cell = crate::results::tests::cell("dp-sgd", 64, 2, 0);
         let line = serde_json::to_value(Record::Cell(Box::new(cell.clone()))).unwrap();
         let keys = "suite algorithm dataset n dimension classes batch_size threads rounds gradient_queries round_ns phases_ns \
-                    gflops gbytes_per_s roofline_fraction train_loss test_accuracy excess_risk privacy";
+                    gflops gbytes_per_s roofline_fraction train_loss test_accuracy privacy";
         let (times, phases) = ("median p10 p90 samples", "sample gradient noise update");
         for (object, keys) in [(&line, keys), (&line["round_ns"], times), (&line["phases_ns"], phases)] {
             for key in keys.split(' ') {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub use cell::{Cell, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
+pub use cell::{Cell, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 pub use pooled::{Pooled, pool};
 
 use crate::experiment::store::{self, Stored};
@@ -46,42 +46,40 @@ pub fn read_any(folder: &Path) -> anyhow::Result<Run> {
         found.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     let folder = found.first().map_or(folder, |own| own.as_path());
-    let rows: Stored<Value> = store::read(folder)?;
-    let mut samples = rows.results.samples.iter();
-    if samples.all(|sample| sample.outcome.get("phases_ns").is_some()) {
-        return Ok(read_run(folder)?);
-    }
-    let samples = rows.results.samples.into_iter().filter_map(of_study);
-    Ok(Run {
-        results: samples.collect(),
-        folder: rows.folder,
-        environment: rows.environment,
-        binding: rows.binding,
-        messages: rows.messages,
-    })
+    let Stored { results, folder, environment, binding, messages } = store::read(folder)?;
+    let samples =
+        results.samples.into_iter().filter_map(|sample: Sample| sample.typed().ok().or_else(|| of_study(sample)));
+    Ok(Run { results: samples.collect(), folder, environment, binding, messages })
 }
 
 /// The folder, or those below it, that hold results; the folder alone if it does.
 pub fn folders(folder: &Path) -> Vec<PathBuf> {
-    /// Depth of studies: `paper/srg-table-1`.
-    const DEPTH: usize = 3;
-    fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-        if store::holds_results(folder) {
-            found.push(folder.to_owned());
-        } else if depth > 0 {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            let mut below: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-            below.sort();
-            below.iter().for_each(|path| search(path, depth - 1, found));
-        }
-    }
     let mut found = Vec::new();
-    search(folder, DEPTH, &mut found);
+    visit(folder, &mut |path| {
+        found.push(path.to_owned());
+        false
+    });
     found
 }
 
+/// Visits the folder and those below it that hold results, in the order of their names, but those below one whose visit is false.
+pub(crate) fn visit(folder: &Path, visitor: &mut dyn FnMut(&Path) -> bool) {
+    /// Depth of studies: `paper/srg-table-1`.
+    const DEPTH: usize = 3;
+    fn below(folder: &Path, depth: usize, visitor: &mut dyn FnMut(&Path) -> bool) {
+        if store::holds_results(folder) && !visitor(folder) || depth == 0 {
+            return;
+        }
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        paths.sort();
+        paths.iter().for_each(|path| below(path, depth - 1, visitor));
+    }
+    below(folder, DEPTH, visitor);
+}
+
 /// A run of a study as one round. None without a time.
-fn of_study(sample: Sample<Value>) -> Option<Cell> {
+fn of_study(sample: Sample) -> Option<Cell> {
     let outcome = &sample.outcome;
     let times = match (outcome.get("seconds"), outcome.get("round_ns")) {
         (Some(seconds), _) => vec![(seconds.as_f64()? * 1e9) as u64],

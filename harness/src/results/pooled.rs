@@ -105,24 +105,6 @@ fn pool_group(group: &[&Cell]) -> Pooled {
     cell.phases_ns.gradient = phase(&|cell| cell.phases_ns.gradient);
     cell.phases_ns.noise = phase(&|cell| cell.phases_ns.noise);
     cell.phases_ns.update = phase(&|cell| cell.phases_ns.update);
-    // Means of rounds stay means; what was measured outside of rounds is the median over repeats.
-    let mean = |value: &dyn Fn(&Cell) -> Option<f64>| {
-        let (mut total, mut rounds) = (0.0, 0.0);
-        for cell in &group {
-            let own = cell.round_ns.samples.len() as f64;
-            total += value(cell)? * own;
-            rounds += own;
-        }
-        (rounds > 0.0).then(|| total / rounds)
-    };
-    cell.exchange.communication_ns =
-        mean(&|cell| cell.exchange.communication_ns.map(|waited| waited as f64)).map(|waited| waited as u64);
-    cell.exchange.computing_ns =
-        middle(&|cell| cell.exchange.computing_ns.map(|computing| computing as f64)).map(|ns| ns as u64);
-    cell.exchange.messages = mean(&|cell| cell.exchange.messages);
-    cell.exchange.row_bytes = mean(&|cell| cell.exchange.row_bytes);
-    cell.exchange.link_ns = middle(&|cell| cell.exchange.link_ns.map(|link| link as f64)).map(|link| link as u64);
-    cell.exchange.link_bytes_per_s = middle(&|cell| cell.exchange.link_bytes_per_s);
     cell.warnings.clone_from(&warnings);
     Pooled {
         repeat_medians: repeats.iter().map(|samples| median(samples)).collect(),

@@ -12,7 +12,7 @@ use rounds_numerics::dense::solve_positive;
 use crate::experiment::{Context, Loaded, Run};
 
 /// The engine and the problem of a run, and the name of its rows for values that are made once.
-pub(super) fn loaded<T>(run: &Run<'_, T>, context: &Context<'_>) -> anyhow::Result<(Engine, Arc<Loaded>, String)> {
+pub(super) fn loaded(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<(Engine, Arc<Loaded>, String)> {
     let (configuration, draw) = (&run.cell.configuration, run.trial.draw);
     let engine = context.engine(configuration.threads)?;
     let loaded = context.problem(configuration, draw, &engine)?;

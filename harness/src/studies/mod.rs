@@ -1,60 +1,82 @@
-//! Studies: the kinds of experiments, one file each with what a run yields and what all runs show. No algorithm is written
+//! Studies: what runs measure, a file each, in four kinds: times, training runs, points of curves, and query depth. No algorithm is written
 //! here, and no store or loop.
 
-mod convergence;
-mod correlated_noise;
-pub(crate) mod depth_against_work;
-pub(crate) mod depth_cell;
-mod formulas;
+mod curves;
+mod depth;
 mod logistic;
-mod noise_mechanisms;
-mod private_queries;
-mod rates;
-mod round_time;
-pub(crate) mod training;
-mod wrong_constants;
+mod runs;
+mod timing;
 
 use std::path::Path;
 
-use crate::drawing;
-use crate::experiment::{Kind, Selection, Study as _, definition, store};
+use anyhow::Context as _;
+use serde_json::Value;
 
-/// The kinds of experiments. Adding one is one file, its `mod` line and its line here.
-pub const KINDS: &[Kind] = &[
-    convergence::Convergence::KIND,
-    correlated_noise::CorrelatedNoise::KIND,
-    depth_against_work::DepthAgainstWork::KIND,
-    formulas::Formulas::KIND,
-    noise_mechanisms::NoiseMechanisms::KIND,
-    private_queries::PrivateQueries::KIND,
-    rates::Rates::KIND,
-    round_time::RoundTime::KIND,
-    round_time::Scaling::KIND,
-    training::Training::KIND,
-    wrong_constants::WrongConstants::KIND,
+use self::curves::{correlated_noise, formulas, noise_mechanisms, private_queries, rates, wrong_constants};
+use self::runs::{convergence, training};
+use crate::drawing;
+use crate::experiment::definition::{self, unknown_name};
+use crate::experiment::{Definition, DefinitionError, Kind, Measure, Plan, Selection, store};
+
+/// The kinds of studies, each with what it measures. Adding a measure is one file, its `mod` line and its place here.
+pub const KINDS: [Kind; 4] = [
+    Kind { name: "timing", measures: &[timing::ROUND, timing::SCALING] },
+    Kind { name: "runs", measures: &[training::TRAINING, convergence::CONVERGENCE] },
+    Kind {
+        name: "curves",
+        measures: &[
+            formulas::FORMULAS,
+            rates::RATES,
+            correlated_noise::CORRELATED_NOISE,
+            noise_mechanisms::NOISE_MECHANISMS,
+            private_queries::PRIVATE_QUERIES,
+            wrong_constants::WRONG_CONSTANTS,
+        ],
+    },
+    Kind { name: "depth", measures: &[depth::DEPTH] },
 ];
 
-/// The kind of this name.
-pub fn kind(name: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| kind.name == name)
-}
-
-/// The page of the study in `folder`, made anew from its raw runs, and messages about them: by the definition that was run, or that of
-/// its name in this program. `None` for a suite, and without a definition.
+/// The measure of a definition.
 ///
 /// # Errors
-/// Those of [`Plan::present`](crate::experiment::Plan::present); a definition that is not valid.
-pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
+/// A kind or measure that there is not, with the nearest.
+pub fn measure(definition: &Definition) -> Result<&'static Measure, DefinitionError> {
+    let kind = KINDS.iter().find(|kind| kind.name == definition.study);
+    let measures = kind.map(|kind| kind.measures);
+    let measures = measures.ok_or_else(|| unknown_name("study", &definition.study, &KINDS.map(|kind| kind.name)))?;
+    let names: Vec<&str> = measures.iter().map(|measure| measure.name).collect();
+    let found = measures.iter().find(|measure| definition.measure.is_empty() || measure.name == definition.measure);
+    found.ok_or_else(|| unknown_name(&format!("measure of '{}'", definition.study), &definition.measure, &names))
+}
+
+/// The study in `folder`: by the definition that was run, or that of its name in this program. `None` for one without a definition.
+fn plan(folder: &Path) -> anyhow::Result<Option<Plan>> {
     let (environment, binding) = store::head(folder)?;
     // Sheets of earlier builds name a definition's file in the command alone.
     let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));
     let names = environment.definitions.iter().chain(binding.suites.keys()).map(String::as_str);
     let mut sources = names.chain(files).filter_map(|name| definition::find(name).ok());
-    let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
-    let Some((kind, source)) = source.and_then(|source| Some((kind(&source.head.study)?, source))) else {
+    let source = sources.find(|source| binding.suites.contains_key(&source.definition.name));
+    let Some((measure, source)) = source.and_then(|source| Some((measure(&source.definition).ok()?, source))) else {
         return Ok(None);
     };
-    (kind.plan)(&[source], &Selection::everything())?.present(folder)
+    Plan::new(measure, &[source], &Selection::everything()).map(Some)
+}
+
+/// The page of the study in `folder`, made anew from its raw runs, and messages about them. `None` for a suite, and without a definition.
+///
+/// # Errors
+/// Those of [`Plan::present`]; a definition that is not valid.
+pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, Vec<String>)>> {
+    plan(folder)?.map_or(Ok(None), |plan| plan.present(folder))
+}
+
+/// The lines of the finished runs in `folder`.
+///
+/// # Errors
+/// Files that cannot be read; no definition.
+pub(crate) fn lines(folder: &Path) -> anyhow::Result<Vec<Value>> {
+    plan(folder)?.with_context(|| format!("{}: its definition is gone", folder.display()))?.lines(folder)
 }
 
 #[cfg(test)]
@@ -66,16 +88,16 @@ mod tests {
     #[test]
     fn every_definition_has_the_name_of_its_file_and_cells_that_can_be_run() {
         for source in definition::all().unwrap() {
-            let kind = kind(&source.head.study).unwrap();
-            assert!(!source.head.about.is_empty());
-            assert_eq!(source.head.name, source.name);
-            let selection = Selection { default_threads: (kind.threads)(2), ..Selection::everything() };
-            let plan = (kind.plan)(&[source], &selection).unwrap();
+            let measure = measure(&source.definition).unwrap();
+            assert!(!source.definition.about.is_empty());
+            assert_eq!(source.definition.name, source.name);
+            let selection = Selection { default_threads: (measure.threads)(2), ..Selection::everything() };
+            let plan = Plan::new(measure, &[source], &selection).unwrap();
             assert!(!plan.cells().is_empty());
             for planned in plan.cells() {
                 let cell = &planned.configuration;
                 let generated = ["planted-logistic", "synthetic-logistic", "random-quadratic"];
-                let has_verdicts = ["training", "convergence", "correlated-noise"].contains(&kind.name);
+                let has_verdicts = ["training", "convergence", "correlated-noise"].contains(&measure.name);
                 if cell.suite.starts_with("paper/") && has_verdicts && generated.contains(&&*cell.dataset) {
                     assert!(planned.draws >= 10, "{}: a verdict from one draw of the data", cell.key());
                     // Papers 000 and 004 project; the methods of paper 001 do not.
@@ -90,7 +112,7 @@ mod tests {
                 let Ok(algorithm) = catalog::find(&cell.algorithm) else {
                     continue;
                 };
-                if ["round-time", "scaling", "training"].contains(&kind.name) {
+                if ["round", "scaling", "training"].contains(&measure.name) {
                     assert!(own.all(|name| algorithm.reads(name)), "{}", cell.key());
                 }
             }
@@ -99,12 +121,13 @@ mod tests {
 
     #[test]
     fn a_misspelt_parameter_is_named_with_its_line_and_the_nearest() {
-        let text = "name = \"mine\"\nstudy = \"training\"\nabout = \"a test\"\noptions = { }\n\
+        let text = "name = \"mine\"\nstudy = \"runs\"\nabout = \"a test\"\noptions = { }\n\
                     [[problem]]\ndataset = \"synthetic-logistic\"\nparameters = { rows = 50 }\n\
                     [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { epsilon = 1.0, momentum = 0.5 }\n";
-        let kind = kind("training").unwrap();
-        let plan =
-            |text: &str| (kind.plan)(&[definition::Source::new("mine.toml", text).unwrap()], &Selection::default());
+        let plan = |text: &str| -> anyhow::Result<Plan> {
+            let source = definition::Source::new("mine.toml", text)?;
+            Plan::new(measure(&source.definition)?, &[source], &Selection::default())
+        };
         assert!(plan(text).is_ok());
         for (right, wrong, expected) in [
             (

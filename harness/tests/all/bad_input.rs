@@ -13,7 +13,6 @@ use std::time::Duration;
 use rounds::results::{Binding, Mode as Begin, Store, read_run};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Pid;
-use serde_json::json;
 
 use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, stderr, stdout};
 use crate::synthetic::{Deviation, cell, environment, write_run};
@@ -410,24 +409,34 @@ fn a_folder_that_another_run_writes_is_left_alone() {
 
 #[test]
 fn costs_that_a_study_lacks_are_refused_with_those_that_it_has_once_each() {
-    let cell = |dimension: usize| {
-        json!({
-            "family": "max-of-linear", "algorithm": "sgd", "accuracy": 0.04, "threads": 1, "dimension": dimension,
-            "reached": true, "start_gap": 0.5, "gap": 0.03, "rounds": 9, "iterations": 9, "gradient_queries": 9,
-            "computational_depth": 9, "seconds": 1.0, "query_seconds": 0.0, "reweight_seconds": 0.0,
-            "reweightings": 0, "reweighted": 0
-        })
-    };
+    let text = r#"
+name = "depths"
+study = "depth"
+about = "a test"
+threads = [1]
+repeats = 2
+options = { most-queries = 100_000, most-queries-again = 9 }
+[[problem]]
+dataset = "max-of-linear"
+parameters = { dimension = [16, 64], accuracy = 0.2 }
+[[method]]
+algorithm = "sgd"
+[[method]]
+algorithm = "randomized-smoothing"
+"#;
     let folder = tempfile::tempdir().unwrap();
-    let study = folder.path().join("study.json");
-    fs::write(&study, json!({"cells": ([16, 64, 16].map(cell))}).to_string()).unwrap();
-    let said = assert_ends(&format!("simulate {}", study.display()), 2, "holds no finished cell|--dimension 64");
+    let (study, out) = (folder.path().join("depths.toml"), folder.path().join("out"));
+    fs::write(&study, text).unwrap();
+    assert_succeeds(&measuring(&study, &out));
+    let simulate = format!("simulate {}/depths", out.display());
+    let said = assert_ends(&simulate, 2, "holds no finished cell|--dimension 64");
     assert_eq!(said.matches("--dimension 16 ").count(), 1, "{said}");
+    assert_succeeds(&format!("{simulate} --dimension 16 --accuracy 0.2"));
 }
 
 const STUDY: &str = r#"
 name = "small-study"
-study = "formulas"
+study = "curves"
 about = "a test"
 options = { eigenvalues = [0.5, 1.0] }
 show = { title = "small" }

@@ -1,9 +1,7 @@
 //! A cell of a suite, for tests of the crate and of its interface.
 
 use rounds::machine::PinPolicy;
-use rounds::results::{
-    Cell, Configuration, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape, Trial,
-};
+use rounds::results::{Cell, Configuration, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape, Trial};
 use serde_json::json;
 
 /// A cell as `rounds run` writes it, with plausible numbers.
@@ -17,18 +15,13 @@ pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: u
         pinning: PinPolicy::None,
         round_ns: RoundTimes::new(samples),
         phases_ns: Phases { sample: 900, gradient: median * 9 / 10, noise: 1500, update: 700 },
-        exchange: Exchange::default(),
         rates: Rates {
             gflops: Some(31_360.0 * batch_size as f64 / median as f64),
             gbytes_per_s: Some(3136.0 * batch_size as f64 / median as f64),
             roofline_fraction: Some(0.8),
             limit: None,
         },
-        quality: Quality {
-            train_loss: Some(0.3),
-            test_accuracy: Some(if private { 0.89 } else { 0.92 }),
-            excess_risk: None,
-        },
+        quality: Quality { train_loss: Some(0.3), test_accuracy: Some(if private { 0.89 } else { 0.92 }) },
         model_sha256: format!("{algorithm}-{batch_size}"),
         privacy: if private {
             json!({"claim": "simulation", "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove"})

@@ -17,7 +17,7 @@ use crate::synthetic::{Deviation, cell, environment};
 /// A study of two tiny cells with three runs each.
 pub(crate) const STUDY: &str = r#"
 name = "twice"
-study = "training"
+study = "runs"
 about = "a test"
 repeats = 3
 show = { title = "small" }
@@ -37,7 +37,8 @@ fn a_repeat_is_the_run_of_its_seed_alone() {
         let text = format!(
             r#"
             name = "repeats"
-            study = "private-queries"
+            study = "curves"
+            measure = "private-queries"
             about = "a test"
             seed = {seed}
             repeats = {repeats}
@@ -183,7 +184,7 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
 fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (folder.path().join("pieces.toml"), folder.path().join("out"));
-    let text = "name = \"pieces\"\nstudy = \"training\"\nabout = \"a test\"\nrepeats = 2\n[show]\nunfinished = \"It takes a day.\"\n\
+    let text = "name = \"pieces\"\nstudy = \"runs\"\nabout = \"a test\"\nrepeats = 2\n[show]\nunfinished = \"It takes a day.\"\n\
                 [[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\nparameters = { rows = 50, dimension = 3, norm = 3.0 }\n\
                 [[method]]\nlabel = \"DP-SGD\"\nalgorithm = \"dp-sgd\"\n\
                 parameters = { epsilon = [1, 2], delta = 1e-5, rounds = 2, learning-rate = [0.5, 1] }\n";

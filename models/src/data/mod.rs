@@ -40,7 +40,7 @@ pub use load::{load, load_declared, load_requested};
 pub(crate) use model_rows::rows as rows_for_model;
 pub use model_rows::{ModelRows, load_for_model};
 pub(crate) use names::deals_users;
-pub use names::{NAMES, Name, built_in, is_generated, optimum};
+pub use names::{NAMES, Name, built_in, is_generated};
 pub(crate) use part::UNITS_OVER_RANKS;
 pub use request::{ColumnUse, LabelUse, Request, Split};
 pub use schema::SchemaError;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use rounds_algorithms::problem::synthetic::{
     Quadratic, Users, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
-    synthetic_mnist_optimum, synthetic_users, synthetic_users_domain,
+    synthetic_users, synthetic_users_domain,
 };
 use rounds_algorithms::problem::{Dataset, Domain, DomainSource, Format, Labels, UnitDeclaration};
 use serde::Deserialize;
@@ -45,8 +45,6 @@ struct Generated {
     /// Training rows and perhaps test rows.
     data: fn(u64) -> (Dataset, Option<Dataset>),
     domain: fn() -> Domain,
-    /// The minimiser of the population risk, if it is known.
-    optimum: Option<fn(u64) -> Vec<f32>>,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +94,6 @@ pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
                     (train, Some(test))
                 },
                 domain: synthetic_mnist_domain,
-                optimum: Some(synthetic_mnist_optimum),
             },
         ),
         generated(
@@ -105,7 +102,6 @@ pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
             Generated {
                 data: |seed| (synthetic_logistic(100_000, LOGISTIC_FEATURES, seed), None),
                 domain: || synthetic_logistic_domain(LOGISTIC_FEATURES),
-                optimum: None,
             },
         ),
         generated(
@@ -114,7 +110,6 @@ pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
             Generated {
                 data: |seed| (synthetic_users((5_000, 20), LOGISTIC_FEATURES, 1.0, seed), None),
                 domain: || synthetic_users_domain(LOGISTIC_FEATURES),
-                optimum: None,
             },
         ),
         generated(
@@ -123,10 +118,6 @@ pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
             Generated {
                 data: |seed| (quadratic(seed).dataset(), None),
                 domain: || Quadratic::domain(QUADRATIC_DIMENSION, QUADRATIC_SMOOTHNESS),
-                optimum: Some(|seed| {
-                    let weights = quadratic(seed).optimum;
-                    weights.iter().map(|&weight| weight as f32).chain([0.0]).collect()
-                }),
             },
         ),
     ];
@@ -151,15 +142,6 @@ pub(super) fn find(name: &str) -> Option<&'static Name> {
 /// The data set needs no file.
 pub fn is_generated(name: &str) -> bool {
     find(name).is_some_and(|named| matches!(named.contents, Contents::Generated(_)))
-}
-
-/// The parameters that minimise the population risk of a generated data set's usual model, one row an output with the
-/// intercept last, where they are known.
-pub fn optimum(name: &str) -> Option<Vec<f32>> {
-    match &find(name)?.contents {
-        Contents::Generated(generated) => generated.optimum.map(|optimum| optimum(SEED)),
-        Contents::Files(_) => None,
-    }
 }
 
 /// The users of a named data set are dealt out by the labels of all its rows: data that differ in one row have other users everywhere.

@@ -17,7 +17,7 @@ use rounds_kernels::features::Selection;
 use rounds_kernels::linear::{Clip, Point};
 use rounds_kernels::random::StreamKey;
 
-use super::{Curves, Options, horizons, looseness};
+use super::{Curves, horizons, looseness};
 use crate::experiment::{Configuration, definition};
 use crate::statistics::mean;
 
@@ -204,7 +204,7 @@ fn curve(cell: &Configuration, point: impl Fn(&Runs) -> anyhow::Result<(f64, f64
 
 /// A bound on ‖Δ_t(d)‖ over the largest of all rounds, examples and draws: Claim 4.2 of paper 000, or its sketch for the
 /// unaccelerated recursion.
-pub(super) fn largest_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
+pub(super) fn largest_looseness(cell: &Configuration, _: &[f64]) -> anyhow::Result<Curves> {
     curve(cell, |runs| {
         let is_sketch = runs.algorithm == "unaccelerated-dp-srg";
         let scale = |t| recursive::unaccelerated_difference(1.0 / runs.beta, t);
@@ -226,7 +226,7 @@ pub(super) fn largest_looseness(cell: &Configuration, _: &Options) -> anyhow::Re
 
 /// A bound on E‖g_{T−1} − ∇F(x_{T−1})‖² over it, by the draws: that of the proof of Theorem 4.7 of paper 000, with the largest
 /// centred difference as Q, or tB/n for the unaccelerated recursion.
-pub(super) fn error_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
+pub(super) fn error_looseness(cell: &Configuration, _: &[f64]) -> anyhow::Result<Curves> {
     curve(cell, |runs| {
         let outcomes = runs.outcomes(cell, |_| 1.0)?;
         let errors: Vec<f64> = outcomes.iter().map(|outcome| outcome.error).collect();
@@ -243,7 +243,7 @@ pub(super) fn error_looseness(cell: &Configuration, _: &Options) -> anyhow::Resu
 /// A bound on the mean excess risk of the accelerated recursion over it, by the draws, with the largest centred difference as Q, the largest
 /// noise as b and the diameter as the domain's size: Theorem 4.7 of paper 000, Theorem 4.1 with constants of 1 (`bound = "simplified"`), or of
 /// independent gradients Theorem 4.11 (`bound = "independent"`, without noise).
-pub(super) fn risk_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
+pub(super) fn risk_looseness(cell: &Configuration, _: &[f64]) -> anyhow::Result<Curves> {
     curve(cell, |runs| {
         let outcomes = runs.outcomes(cell, |_| 1.0)?;
         anyhow::ensure!(outcomes.iter().all(|outcome| outcome.clipped == 0), "{}: a difference is clipped", cell.key());
@@ -261,7 +261,7 @@ pub(super) fn risk_looseness(cell: &Configuration, _: &Options) -> anyhow::Resul
 }
 
 /// Lemma 4.3 of paper 000, a bound on all errors of the tree's prefix sums with probability 1 − δ, over the largest of all rounds and draws.
-pub(super) fn tree_looseness(cell: &Configuration, _: &Options) -> anyhow::Result<Curves> {
+pub(super) fn tree_looseness(cell: &Configuration, _: &[f64]) -> anyhow::Result<Curves> {
     curve(cell, |runs| {
         let outcomes = runs.outcomes(cell, |_| 1.0)?;
         let scale = runs.batch as f64 * runs.beta;

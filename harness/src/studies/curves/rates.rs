@@ -18,23 +18,25 @@ use rounds_algorithms::problem::population::Population;
 use rounds_algorithms::theory::parallel::private_error;
 use rounds_kernels::random::StreamKey;
 use rounds_models::data;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::logistic::minimizer_in_ball;
-use crate::estimates::{Estimated, Risks, fewest_rounds};
-use crate::experiment::cache::Memo;
-use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Results, Run, Study, definition, lines,
-};
+use crate::estimates::{Estimated, Risks, smallest};
+use crate::experiment::{Cell, Configuration, Context, Execution, Measure, Outcome, Run, Selection, Study, definition};
 use crate::format::number;
 use crate::grouping::{by_key, distinct};
-use crate::statistics::{jackknife, mean};
+use crate::statistics::mean;
+use crate::studies::logistic::minimizer_in_ball;
 
-/// The study. A problem is a population: a slope, a slope with a stiff coordinate, valleys, or the rows of a data set, of which n are drawn
-/// with replacement. These are shared, with their minimisers.
-pub(super) type Rates = Experiment<Options, Memo<Arc<Population>>>;
+/// The measure. A problem is a population: a slope, a slope with a stiff coordinate, valleys, or the rows of a data set, of which n are drawn
+/// with replacement. These are shared, with their minimisers. Options: `draws` of data and noise of a cell, and the factor of the optimum
+/// `within` which the risk of the smallest T is.
+pub(crate) const RATES: Measure = Measure {
+    threads: |_| vec![1],
+    cells,
+    derive,
+    ..Measure::new("rates", Execution::Concurrent, &["draws", "within"], run)
+};
 
 const SLOPE: &str = "slope";
 const STIFF_SLOPE: &str = "stiff-slope";
@@ -51,135 +53,103 @@ const MOST: i32 = 30;
 /// A relative change of the risk that is none, so that climbing ends on a plateau, as that of steps beyond the ball.
 const FLAT: f64 = 1e-3;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Options {
-    /// Draws of data and noise of a cell.
-    draws: usize,
-    /// The smallest T is one whose risk is within this factor of the optimum.
-    within: f64,
+fn cells(study: &Study, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+    let definition = &study.definition;
+    anyhow::ensure!(study.option::<usize>("draws")? >= 2, "{}: at least 2 draws are needed", definition.name);
+    anyhow::ensure!(study.option::<f64>("within")? > 1.0, "{}: options.within is a factor above 1", definition.name);
+    for problem in &definition.problems {
+        let named = data::NAMES.iter().map(|name| name.name);
+        definition::known("problem", &problem.dataset, &DESIGNED.into_iter().chain(named).collect::<Vec<_>>())?;
+        let axis = problem.axis.as_deref().unwrap_or_default();
+        definition::known("axis", axis, &["rows", "dimension", "epsilon"])?;
+    }
+    Ok(definition.cells(selection)?)
 }
 
 /// The best of a method with T rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Rate {
-    /// Adaptive rounds, as the oracle counted them.
-    adaptive_rounds: u64,
-    /// The step size (1/β for methods that have β) with the least risk.
-    step: f64,
-    /// κ of the slope with the largest risk; none for other populations.
-    slope: Option<f64>,
-    /// A grid ended before both neighbours of the optimum were measured.
-    at_edge: bool,
-    clipped: f64,
-    /// Excess population risk by draw, to four digits.
-    excess: Vec<f64>,
-    /// Step sizes that were tried, by their exponent of 2, each with its mean excess at its worst slope, to three digits (or at a slope that is
-    /// worse than that of a better step).
-    tried: Vec<(i32, f64)>,
+fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
+    let (cell, seed) = (&run.cell.configuration, run.study.definition.seed);
+    let real = real(run, context)?;
+    let trials = Trials { real, ..Trials::new(cell, seed, run.study.option("draws")?)? };
+    let mut own = cell.clone();
+    for name in [ROUNDS, ROWS_IN, "rows", "dimension"] {
+        own.parameters.remove(name);
+    }
+    own.batch_size = trials.rows.div_ceil(cell.number(ROUNDS)? as usize);
+    let mut settings = context.settings(&own, seed)?;
+    let algorithm = catalog::find(&own.algorithm)?;
+    settings.offer(algorithm, "sampling", "fixed");
+    let population = trials.population(trials.steepest()?, 0).context("no population")?;
+    if let Err(refusal) = algorithm.prepare(&trials.problem(&population, 0), &settings) {
+        return Ok(Outcome::Skipped(refusal.to_string()));
+    }
+    let mut least = f64::INFINITY;
+    let mut slope = trials.steepest()?;
+    let climbed = climbed(&[1, -5], &[2, 1], f64::NEG_INFINITY, &Tried::mean, &mut |step| {
+        let worst = trials.worst(&settings, step, slope, least)?;
+        slope = worst.best;
+        let tried = worst.tried.get(&slope).context("the worst slope was tried")?;
+        least = least.min(tried.mean());
+        let at_edge = worst.at_edge;
+        Ok(Some(Tried { slope, at_edge, ..tried.clone() }))
+    })?;
+    let best = climbed.tried.get(&climbed.best).context("the best step was tried")?;
+    // Steps by their exponent of 2, each with its mean at its worst slope, or at a slope that is worse than that of a better step.
+    let tried = climbed.tried.iter().map(|(&step, tried)| (step, digits(tried.mean(), 3)));
+    let mut values = json!({
+        // As the oracle counted them.
+        "adaptive_rounds": best.rounds,
+        // With the least risk, 1/β for methods that have β.
+        "step": f64::from(climbed.best).exp2(),
+        // A grid ended before both neighbours of the optimum were measured.
+        "at_edge": climbed.at_edge || best.at_edge,
+        "clipped": digits(best.clipped, 3),
+        "excess": best.excess.iter().map(|&value| digits(value, 4)).collect::<Vec<f64>>(),
+        "tried": tried.collect::<Vec<(i32, f64)>>(),
+    });
+    if trials.has_slopes() {
+        values["slope"] = f64::from(best.slope).exp2().into();
+    }
+    Ok(Outcome::of(values))
 }
 
-impl Study for Rates {
-    const KIND: Kind = Kind { threads: |_| vec![1], ..Kind::new::<Self>("rates", Execution::Concurrent) };
-    type Options = Options;
-    type Outcome = Rate;
-
-    fn check(definition: &Definition, options: &Options) -> anyhow::Result<()> {
-        anyhow::ensure!(options.draws >= 2, "{}: at least 2 draws are needed", definition.name);
-        anyhow::ensure!(options.within > 1.0, "{}: options.within is a factor above 1", definition.name);
-        for problem in &definition.problems {
-            let named = data::NAMES.iter().map(|name| name.name);
-            definition::known("problem", &problem.dataset, &DESIGNED.into_iter().chain(named).collect::<Vec<_>>())?;
-            let axis = problem.axis.as_deref().unwrap_or_default();
-            definition::known("axis", axis, &["rows", "dimension", "epsilon"])?;
-        }
-        Ok(())
+/// The population of a data set's rows, with its minimiser over the ball of the methods; none for a designed one.
+fn real(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Option<Arc<Population>>> {
+    let cell = &run.cell.configuration;
+    if DESIGNED.contains(&&*cell.dataset) {
+        return Ok(None);
     }
-
-    fn measure(&self, run: &Run<'_, Rate>, context: &Context<'_>) -> anyhow::Result<Outcome<Rate>> {
-        let cell = &run.cell.configuration;
-        let real = self.real(cell, context)?;
-        let trials = Trials { real, ..Trials::new(cell, self.definition.seed, self.options.draws)? };
-        let mut own = cell.clone();
-        for name in [ROUNDS, ROWS_IN, "rows", "dimension"] {
-            own.parameters.remove(name);
-        }
-        own.batch_size = trials.rows.div_ceil(cell.number(ROUNDS)? as usize);
-        let mut settings = context.settings(&own, self.definition.seed)?;
-        let algorithm = catalog::find(&own.algorithm)?;
-        settings.offer(algorithm, "sampling", "fixed");
-        let population = trials.population(trials.steepest()?, 0).context("no population")?;
-        if let Err(refusal) = algorithm.prepare(&trials.problem(&population, 0), &settings) {
-            return Ok(Outcome::Skipped(refusal.to_string()));
-        }
-        let mut least = f64::INFINITY;
-        let mut slope = trials.steepest()?;
-        let climbed = climbed(&[1, -5], &[2, 1], f64::NEG_INFINITY, &Tried::mean, &mut |step| {
-            let worst = trials.worst(&settings, step, slope, least)?;
-            slope = worst.best;
-            let tried = worst.tried.get(&slope).context("the worst slope was tried")?;
-            least = least.min(tried.mean());
-            let at_edge = worst.at_edge;
-            Ok(Some(Tried { slope, at_edge, ..tried.clone() }))
-        })?;
-        let best = climbed.tried.get(&climbed.best).context("the best step was tried")?;
-        Ok(Outcome::Measured(Rate {
-            adaptive_rounds: best.rounds,
-            step: f64::from(climbed.best).exp2(),
-            slope: trials.has_slopes().then(|| f64::from(best.slope).exp2()),
-            at_edge: climbed.at_edge || best.at_edge,
-            clipped: digits(best.clipped, 3),
-            excess: best.excess.iter().map(|&value| digits(value, 4)).collect(),
-            tried: climbed.tried.iter().map(|(&step, tried)| (step, digits(tried.mean(), 3))).collect(),
-        }))
-    }
-
-    /// A line for each draw of a cell, with the risk of that draw and what its place on the axis shows.
-    fn lines(&self, results: &Results<Rate>) -> anyhow::Result<Vec<Value>> {
-        let lines = lines(self, results, &|_, _, _| {})?;
-        let measured = self.measured(results)?;
-        let cells = measured.iter().zip(&lines).filter_map(|((cell, runs), line)| {
-            let problem = &self.definition.problems[cell.problem];
-            Some((
-                (&*problem.label, problem.axis.as_deref()),
-                (cell.axis?, (&cell.configuration, &runs.first()?.outcome, line)),
-            ))
-        });
-        let mut all = Vec::new();
-        for (_, family) in by_key(cells) {
-            let mut places = by_key(family);
-            places.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let places = places.into_iter().map(|(_, cells)| Place::of(cells, self.options.within));
-            let places: Vec<Place<'_>> = places.collect::<anyhow::Result<_>>()?;
-            // The optimal rate without its constant is drawn through the last optimum.
-            let scale = places.last().map_or(1.0, |last| last.optimum / last.optimal_rate);
-            all.extend(places.iter().flat_map(|place| place.lines(scale)));
-        }
-        Ok(all)
-    }
+    let (own, radius) = (cell.on_problem(), cell.number("radius")?);
+    let make = || {
+        let loaded = context.problem(&own, 0, &Engine::Sequential)?;
+        let columns = loaded.train.parameters();
+        anyhow::ensure!(cell.whole("dimension")? == Some(columns), "{}: dimension is {columns}", cell.dataset);
+        let optimum = minimizer_in_ball(&loaded.train, radius)?;
+        Ok(Arc::new(Population::of_rows(&loaded.train, optimum)))
+    };
+    run.study.shared(&format!("{} {:?} {radius}", own.dataset, own.parameters), make).map(Some)
 }
 
-impl Rates {
-    /// The population of a data set's rows, with its minimiser over the ball of the methods; none for a designed one.
-    fn real(&self, cell: &Configuration, context: &Context<'_>) -> anyhow::Result<Option<Arc<Population>>> {
-        if DESIGNED.contains(&&*cell.dataset) {
-            return Ok(None);
-        }
-        let (own, radius) = (cell.on_problem(), cell.number("radius")?);
-        let make = || {
-            let loaded = context.problem(&own, 0, &Engine::Sequential)?;
-            let columns = loaded.train.parameters();
-            anyhow::ensure!(cell.whole("dimension")? == Some(columns), "{}: dimension is {columns}", cell.dataset);
-            let optimum = minimizer_in_ball(&loaded.train, radius)?;
-            Ok(Arc::new(Population::of_rows(&loaded.train, optimum)))
-        };
-        self.shared.get(&format!("{} {:?} {radius}", own.dataset, own.parameters), make).map(Some)
+/// A line for each draw of a cell, with the risk of that draw and what its place on the axis shows.
+fn derive(study: &Study, lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
+    let within = study.option("within")?;
+    let mut all = Vec::new();
+    let family = |line: &Value| (line["problem"].clone(), line["axis_name"].clone());
+    for (_, family) in by_key(lines.into_iter().map(|line| (family(&line), line))) {
+        let mut places = by_key(family.iter().filter_map(|line| Some((line["axis"].as_f64()?, line))));
+        places.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let places: Vec<Place<'_>> = places.into_iter().map(|(_, lines)| Place::of(&lines, within)).collect();
+        // The optimal rate without its constant is drawn through the last optimum.
+        let scale = places.last().map_or(1.0, |last| last.optimum / last.optimal_rate);
+        all.extend(places.iter().flat_map(|place| place.lines(scale)));
     }
+    Ok(all)
 }
 
 /// The cells at one place of an axis.
 struct Place<'r> {
-    cells: Vec<(&'r Configuration, &'r Rate, &'r Value)>,
+    /// Lines with their risks by draw.
+    cells: Vec<(&'r Value, f64, Vec<f64>)>,
     within: f64,
     /// The least mean risk of any method and T.
     optimum: f64,
@@ -188,39 +158,41 @@ struct Place<'r> {
 }
 
 impl<'r> Place<'r> {
-    fn of(cells: Vec<(&'r Configuration, &'r Rate, &'r Value)>, within: f64) -> anyhow::Result<Self> {
-        let number = |name| cells[0].0.number(name);
-        let optimal_rate = private_error(number("rows")?, number("dimension")?, number("epsilon")?, number("delta")?);
-        let optimum = cells.iter().map(|(_, rate, _)| mean(&rate.excess)).fold(f64::INFINITY, f64::min);
-        Ok(Self { cells, within, optimum, optimal_rate })
+    fn of(lines: &[&'r Value], within: f64) -> Self {
+        let parameter = |name: &str| lines[0]["parameters"][name].as_f64().unwrap_or(f64::NAN);
+        let optimal_rate =
+            private_error(parameter("rows"), parameter("dimension"), parameter("epsilon"), parameter("delta"));
+        let cells = lines.iter().map(|&line| {
+            let risks = line["excess"].as_array().into_iter().flatten().filter_map(Value::as_f64);
+            (line, line["adaptive_rounds"].as_f64().unwrap_or(f64::NAN), risks.collect())
+        });
+        let cells: Vec<(_, _, Vec<f64>)> = cells.collect();
+        let optimum = cells.iter().map(|(.., risks)| mean(risks)).fold(f64::INFINITY, f64::min);
+        Self { cells, within, optimum, optimal_rate }
     }
 
     /// The fewest rounds of a method within the factor of the optimum, with its 95 % interval over the draws by the jackknife; true where no
     /// fewer were measured.
-    fn smallest(&self, method: &str) -> Option<(Estimated, bool)> {
-        let risks = |(_, rate, _): &(_, &'r Rate, _)| (rate.adaptive_rounds as f64, &*rate.excess);
-        let own: Vec<Risks<'_>> =
-            self.cells.iter().filter(|(cell, ..)| cell.label_of_method() == method).map(risks).collect();
-        let all: Vec<Risks<'_>> = self.cells.iter().map(risks).collect();
-        let (rounds, is_first) = fewest_rounds(&own, &all, self.within, None)?;
-        let without = (0..all[0].1.len()).filter_map(|draw| fewest_rounds(&own, &all, self.within, Some(draw)));
-        let without: Vec<f64> = without.map(|(rounds, _)| rounds).collect();
-        let (error, count) = (jackknife(&without), without.len());
-        Some((Estimated { value: rounds, error, freedom: count as f64 - 1.0, count }, is_first))
+    fn smallest(&self, method: &Value) -> Option<(Estimated, bool)> {
+        let all: Vec<Risks<'_>> = self.cells.iter().map(|(_, rounds, risks)| (*rounds, &**risks)).collect();
+        let own = self.cells.iter().zip(&all).filter(|((line, ..), _)| line["method"] == *method);
+        let own: Vec<Risks<'_>> = own.map(|(_, risks)| *risks).collect();
+        smallest(&own, &all, self.within)
     }
 
     fn lines(&self, scale: f64) -> Vec<Value> {
-        let methods = distinct(self.cells.iter().map(|(cell, ..)| cell.label_of_method()));
+        let methods = distinct(self.cells.iter().map(|(line, ..)| &line["method"]));
         let smallest: Vec<_> = methods.into_iter().map(|method| (method, self.smallest(method))).collect();
         let mut lines = Vec::new();
-        for (cell, rate, line) in &self.cells {
-            let own = smallest.iter().find(|(method, _)| *method == cell.label_of_method());
-            for (draw, excess) in rate.excess.iter().enumerate() {
-                let mut line = Value::clone(line);
+        for (cell, _, risks) in &self.cells {
+            let own = smallest.iter().find(|(method, _)| **method == cell["method"]);
+            for (draw, excess) in risks.iter().enumerate() {
+                let mut line = Value::clone(cell);
                 line["draw"] = draw.into();
                 line["excess"] = (*excess).into();
+                line["risks"] = cell["excess"].clone();
                 line["level"] = (self.within * self.optimum).into();
-                line["end"] = if rate.at_edge { "yes" } else { "" }.into();
+                line["end"] = if cell["at_edge"] == true { "yes" } else { "" }.into();
                 line["optimal_rate"] = (scale * self.optimal_rate).into();
                 line["smallest_shown"] = match own {
                     Some((_, Some((rounds, true)))) => format!("≤ {}", number(rounds.value)),
@@ -419,7 +391,7 @@ fn digits(value: f64, count: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing;
+    use crate::experiment::testing::{self, number, numbers};
     use crate::statistics::deviation;
 
     const SMALL: &str = r#"
@@ -466,7 +438,7 @@ mod tests {
 
     #[test]
     fn cells_count_their_rounds_and_no_risk_is_below_the_optimum() {
-        let (study, results) = testing::small::<Rates>(SMALL, 1).unwrap();
+        let (study, results) = testing::small(&RATES, SMALL, 1).unwrap();
         assert_eq!(results.samples.len(), 3 * 10);
         let lines = study.lines(&results).unwrap();
         assert_eq!(lines.len(), 3 * 10 * 4);
@@ -482,20 +454,26 @@ mod tests {
             assert!(shown.starts_with("≤ ") || shown == "not reached", "one T alone: {shown}");
         }
         for sample in &results.samples {
-            let asked = sample.configuration.number(ROUNDS).unwrap() as u64;
+            let asked = sample.configuration.number(ROUNDS).unwrap();
             let phased = sample.configuration.algorithm == "phased-sgd";
-            assert!(phased || sample.adaptive_rounds == asked, "{}", sample.configuration.key());
-            assert_eq!(sample.excess.len(), 4);
-            assert!(!sample.at_edge || sample.slope.is_some());
-            assert!(sample.excess.iter().all(|&excess| excess > -1e-7));
-            assert_eq!(sample.slope.is_some(), sample.configuration.dataset == SLOPE);
+            assert!(phased || number(sample, "adaptive_rounds") == asked, "{}", sample.configuration.key());
+            let excess = numbers(sample, "excess");
+            assert_eq!(excess.len(), 4);
+            assert!(sample["at_edge"] == false || sample.contains_key("slope"));
+            assert!(excess.iter().all(|&excess| excess > -1e-7));
+            assert_eq!(sample.contains_key("slope"), sample.configuration.dataset == SLOPE);
         }
         let risk = |rows: f64| {
-            let own = |sample: &&crate::experiment::Sample<Rate>| {
+            let own = |sample: &&crate::experiment::Sample| {
                 let cell = &sample.configuration;
                 cell.dataset == SLOPE && cell.algorithm == "dp-sgd" && cell.number("rows").unwrap() == rows
             };
-            results.samples.iter().filter(own).map(|sample| mean(&sample.excess)).fold(f64::INFINITY, f64::min)
+            results
+                .samples
+                .iter()
+                .filter(own)
+                .map(|sample| mean(&numbers(sample, "excess")))
+                .fold(f64::INFINITY, f64::min)
         };
         assert!(risk(6_400.0) < 0.4 * risk(100.0), "{} {}", risk(6_400.0), risk(100.0));
     }
@@ -503,8 +481,7 @@ mod tests {
     #[test]
     fn rows_by_their_law_give_the_risks_of_rows_in_memory() {
         const DRAWS: usize = 120;
-        let text = testing::headed::<Rates>(SMALL);
-        let study = Rates::parse("small", &text).unwrap();
+        let study = testing::parse(&RATES, &testing::headed(SMALL)).unwrap();
         let mut compared = 0;
         for cell in study.cells(&testing::selection(1)).unwrap() {
             let mut cell = cell.configuration;

@@ -18,8 +18,37 @@ use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, Smoot
 use rounds_algorithms::resque::subgradient::Subgradient;
 use rounds_algorithms::theory::parallel::Method;
 use rounds_kernels::random::StreamKey;
+use serde::Serialize;
 
-use crate::studies::depth_cell::Found;
+/// A method that ran to a gap of ε.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Found {
+    /// d.
+    pub(super) dimension: usize,
+    /// True if the gap reached ε; otherwise the counts are those at the end.
+    pub(super) reached: bool,
+    /// Gap of the start, 0.
+    pub(super) start_gap: f64,
+    pub(super) gap: f64,
+    /// Adaptive rounds.
+    pub(super) rounds: u64,
+    /// Steps of the outer loop: rounds without the trials of a line search.
+    pub(super) iterations: u64,
+    /// Gradient queries.
+    pub(super) gradient_queries: u64,
+    /// Dependent vector operations.
+    pub(super) computational_depth: u64,
+    /// Seconds, without evaluations of the gap.
+    pub(super) seconds: f64,
+    /// Seconds of them in rounds of more than one query.
+    pub(super) query_seconds: f64,
+    /// Seconds of them in reweighted mini-batches of more than one sample.
+    pub(super) reweight_seconds: f64,
+    /// Number of such mini-batches.
+    pub(super) reweightings: u64,
+    /// Samples in them.
+    pub(super) reweighted: u64,
+}
 
 /// A pool that times the parts of more than one task; more threads do not help with a single query or sample.
 struct TimedPool<'p, 'c> {

@@ -13,47 +13,21 @@ use rounds_algorithms::problem::synthetic::Quadratic;
 use rounds_algorithms::theory::QuadraticMode;
 use rounds_algorithms::theory::correlated_noise::{quadratic_moments, restart_terms};
 use rounds_kernels::random::StreamKey;
-use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::experiment::cache::Memo;
-use crate::experiment::{Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Run, Study, Trial};
+use crate::experiment::{Cell, Configuration, Context, Execution, Measure, Outcome, Run, Selection, Study, Trial};
 use crate::statistics::of_mean;
 use rounds_models::factorization_cache;
 
-/// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
-pub(super) type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Options {
-    /// Runs of a cell.
-    runs: usize,
-    /// Step size of the norms over time.
-    shown_step_size: f64,
-    /// Period of DP-MF⁺ in the norms over time.
-    shown_period: usize,
-}
-
-/// Squared gradient norms of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Norms {
-    /// Exact mean over t of E‖∇f(x_t)‖².
-    average: f64,
-    /// Exact E‖∇f(x_T)‖².
-    last: f64,
-    /// Mean over the runs of the average, with the ends of its 95 % interval.
-    measured_average: [f64; 3],
-    /// The same of the last.
-    measured_last: [f64; 3],
-    /// The noise term of [001 Theorem 4.7] at τ = 1/(γL), over that of DP-MF.
-    theory_ratio: f64,
-    /// Exact E‖∇f(x_t)‖² for t = 0 … T, in the cells that are shown over time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    over_time: Vec<f64>,
-}
+/// The measure. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`. Options: `runs` of a cell, and step size and period of
+/// DP-MF⁺ in the norms over time. Runs share factorisations.
+pub(crate) const CORRELATED_NOISE: Measure = Measure {
+    cells,
+    ..Measure::new("correlated-noise", Execution::Concurrent, &["runs", "shown-step-size", "shown-period"], run)
+};
 
 /// A factorisation with the rows that the formulas need, at sensitivity 1.
-pub(super) struct Candidate {
+struct Candidate {
     /// C⁻¹.
     inverse: Vec<Vec<f64>>,
     /// S·C⁻¹.
@@ -148,52 +122,51 @@ impl Setting {
     }
 }
 
-impl Study for CorrelatedNoise {
-    const KIND: Kind = Kind::new::<Self>("correlated-noise", Execution::Concurrent);
-    type Options = Options;
-    type Outcome = Norms;
+fn cells(study: &Study, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+    let runs: u64 = study.option("runs")?;
+    anyhow::ensure!(runs > 1, "runs must be at least 2: the intervals are those of several runs");
+    Ok(study.definition.cells(selection)?)
+}
 
-    fn check(_: &Definition, options: &Options) -> anyhow::Result<()> {
-        anyhow::ensure!(options.runs > 1, "runs must be at least 2: the intervals are those of several runs");
-        Ok(())
+/// Squared gradient norms of a cell: the exact mean over t of E‖∇f(x_t)‖² (`average`), that of x_T (`last`), both measured over the runs
+/// with the ends of their intervals, and the noise term of [001 Theorem 4.7] at τ = 1/(γL), over that of DP-MF.
+fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
+    let (study, Trial { repeat, draw }) = (run.study, run.trial);
+    let setting = Setting::of(&run.cell.configuration)?;
+    let runs: usize = study.option("runs")?;
+    let mut quadratic = Quadratic::random(setting.dimension, setting.smoothness, study.definition.seed + draw as u64);
+    for eigenvalue in &mut quadratic.eigenvalues {
+        *eigenvalue = setting.smoothness * (*eigenvalue / setting.smoothness).powf(setting.spectrum_exponent);
     }
-
-    fn measure(&self, run: &Run<'_, Norms>, context: &Context<'_>) -> anyhow::Result<Outcome<Norms>> {
-        let setting = Setting::of(&run.cell.configuration)?;
-        let options = &self.options;
-        let seed = self.definition.seed + run.trial.draw as u64;
-        let mut quadratic = Quadratic::random(setting.dimension, setting.smoothness, seed);
-        for eigenvalue in &mut quadratic.eigenvalues {
-            *eigenvalue = setting.smoothness * (*eigenvalue / setting.smoothness).powf(setting.spectrum_exponent);
-        }
-        let candidate = |period: Option<usize>| {
-            let key = format!("{} {period:?}", setting.rounds);
-            self.shared.get(&key, || setting.candidate(period))
-        };
-        let (own, plain) = (candidate(setting.period)?, candidate(None)?);
-        let optimum = quadratic.eigenvalues.iter().zip(&quadratic.optimum);
-        let modes: Vec<QuadraticMode> =
-            optimum.map(|(&eigenvalue, optimum)| QuadraticMode { eigenvalue, start: -optimum }).collect();
-        let variance = setting.noise.powi(2) / setting.dimension as f64;
-        let (_, gradient) = quadratic_moments(&modes, setting.step_size, variance, &own.inverse);
-        let first = Trial { repeat: run.trial.repeat * options.runs, ..run.trial }.seed(self.definition.seed);
-        let runs = (first..first + options.runs as u64)
-            .map(|seed| setting.simulate(&quadratic, seed, &context.strategies))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let tau = ((1.0 / (setting.step_size * setting.smoothness)).round() as usize).clamp(1, setting.rounds);
-        let term = |candidate: &Candidate| restart_terms(&candidate.prefixes, tau)[1];
-        let shown = run.trial.draw == 0
-            && setting.step_size == options.shown_step_size
-            && setting.period.is_none_or(|period| period == options.shown_period);
-        Ok(Outcome::Measured(Norms {
-            average: gradient.iter().sum::<f64>() / gradient.len() as f64,
-            last: gradient[setting.rounds],
-            measured_average: interval(runs.iter().map(|run| run.0)),
-            measured_last: interval(runs.iter().map(|run| run.1)),
-            theory_ratio: term(&own) / term(&plain),
-            over_time: if shown { gradient } else { Vec::new() },
-        }))
+    let candidate = |period: Option<usize>| {
+        let key = format!("{} {period:?}", setting.rounds);
+        study.shared(&key, || setting.candidate(period))
+    };
+    let (own, plain) = (candidate(setting.period)?, candidate(None)?);
+    let optimum = quadratic.eigenvalues.iter().zip(&quadratic.optimum);
+    let modes: Vec<QuadraticMode> =
+        optimum.map(|(&eigenvalue, optimum)| QuadraticMode { eigenvalue, start: -optimum }).collect();
+    let variance = setting.noise.powi(2) / setting.dimension as f64;
+    let (_, gradient) = quadratic_moments(&modes, setting.step_size, variance, &own.inverse);
+    let first = Trial { repeat: repeat * runs, draw }.seed(study.definition.seed);
+    let runs = (first..first + runs as u64)
+        .map(|seed| setting.simulate(&quadratic, seed, &context.strategies))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let tau = ((1.0 / (setting.step_size * setting.smoothness)).round() as usize).clamp(1, setting.rounds);
+    let term = |candidate: &Candidate| restart_terms(&candidate.prefixes, tau)[1];
+    let mut values = json!({
+        "average": gradient.iter().sum::<f64>() / gradient.len() as f64,
+        "last": gradient[setting.rounds],
+        "measured_average": interval(runs.iter().map(|run| run.0)),
+        "measured_last": interval(runs.iter().map(|run| run.1)),
+        "theory_ratio": term(&own) / term(&plain),
+    });
+    let shown_period: usize = study.option("shown-period")?;
+    let shown = draw == 0 && setting.step_size == study.option::<f64>("shown-step-size")?;
+    if shown && setting.period.is_none_or(|period| period == shown_period) {
+        values["over_time"] = gradient.into();
     }
+    Ok(Outcome::of(values))
 }
 
 /// Mean and ends of its 95 % interval.
@@ -205,13 +178,13 @@ fn interval(values: impl Iterator<Item = f64>) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing;
+    use crate::experiment::testing::{self, number, numbers};
 
     #[test]
     fn a_study_without_runs_is_refused() {
         let text = "options = { runs = 0, shown-step-size = 0.1, shown-period = 1 }\n\
                     [[problem]]\ndataset = 'quadratic'\n[[method]]\nalgorithm = 'dp-mf'";
-        let error = testing::small::<CorrelatedNoise>(text, 1).err().unwrap();
+        let error = testing::small(&CORRELATED_NOISE, text, 1).err().unwrap();
         assert!(error.to_string().contains("runs must be at least 2"), "{error:#}");
     }
 
@@ -229,20 +202,21 @@ mod tests {
             parameters = { period = [3, 10, 60] }
         "#;
         let like = "show.like = 'paper/correlated-noise-figure-2'";
-        let two = testing::small::<CorrelatedNoise>(&format!("draws = 2\n{like}\n{text}"), 2).unwrap();
+        let two = testing::small(&CORRELATED_NOISE, &format!("draws = 2\n{like}\n{text}"), 2).unwrap();
         // The curves of four methods over two step sizes, and two over time.
         let charts = testing::charts(&two.0, &two.1);
         let shape = charts.iter().map(|chart| (chart.series.len(), chart.series[0].points.len()));
         assert_eq!(shape.collect::<Vec<_>>(), [(4, 2), (4, 2), (2, 61)]);
-        let averages = [0, 1].map(|draw| two.1.samples.iter().find(|one| one.trial.draw == draw).unwrap().average);
+        let averages =
+            [0, 1].map(|draw| two.1.samples.iter().find(|one| one.trial.draw == draw).unwrap()["average"].clone());
         assert_ne!(averages[0], averages[1], "draws of one quadratic");
         let samples: Vec<_> = two.1.samples.into_iter().filter(|sample| sample.trial.draw == 0).collect();
         assert_eq!(samples.len(), 8);
-        assert_eq!(samples.iter().filter(|sample| !sample.over_time.is_empty()).count(), 2);
+        assert_eq!(samples.iter().filter(|sample| sample.contains_key("over_time")).count(), 2);
         for sample in &samples {
-            for (exact, [mean, low, high]) in
-                [(sample.average, sample.measured_average), (sample.last, sample.measured_last)]
-            {
+            for name in ["average", "last"] {
+                let (exact, measured) = (number(sample, name), numbers(sample, &format!("measured_{name}")));
+                let [mean, low, high] = measured[..] else { panic!("{measured:?}") };
                 // Three times the half width of a 95 % interval of 30 runs: about six standard errors.
                 assert!((mean - exact).abs() < 1.5 * (high - low), "{} {exact} {mean}", sample.key());
             }
@@ -253,7 +227,7 @@ mod tests {
                     sample.configuration.number("step-size").unwrap() == rate
                         && sample.configuration.algorithm == algorithm
                 });
-                own.map(|sample| sample.last).fold(f64::INFINITY, f64::min)
+                own.map(|sample| number(sample, "last")).fold(f64::INFINITY, f64::min)
             };
             assert!(least("dp-mf-plus") < least("dp-mf"));
         }
