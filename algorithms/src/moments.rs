@@ -23,7 +23,7 @@
 //! [`Mechanism::Gaussian`](crate::privacy::Mechanism) of noise multiplier σ that reads every row once.
 //!
 //! **Exactness.** Products of features are integers of s², features and the number of rows integers of s and 1: sums are integers of 64 bits
-//! (4·2³² rows of products below 2²⁸), the same in any order, since a block's products stay below 2⁵³ in f64. An entry with the real noise W
+//! (4·2³² rows of products up to 2²⁸), the same in any order, since a block's products stay below 2⁵³ in f64. An entry with the real noise W
 //! in units of its own is released as S + ⌊W + ½⌋ = ⌊S + W + ½⌋, a function of the real-valued mechanism. Whatever is made of it, division,
 //! eigenvectors, rounding, is post-processing, and no number of rows is read but the released one.
 
@@ -110,7 +110,7 @@ impl MomentSums {
         for row in (0..dataset.len()).filter(|&row| !dataset.is_null(row)) {
             rows.widen(row, &mut row_values);
             let integers = row_values.iter().map(|&value| (f64::from(value) / step).round());
-            // Sums of squares below 2⁵³ are exact, and what reaches that stays above `most`.
+            // Sums of squares below 2⁵³ are exact; beyond, from 2²⁵ columns on, they are off by 2⁻²⁸ at most, which EXCESS covers.
             let (length, longest) =
                 integers.clone().fold((0.0, 0.0_f64), |(sum, longest), a| (sum + a * a, longest.max(a.abs())));
             if !(length <= most && longest <= greatest) {
@@ -149,9 +149,11 @@ impl MomentSums {
         }
     }
 
-    /// SHA-256 of the sums.
+    /// SHA-256 of the sums and of what scales their noise.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
+        hasher.update([self.form as u8]);
+        [self.step, self.sensitivity].iter().for_each(|scale| hasher.update(scale.to_le_bytes()));
         self.sums.iter().for_each(|sum| hasher.update(sum.to_le_bytes()));
         hasher.finalize().into()
     }

@@ -8,6 +8,7 @@
 //!                                                              domain, plan with the calibrated mechanism)
 //! HMAC-SHA-256(K, "rounds rows" ‖ 0 ‖ digests of the encoded rows, private counts)           the data of a binding
 //! HMAC-SHA-256(K, "rounds bounds" ‖ 0 ‖ SHA-256 of the counts, parameters, build, set)  of private bounds
+//! HMAC-SHA-256(K, "rounds moments" ‖ 0 ‖ SHA-256 of the sums, their scale and noise, counts, parameters, build, set)  of moments
 //! HMAC-SHA-256(K, "rounds trial" ‖ 0 ‖ number)                                      the K of a trial of a selection
 //! HMAC-SHA-256(K, "rounds selection" ‖ 0 ‖ parameters, grid and law)                of the number of trials and their settings
 //! ```

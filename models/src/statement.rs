@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::data::check_private_bounds;
 use crate::factorization_cache;
-use crate::fit::load::with_factorization;
+use crate::fit::load::{check_moments, with_factorization};
 use crate::fit::plan::{check_relation, of_run};
 use crate::fit::release::{check_domain, check_release};
 use crate::fit::setup::public_problem;
@@ -266,6 +266,7 @@ impl Verifier {
         // Test rows of a split are of the private file, whatever the schema says of test rows.
         domain.test_is_public &= training.split().is_none();
         check_domain(&training, &domain).map_err(said)?;
+        check_moments(&training, algorithm, Some(&domain)).map_err(said)?;
         let rows = header.n.unwrap_or_default();
         if training.split().is_some_and(|split| !split.leaves(rows)) {
             return Err(format!("no such split leaves {rows} rows"));
@@ -304,6 +305,17 @@ impl Verifier {
         }
         let features = training.data.features.as_ref().map(|map| map.on(domain.features())).transpose()?;
         let features = features.map(|map| map.map().clone());
+        let follows_from_moments = features.as_ref().is_some_and(|map| map.moments().is_some());
+        let matrix = header
+            .data
+            .features_sha256
+            .as_ref()
+            .map(|digest| digest.len() == 64 && digest.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        if (prepared.privacy.moments_noise.is_some(), matrix)
+            != (follows_from_moments, follows_from_moments.then_some(true))
+        {
+            return Err("its features and the release of moments that they follow from do not agree".to_owned());
+        }
         let data = TrainedOn {
             private_bounds,
             test_split: training.split(),

@@ -97,7 +97,9 @@ def array(values: Any) -> Any:
         levels = _each(array(own.categories))
         return np.fromiter((levels[code] if code >= 0 else None for code in np.asarray(own.codes).tolist()), dtype=object, count=len(values))
     if hasattr(values, "isna"):
-        is_exact = getattr(dtype, "kind", "O") in "iufb" and not values.isna().any()
+        if getattr(dtype, "kind", "O") == "f":
+            return _typed(values, dtype=dtype.numpy_dtype, na_value=math.nan)  # type: ignore[union-attr]
+        is_exact = getattr(dtype, "kind", "O") in "iub" and not values.isna().any()
         return _typed(values) if is_exact else _objects(values)
     return np.asarray(values)
 
@@ -235,8 +237,6 @@ def words(values: Any, known: Collection[str] = ()) -> tuple[list[str], Any]:
     """The different words of an array, and each value's index among them, −1 for a missing one."""
     import numpy as np
 
-    if values.dtype.kind in "iuf" and known and all(map(math.isnan, map(number, known))):
-        raise TypeError(f"the values are numbers, and the domain declares words, {', '.join(map(repr, known))}: give these")
     if values.dtype.kind in "iufb":
         different, codes = np.unique(values, return_inverse=True)
         codes = codes.astype(np.int64).reshape(values.shape)
@@ -247,6 +247,12 @@ def words(values: Any, known: Collection[str] = ()) -> tuple[list[str], Any]:
     spelt = (word(value, known) for value in _each(values))
     codes = np.fromiter((places.setdefault(text, len(places)) if text else -1 for text in spelt), dtype=np.int64, count=len(values))
     return list(places), codes
+
+
+def _refuse_numbers(values: Any, known: Collection[str]) -> None:
+    """Refuses numbers where words are declared, for somebody who may know: with a null a column may have another type."""
+    if values.dtype.kind in "iuf" and known and all(map(math.isnan, map(number, known))):
+        raise TypeError(f"the values are numbers, and the domain declares words, {', '.join(map(repr, known))}: give these")
 
 
 def numbers(values: Any) -> Any:
@@ -260,7 +266,7 @@ def numbers(values: Any) -> Any:
     return found.reshape(values.shape)
 
 
-def labels(y: Any, domain: Domain | None, rows: int) -> Any:
+def labels(y: Any, domain: Domain | None, rows: int, explain: bool = False) -> Any:
     """Labels for the domain: words of classes, or numbers."""
     import numpy as np
 
@@ -274,6 +280,8 @@ def labels(y: Any, domain: Domain | None, rows: int) -> Any:
     if domain is None:
         is_classes = y.dtype.kind not in "f" or bool(np.all(y == np.floor(y)))
         return words(y) if is_classes else numbers(y)
+    if explain:
+        _refuse_numbers(y, domain.classes or ())
     return words(y, domain.classes) if domain.classes is not None else numbers(y)
 
 
@@ -390,7 +398,7 @@ def rows_of(
     if not is_frame(data) or (domain is not None and domain.columns is None):
         matrix = _matrix(data, domain)
         count = len(matrix[0]) - 1 if isinstance(matrix, tuple) else len(matrix)
-        given = None if y is None else labels(y, domain, count)
+        given = None if y is None else labels(y, domain, count, explain)
         return Rows.of_matrix(name, matrix, given, domain, ids(unit, count), explain)
     if domain is None:
         raise TypeError("a data frame needs the domain of its columns: `rounds.Schema.draft(df)` drafts a schema for you to check")
@@ -399,6 +407,8 @@ def rows_of(
     for column, kind in domain.columns:
         known = [feature.removeprefix(f"{column}=") for feature in domain.feature_names if feature.startswith(f"{column}=")]
         values = column_of(data, column)
+        if explain and kind != "number":
+            _refuse_numbers(values, known)
         columns.append(numbers(values) if kind == "number" else words(values, known))
     count = len(data) if not hasattr(data, "num_rows") else data.num_rows
     if isinstance(y, str):
@@ -408,5 +418,5 @@ def rows_of(
     # Units order the rows of a training; rows that are only judged, one by one, keep their own order.
     if unit is None and y is not None and domain.unit and domain.unit in names_of(data):
         unit = column_of(data, domain.unit)
-    given = None if y is None else labels(y, domain, count)
+    given = None if y is None else labels(y, domain, count, explain)
     return Rows.of_columns(name, columns, count, domain, given, ids(unit, count), explain)

@@ -316,7 +316,7 @@ def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused()
     with pytest.raises(ValueError, match="leave one of them out"):
         LogisticRegression(domain=rounds.Domain.matrix(5, (-1, 1), classes=["0", "1"]), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(TypeError, match="the domain declares words, 'no', 'yes'"):
-        LogisticRegression(domain=rounds.Domain.matrix(5, (-1, 1), classes=["no", "yes"])).fit(X, y)
+        LogisticRegression(domain=rounds.Domain.matrix(5, (-1, 1), classes=["no", "yes"]), secure=False).fit(X, y)
     table = frame(400)
     domain = rounds.Domain.parse(SCHEMA.replace('drop = ["person"]', 'unit = "person"'))
     # A statement would name the schema's unit.

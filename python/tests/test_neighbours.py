@@ -139,6 +139,20 @@ def test_a_value_of_a_column_is_encoded_as_if_it_were_alone(kind, column):
             np.testing.assert_equal(one, expected[repr(value)], err_msg=repr(value))
 
 
+@pytest.mark.parametrize("column, number", [
+    (pandas_column("Float32"), float), (pandas_column(pd.ArrowDtype(pa.float32())), float), (polars_column(pl.Float32), float),
+    (arrow_column(pa.float32()), float), (pandas_column("Int64"), int), (arrow_column(pa.int64()), int), (polars_column(pl.Int64), int),
+    (pandas_column(pd.ArrowDtype(pa.int64())), int)])
+def test_a_null_changes_no_other_row_and_decides_no_refusal(column, number):
+    values = [number(value) for value in (2**24, 2**24 + 2, 1, 0, 2**24 + 6, 5)]
+    whole, holed = encoded(column(values)), encoded(column([*values[:-1], None]))
+    np.testing.assert_equal([part[:-1] for part in map(list, holed)], [part[:-1] for part in map(list, whole)])
+    # A release refuses neither: the type may follow from the null.
+    domain = rounds.Domain.matrix(1, (0.0, 1.0), classes=["no", "yes"])
+    for labels in (column(values), column([*values[:-1], None])):
+        assert len(_rows.rows_of(np.zeros((6, 1)), labels, domain)) == 6
+
+
 @pytest.mark.parametrize("make", [of_objects, list, tuple, pandas_column(object)])
 def test_odd_values_change_no_other_row_of_labels_ids_and_columns(make):
     random = np.random.default_rng(6)

@@ -310,6 +310,11 @@ impl Calibration<'_> {
         delta: f64,
         norm: Norm,
     ) -> Result<NoiseSchedule, PrivacyError> {
+        if self.moments.is_some() {
+            let reason =
+                "this algorithm divides its budget by itself, and leaves moments none: take dp-sgd, dp-mf or dp-ftrl";
+            return Err(PrivacyError::Moments(reason));
+        }
         // Computed before the statement, which fails closed: here the reason is an error.
         self.memory.epsilon(accountant, &mechanism, self.adjacency, delta)?;
         Ok(NoiseSchedule {
@@ -322,7 +327,12 @@ impl Calibration<'_> {
 
     /// Noise multiplier of the moments: 1/μ of their share, under the relation of the run.
     fn moments_noise(&self) -> Result<Option<f64>, PrivacyError> {
-        let (Some(share), Budget::Target { epsilon, delta }) = (self.moments, self.budget) else { return Ok(None) };
+        let Some(share) = self.moments else { return Ok(None) };
+        let Budget::Target { epsilon, delta } = self.budget else {
+            return Err(PrivacyError::Moments(
+                "they take a share of ε, which a noise multiplier does not name: give epsilon",
+            ));
+        };
         Ok(Some(self.adjacency.row_change_factor() / (share.sqrt() * gaussian::mu(epsilon, delta)?)))
     }
 

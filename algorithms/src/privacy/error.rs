@@ -31,6 +31,9 @@ pub enum PrivacyError {
     /// A statement without ε, δ or relation.
     #[error("it claims no (ε, δ) under a neighbouring relation")]
     NoClaim,
+    /// Features that follow from moments of the rows, in a run that does not pay for these.
+    #[error("the features follow from moments of the rows, and {0}")]
+    Moments(&'static str),
     /// A composition of nothing.
     #[error("a composition needs at least one mechanism, found none: list the steps that touch the data")]
     EmptyComposition,

@@ -139,7 +139,7 @@ features scattering synthetic-logistic --out {}/features | 2 | rows have 20 feat
 features scattering:scales=5 synthetic-mnist --out {}/features | 2 | have no 5 scales
 features whiten synthetic-mnist --out {}/features | 2 | `rounds train --features`
 train --data synthetic-logistic --features pca --epsilon 1 | 2 | rows have 20 features, and so many components at most
-train --data synthetic-logistic --features pca:count=3 --noise-multiplier 1 | 2 | give `epsilon`
+train --data synthetic-logistic --features pca:count=3 --noise-multiplier 1 | 2 | give --epsilon
 train --data synthetic-logistic --features scattering --epsilon 1 | 2 | rows have 20 features; give the shape
 factorize --rounds 1000000 | 2 | GiB
 factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB

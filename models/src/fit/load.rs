@@ -179,7 +179,11 @@ pub(super) fn load(
 }
 
 /// Refuses a run whose features follow from moments where these are not released.
-fn check_moments(training: &Training, algorithm: &Algorithm, domain: Option<&Domain>) -> Result<(), FitError> {
+pub(crate) fn check_moments(
+    training: &Training,
+    algorithm: &Algorithm,
+    domain: Option<&Domain>,
+) -> Result<(), FitError> {
     let Some(map) = training.data.features.as_ref().filter(|map| map.moments().is_some()) else { return Ok(()) };
     let refused = |problem: &str| Err(FitError::argument(format!("features {map}"), problem));
     if !algorithm.private {
@@ -235,7 +239,8 @@ fn release(
     let prepared = |rows| map.prepared(rows).map_err(|error| explained(training, error));
     let part = Part { train: prepared(part.train)?, test: part.test.map(prepared).transpose()?, ..part };
     let sums = map.sums(&part.train).map_err(FitError::features)?;
-    let digest = sums.digest();
+    // Another step, sensitivity or multiplier would scale the same noise otherwise.
+    let digest = Sha256::digest([&sums.digest()[..], &noise.to_le_bytes()].concat()).into();
     let moments = sums.released(noise, &key(&digest)).map_err(|problem| argument(problem.to_owned()))?;
     let matrix = map.following(&moments).map_err(FitError::features)?;
     Ok((part, ReleasedMoments { noise, matrix }, digest))

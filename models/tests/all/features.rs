@@ -310,6 +310,21 @@ fn a_release_pays_for_its_moments_states_them_and_its_model_keeps_what_follows()
             let found = statement::verify(&changed, None);
             assert!(found.as_ref().is_ok_and(|found| !found.holds), "{text}: {from} {found:?}");
         }
+        // A run that pays for its rounds alone.
+        let mut forged: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let parameters = forged["parameters"].as_object_mut().unwrap();
+        parameters.remove("epsilon").unwrap();
+        parameters.insert("noise-multiplier".to_owned(), privacy.noise_multiplier.unwrap().to_string().into());
+        forged["privacy"].as_object_mut().unwrap().remove("moments_noise").unwrap();
+        forged["privacy"]["mechanisms"].as_array_mut().unwrap().remove(0);
+        std::fs::write(&changed, forged.to_string()).unwrap();
+        let error = statement::verify(&changed, None).err().unwrap().to_string();
+        assert!(error.contains("its moments take a share of ε"), "{error}");
+        let mut forged: serde_json::Value = serde_json::from_str(&told).unwrap();
+        forged["data"]["features_sha256"] = "zz".into();
+        std::fs::write(&changed, forged.to_string()).unwrap();
+        let error = statement::verify(&changed, None).err().unwrap().to_string();
+        assert!(error.contains("do not agree"), "{error}");
         std::fs::write(&changed, &told).unwrap();
         assert!(statement::verify(&changed, None).unwrap().holds);
         // Tensors stand in the order of their names; the features' is the first.
@@ -425,7 +440,7 @@ fn what_releases_no_moments_is_refused_by_name_with_the_way_out() {
         "give `epsilon`",
     );
     refused(&|training| (training.algorithm, training.privacy.secure) = ("sgd".to_owned(), false), "take dp-sgd");
-    refused(&|training| training.algorithm = "dp-gd".to_owned(), "'dp-gd' divides its budget by itself");
+    refused(&|training| training.algorithm = "dp-gd".to_owned(), "this algorithm divides its budget by itself");
     refused(&|training| training.model = Some("weights.npy".into()), "name the model .safetensors");
     let mut tuning = Tuning::of(of_moments(&folder, "whiten"));
     tuning.grid = Grid::new([("learning-rate", &["0.5", "2"])]).unwrap();

@@ -105,7 +105,7 @@ fn a_refusal_says_what_another_filter_counts_and_a_basic_budget_is_spent_to_the_
         counted.contains("takes more of it than the renyi filter can count, and 100 % is left; of such a run"),
         "{counted}"
     );
-    assert!(counted.contains("the basic filter is made"), "{counted}");
+    assert!(counted.contains("which a ledger with the basic filter adds up"), "{counted}");
     let beyond = said(&mut ledger(FilterKind::Gaussian, 1e-6), &plain(50.0, 1e-9));
     assert!(beyond.contains("takes ε = 50, more than all of it, and 100 % is left, enough for ε = 1."), "{beyond}");
     let mut half = ledger(FilterKind::Gaussian, 1.1e-6);
