@@ -123,7 +123,7 @@ class Check(unittest.TestCase):
 
     def test_of_an_unfinished_study_only_committed_runs_are_made_and_only_if_named(self):
         self.commit("private-sco", [{**RUN, "parameters": {"epsilon": 4, "kind": "cnn"}}])
-        self.enterContext(mock.patch.object(reproduce.studies, "definition", return_value={"study": "training", "show": {"unfinished": "long"}}))
+        self.enterContext(mock.patch.object(reproduce.studies, "definition", return_value={"study": "runs", "show": {"unfinished": "long"}}))
         found, mistakes, left_out = reproduce.committed(set())
         self.assertEqual((found, mistakes, [reason for _, reason in left_out]), ([], {}, ["unfinished; --studies makes some of its runs"]))
         [study], _, left_out = reproduce.committed({"private-sco"})

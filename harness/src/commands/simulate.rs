@@ -48,7 +48,7 @@ fn latency(text: &str) -> Result<f64, String> {
 }
 
 fn accuracy(text: &str) -> Result<f64, String> {
-    let expected = "an accuracy between 0 and 1 (L = R = 1), such as 0.05";
+    let expected = "an accuracy between 0 and 1 (L = R = 1), such as 0.04";
     number(text, |epsilon| epsilon > 0.0 && epsilon < 1.0, expected)
 }
 
@@ -113,10 +113,16 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
                  of a study of query depth",
             )));
         }
+        let is_of_rounds = |run: &Sample| run.contains_key("round_ns") || run.contains_key("phases_ns");
+        if !stored.results.samples.is_empty() && !stored.results.samples.iter().any(is_of_rounds) {
+            return Err(UsageError::of(format!(
+                "{path}: its runs are neither of a suite nor of a study of query depth"
+            )));
+        }
         return threads(folder, output);
     }
     let (workers, latency) = (workers.unwrap_or(1_024), latency.unwrap_or(0.05));
-    let (dimension, accuracy) = (dimension.unwrap_or(256), accuracy.unwrap_or(0.05));
+    let (dimension, accuracy) = (dimension.unwrap_or(256), accuracy.unwrap_or(0.04));
     let cells = by_key(stored.results.samples.iter().map(|run| (run.configuration.key(), run)));
     let cells: Vec<_> = cells.iter().filter_map(|(_, runs)| reached(runs)).collect();
     let row = |runs: &[&Sample]| {

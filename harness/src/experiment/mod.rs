@@ -272,11 +272,14 @@ fn unmade(study: &Study, results: &Results) -> anyhow::Result<Vec<String>> {
             let (made, all) = (runs.len(), cell.repeats * cell.draws);
             let own = differing(&cell.configuration, &rivals).into_iter();
             let own = own.map(|(name, value, _)| format!("{name} {}", text(&value))).collect::<Vec<_>>().join(", ");
-            (made < all).then(|| if made == 0 { own } else { format!("{own} ({made} of {all} runs made)") })
+            let some = format!("({made} of {all} runs made)");
+            (made < all).then(|| if made == 0 { own } else { format!("{own} {some}").trim().to_owned() })
         };
         let missing: Vec<String> = cells.iter().filter_map(one).collect();
         let on = if problems.len() > 1 { format!(" on {}", problems[problem].name()) } else { String::new() };
-        (!missing.is_empty()).then(|| format!("Not run: {method}{on}: {}", missing.join("; ")))
+        let which = missing.join("; ");
+        let colon = if which.is_empty() { "" } else { ": " };
+        (!missing.is_empty()).then(|| format!("Not run: {method}{on}{colon}{which}"))
     };
     Ok(methods.into_iter().filter_map(line).collect())
 }

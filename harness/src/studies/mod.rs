@@ -41,9 +41,15 @@ pub const KINDS: [Kind; 4] = [
 /// # Errors
 /// A kind or measure that there is not, with the nearest.
 pub fn measure(definition: &Definition) -> Result<&'static Measure, DefinitionError> {
-    let kind = KINDS.iter().find(|kind| kind.name == definition.study);
-    let measures = kind.map(|kind| kind.measures);
-    let measures = measures.ok_or_else(|| unknown_name("study", &definition.study, &KINDS.map(|kind| kind.name)))?;
+    let study = &definition.study;
+    let has = |kind: &&Kind| kind.measures.iter().any(|measure| measure.name == study);
+    let kind = KINDS.iter().find(|kind| kind.name == study).ok_or_else(|| match KINDS.iter().find(has) {
+        Some(Kind { name, .. }) => {
+            definition.invalid(format!("'{study}' is a measure: give study = \"{name}\" and measure = \"{study}\""))
+        }
+        None => unknown_name("study", study, &KINDS.map(|kind| kind.name)),
+    })?;
+    let measures = kind.measures;
     let names: Vec<&str> = measures.iter().map(|measure| measure.name).collect();
     let found = measures.iter().find(|measure| definition.measure.is_empty() || measure.name == definition.measure);
     found.ok_or_else(|| unknown_name(&format!("measure of '{}'", definition.study), &definition.measure, &names))
@@ -57,10 +63,8 @@ fn plan(folder: &Path) -> anyhow::Result<Option<Plan>> {
     let names = environment.definitions.iter().chain(binding.suites.keys()).map(String::as_str);
     let mut sources = names.chain(files).filter_map(|name| definition::find(name).ok());
     let source = sources.find(|source| binding.suites.contains_key(&source.definition.name));
-    let Some((measure, source)) = source.and_then(|source| Some((measure(&source.definition).ok()?, source))) else {
-        return Ok(None);
-    };
-    Plan::new(measure, &[source], &Selection::everything()).map(Some)
+    let Some(source) = source else { return Ok(None) };
+    Plan::new(measure(&source.definition)?, &[source], &Selection::everything()).map(Some)
 }
 
 /// The page of the study in `folder`, made anew from its raw runs, and messages about them. `None` for a suite, and without a definition.
@@ -117,6 +121,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_measure_in_place_of_its_kind_is_told_where_it_belongs() {
+        let text = "name = \"mine\"\nstudy = \"rates\"\nabout = \"a test\"\n\
+                    [[problem]]\ndataset = \"synthetic-logistic\"\n[[method]]\nalgorithm = \"sgd\"\n";
+        let source = definition::Source::new("mine.toml", text).unwrap();
+        let error = measure(&source.definition).err().unwrap().to_string();
+        assert!(
+            error.contains("mine: 'rates' is a measure: give study = \"curves\" and measure = \"rates\""),
+            "{error}"
+        );
     }
 
     #[test]
