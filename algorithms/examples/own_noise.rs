@@ -51,6 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // An optimiser that holds this value in `Optimizer::noise` states it.
     let described = PrivateRun {
         mechanism: &mechanism,
+        moments_noise: None,
         accountant: Accountant::Gdp,
         adjacency: Adjacency::ZeroOut,
         delta: 1e-5,
