@@ -66,7 +66,7 @@ pub struct MomentSums {
     sums: Vec<i64>,
 }
 
-/// What is released, as numbers of the features.
+/// The released mean and covariance, in the units of the features, with the noise that they hold.
 pub struct Moments {
     /// The mean of each feature.
     pub mean: Vec<f64>,
@@ -242,7 +242,7 @@ mod tests {
         rows(Features::f32(values.to_vec(), 3))
     }
 
-    /// What sums are in the coordinates in which all noise has one deviation: those off the diagonal times √2.
+    /// The sums in coordinates whose noise has one deviation: entries off the diagonal count √2 times.
     fn coordinates(sums: &MomentSums) -> Vec<f64> {
         let (size, s) = (sums.size, sums.step);
         let off = |unit: f64| std::f64::consts::SQRT_2 * unit;

@@ -16,7 +16,7 @@ pub const SCHEMA: u32 = 1;
 /// Parameters by name: those of the algorithm as in `rounds train`, and those of the problem.
 pub type Parameters = BTreeMap<String, Value>;
 
-/// What a run yields: values by name.
+/// The measured values of a run, by name.
 pub type Values = Map<String, Value>;
 
 /// The parameters that a problem of the data sets and generators is made by, in the order in which they name its rows.

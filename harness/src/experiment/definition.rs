@@ -37,7 +37,7 @@ pub struct Source {
     pub name: String,
     /// TOML.
     pub text: String,
-    /// What it says.
+    /// The parsed definition.
     pub definition: Definition,
 }
 
@@ -117,7 +117,7 @@ pub struct Definition {
     /// Its kind.
     #[serde(default = "default_study")]
     pub study: String,
-    /// What its runs measure; empty for the first of the kind.
+    /// The name of the measure: what is measured in each run; empty for the default of the kind.
     #[serde(default)]
     pub measure: String,
     /// Subject, in a line.

@@ -101,7 +101,7 @@ pub struct Presentation {
 pub struct Kind {
     /// The value of `study` in a definition.
     pub name: &'static str,
-    /// What its runs may measure, the default first.
+    /// The measures of this kind, the default first.
     pub measures: &'static [Measure],
 }
 
