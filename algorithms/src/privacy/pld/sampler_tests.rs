@@ -80,7 +80,7 @@ fn allocation_has_its_special_cases() {
 #[test]
 fn allocation_is_monotone_from_little_noise_to_much() {
     let mut previous = f64::INFINITY;
-    for noise in [0.2, 0.3, 0.5, 0.7, 1.0, 3.0, 30.0, 1e3, 1e6] {
+    for noise in [0.2, 0.5, 1.0, 3.0, 1e3, 1e6] {
         let epsilon = |rounds| loss(&allocation(noise, 50, rounds)).epsilon(1e-6).unwrap();
         let found = epsilon(50);
         let unamplified = gaussian::epsilon(1e-6, 1.0 / noise).unwrap();
@@ -95,7 +95,7 @@ fn allocation_is_monotone_from_little_noise_to_much() {
 /// Of little noise the sum of few terms is so rough that its transform loses more than that of a whole epoch, which counts then.
 #[test]
 fn no_part_of_an_epoch_costs_more_than_the_whole() {
-    for (noise, slots, begun, whole) in [(0.5, 50, 10, 50), (0.4, 50, 60, 100)] {
+    for (noise, slots, begun, whole) in [(0.5, 50, 10, 50), (0.4, 20, 25, 40)] {
         let [part, epoch] = [begun, whole].map(|rounds| loss(&allocation(noise, slots, rounds)));
         let [of_part, of_epoch] = [&part, &epoch].map(|loss| loss.epsilon(1e-6).unwrap());
         assert!(of_part <= of_epoch, "{noise} {begun}: {of_part} {of_epoch}");
@@ -212,16 +212,6 @@ fn noise_of_allocated_batches_is_the_least_that_exact_bounds_allow() {
             calibrate(Accountant::Pld, Adjacency::ZeroOut, epsilon, delta, |noise| allocation(noise, slots, rounds));
         let found = found.unwrap();
         assert!(of(found) <= epsilon && of(found * (1.0 - 1e-8)) > epsilon, "{slots}, {epsilon}: {found}");
-        let (mut low, mut high) = (0.5 * found, 2.0 * found);
-        while high - low > 1e-8 * high {
-            let middle = 0.5 * (low + high);
-            if of(middle) <= epsilon {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        assert_relative(found, high, 1e-7, "noise");
     }
 }
 
