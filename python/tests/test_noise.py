@@ -117,10 +117,10 @@ def test_plans_that_cannot_be_are_refused(change):
 def test_unknown_mechanisms_are_named():
     for unknown in ("treee", "banded", "laplace"):
         with pytest.raises(ValueError, match=f'"{unknown}" is not known: it is one of independent, tree, .*, mf\\+$') as told:
-            rounds.noise.stream(unknown, 3, 1, rounds=4, epsilon=1.0)
+            rounds.noise.stream(unknown, 3, 1, rounds=64, epsilon=1.0)
     # Every name of the list is one.
     for known in str(told.value).partition("one of ")[2].split(", "):
-        assert rounds.noise.stream(known, 3, 1, rounds=4, epsilon=1.0).rounds == 4
+        assert rounds.noise.stream(known, 3, 1, rounds=64, epsilon=1.0).rounds == 64
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "huber=1", "softmax"])
