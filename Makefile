@@ -11,9 +11,11 @@ MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 ARM_PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 # And what makes virtual environments of the system's Python.
 PYTHON_PACKAGES := python3-venv
+# And PyTorch without CUDA, which runs the script of its page.
+TORCH_PACKAGES := --no-install-recommends python3-torch
 
 .PHONY: run test test-all verify-exact bad-input bench peers peers-python report readme reproduce lint mpi parquet dist instruction-sets aarch64 \
-  python wheel docs deps deps-mpi deps-aarch64 deps-python
+  python wheel docs deps deps-mpi deps-aarch64 deps-python deps-torch
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -92,7 +94,7 @@ $(VENV)/documented: python/docs/requirements.txt $(VENV)/installed
 	touch $@
 
 python: deps python/rounds/_rounds.abi3.so $(VENV)/documented
-	cd python && ../$(VENV)/bin/python -m pytest --quiet $(ARGS)
+	cd python && ../$(VENV)/bin/python -m pytest --quiet -rs $(ARGS)
 	cd python && ../$(VENV)/bin/python -m mypy --strict rounds
 	$(CARGO) clippy --quiet --package rounds --package rounds-python -- --deny warnings
 
@@ -187,6 +189,10 @@ deps-mpi: deps
 deps-python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call install,$(PYTHON_PACKAGES),\
 	  "virtual environments need Python 3.11 or later with venv and pip."); }
+
+deps-torch:
+	@$(VENV)/bin/python -c 'import torch' 2>/dev/null || /usr/bin/python3 -c 'import torch' 2>/dev/null || { $(call install,$(TORCH_PACKAGES),\
+	  "The script of PyTorch's page needs it$(comma) in the virtual environment or for /usr/bin/python3."); }
 
 deps-aarch64:
 	@rustup target list --installed | grep -q $(ARM) || rustup target add $(ARM)

@@ -193,6 +193,12 @@ pub struct Account {
 /// What stands before and after the entry of a line.
 const BEFORE: [&str; 2] = ["{\"sha256\":\"", "\",\"entry\":"];
 
+/// A file with this text is a ledger, whole or damaged.
+pub(crate) fn is_ledger(text: &[u8]) -> bool {
+    let rest = text.strip_prefix(BEFORE[0].as_bytes()).and_then(|rest| rest.get(64..));
+    rest.is_some_and(|rest| rest.starts_with(BEFORE[1].as_bytes()))
+}
+
 /// The digest of a line after that of the one before.
 fn chained(before: &str, entry: &str) -> String {
     hexadecimal(&Sha256::new_with_prefix(b"rounds ledger\n").chain_update(before).chain_update(entry).finalize())

@@ -25,6 +25,7 @@ use crate::fit::release::{check_domain, check_release};
 use crate::fit::setup::public_problem;
 use crate::fit::tune::SelectionPlan;
 use crate::fit::{Training, Tuning};
+use crate::ledger::is_ledger;
 use crate::model_file::{Header, Model, ModelFileError, TrainedOn, header_text};
 use crate::signature::PublicKey;
 use crate::text::foreign;
@@ -47,6 +48,13 @@ pub enum StatementError {
     /// A file that cannot be read.
     #[error("`statement {}`: it cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    /// A ledger.
+    #[error(
+        "`statement {}`: it is a ledger; give the model, or the document, of one of its runs. What they spent together shows \
+         `rounds ledger show FILE`",
+        path.display()
+    )]
+    Ledger { path: PathBuf },
     /// Neither JSON nor a model.
     #[error("`statement {}`: it is no JSON ({}), and no model ({model})", path.display(), foreign(json))]
     Foreign { path: PathBuf, json: serde_json::Error, model: Box<ModelFileError> },
@@ -226,6 +234,9 @@ const BESIDE: &str = "numbers ranks threads pinning gradient_queries seconds com
 /// The header in a file, as values and as its text holds them, with the weights of a model.
 fn read(path: &Path) -> Result<(Header, Value, Option<Vec<f32>>), StatementError> {
     let text = std::fs::read(path).map_err(|source| StatementError::Read { path: path.into(), source })?;
+    if is_ledger(&text) {
+        return Err(StatementError::Ledger { path: path.into() });
+    }
     let (text, weights) = match serde_json::from_slice::<IgnoredAny>(&text) {
         Ok(_) => (text, None),
         Err(json) => {

@@ -57,4 +57,5 @@ for epsilon in (0.5, 0.5, 1.0):
         print(f"epsilon {epsilon}: released")
     except ValueError as error:
         print(f"epsilon {epsilon}:", str(error).split(": ", 1)[1])
-print(f"left: {rounds.ledger(ledger)['left']:.0%}")
+account = rounds.ledger(ledger)
+print(f"all of them together: epsilon {account['budget']['epsilon']}, delta {account['budget']['delta']}, of which {account['left']:.0%} is left")

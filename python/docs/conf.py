@@ -1,7 +1,5 @@
 """The pages of the library in Python: each script is run, and its output stands below it."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +10,9 @@ HERE = Path(__file__).resolve().parent
 # What the scripts write, copied beside the pages.
 MADE = HERE / "_made"
 MADE.mkdir(exist_ok=True)
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import scripts  # noqa: E402
 
 project = "rounds"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
@@ -37,20 +37,16 @@ html_extra_path = [MADE.name]
 
 
 class Run(Directive):
-    """A script with its output, or the reason why it was not run where PyTorch is not installed."""
+    """A script with its output, or the library for want of which it was not run."""
 
     required_arguments = 1
 
     def run(self):
         path = HERE / self.arguments[0]
-        command = HERE.parents[1] / "target" / "release"
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "PATH": f"{command}:{os.environ['PATH']}"}
-        done = subprocess.run([sys.executable, str(path), str(MADE)], capture_output=True, text=True, env=environment)
-        output = done.stdout
-        if "ModuleNotFoundError: No module named 'torch'" in done.stderr:
-            output = "(not run here: " + done.stderr.strip().splitlines()[-1].removeprefix("ModuleNotFoundError: ") + ")"
-        elif done.returncode != 0:
+        done, lacks = scripts.run(path, MADE)
+        if lacks is None and done.returncode != 0:
             raise self.error(f"{path.name} failed: {done.stderr}")
+        output = done.stdout if lacks is None else f"(not run here: {lacks} is not installed)"
         code = nodes.literal_block(path.read_text(encoding="utf-8"), path.read_text(encoding="utf-8"), language="python")
         shown = nodes.literal_block(output, output, language="text")
         return [code, nodes.paragraph("", "It prints:"), shown]

@@ -18,15 +18,12 @@ print(f"sensitivity {noise.sensitivity:.3f}, noise multiplier {noise.noise_multi
 w = torch.zeros(10, requires_grad=True)
 optimiser = torch.optim.SGD([w], lr=2.0)
 
-
-def loss(w, x, target):
-    return torch.nn.functional.softplus(-target * (x @ w))
-
-
-of_rows = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))
 for round in range(epochs * per_epoch):
     rows = slice(batch * (round % per_epoch), batch * (round % per_epoch + 1))
-    gradients = of_rows(w.detach(), X[rows], y[rows])
+    # Each row has a copy of w, whose gradient is that row's; of a network torch.func.vmap(torch.func.grad(loss), ...) gives them.
+    copies = w.detach().expand(batch, -1).requires_grad_()
+    losses = torch.nn.functional.softplus(-y[rows] * (X[rows] * copies).sum(dim=1))
+    (gradients,) = torch.autograd.grad(losses.sum(), copies)
     norms = gradients.norm(dim=1, keepdim=True).clamp_min(1e-12)
     total = (gradients * (clip / norms).clamp_max(1.0)).sum(dim=0)
     noise.add(total.numpy())  # shares the tensor's memory

@@ -416,7 +416,7 @@ def verify(
     signer: str | os.PathLike[str] | None = None,
     factorization: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Computes the statement of a release again, all of it, from a model's file or the document of a run.
+    """Computes the statement of a release again, all of it, from a model's file or the document of a run. Of a ledger verify the models of its runs.
 
     Returns
     -------
@@ -490,8 +490,10 @@ def ledger(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``budget``, ``runs`` with the statement and the state of each, the shares ``spent`` and ``left``, and ``sha256`` of the last line: who keeps
-        it can see later that no line was cut off.
+        ``budget``: (ε, δ) of all runs that are booked, and of those that will be, together; this is what may be stated of them. ``runs``: the
+        statement, the state and the ``share`` of each. ``spent`` and ``left``: shares of the budget as its filter counts (of μ² say, of which ε is no
+        multiple); no smaller ε follows from ``spent``, for whether another run was made may have followed from results. ``sha256`` of the last line:
+        who keeps it can see later that no line was cut off.
     """
     return dict(json.loads(_rounds.ledger(path)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -21,6 +22,8 @@ from ._core import Domain, Model, Privacy, _probabilities, train, tune, words_of
 _FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
 # Functions that fit a copy on each of several parts of the rows.
 _VALIDATIONS = ("cross_validate", "cross_val_predict", "learning_curve", "permutation_test_score", "validation_curve")
+# Estimators that a call of one of these has been warned of, by what the call alone holds.
+_WARNED: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
 # Parts of scikit-learn that hand on rows as they are, each at most once.
 _HANDS_ON = ("sklearn.base", "sklearn.model_selection", "sklearn.pipeline", "sklearn.utils")
 
@@ -80,7 +83,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         for frame in _frames():
             search = frame.f_locals.get("self")
             if frame.f_code.co_name in _VALIDATIONS and frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
-                _warn_of_validation(frame.f_code.co_name, self)
+                _warn_of_validation(frame.f_code.co_name, self, frame.f_locals)
             if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
                 # Its first copy is that of its own setting.
                 if any(part is self for part in search.get_params().values()):
@@ -228,6 +231,16 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         self._set_coefficients(domain)
         return self
 
+    def _judged(self, X: Any, y: Any) -> Any:
+        """Labels to score on; `y` may name a column."""
+        y = _rows.column_of(X, y) if isinstance(y, str) and _rows.is_frame(X) else y
+        values = _rows.array(y)
+        missing = np.isnan(_rows.numbers(values)) if isinstance(self, RegressorMixin) else _rows.words(values)[1] < 0
+        if missing.any():
+            raise ValueError("y has missing labels, of which no score is known: leave these rows out, or take rounds.evaluate(model, X, y), "
+                             "which leaves them out and counts them")
+        return y
+
     def _changed(self) -> str | None:
         """Why the rows of this fit are not those that were given, if what runs around it has changed them."""
         for frame in _frames():
@@ -281,15 +294,53 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return self.model_.outputs(_rows.rows_of(X, None, self.model_.domain, explain=True))
 
 
-def _warn_of_validation(name: str, estimator: _Private) -> None:
-    """Says that each fit of a cross-validation spends a budget."""
-    if estimator._is_secret():
-        warnings.warn(
-            f"{name} fits several releases on the same rows, each at the estimator's own budget: they add up, and its scores are covered by "
-            "nothing. Judge a release on public rows, or cross-validate simulations (secure=False)",
-            UserWarning,
-            stacklevel=4,
-        )
+def _warn_of_validation(name: str, estimator: _Private, call: Mapping[str, Any]) -> None:
+    """Says once what the fits of a cross-validation spend together; `call` has its local names."""
+    if not estimator._is_secret():
+        return
+    if "parallel" in call:
+        warned = _WARNED.setdefault(call["parallel"], weakref.WeakSet())
+        if estimator in warned:
+            return
+        warned.add(estimator)
+    told = "fits many releases, each at the estimator's own budget"
+    if name in ("cross_validate", "cross_val_predict") and call.get("estimator") is estimator:
+        kind = type(call["cv"])
+        # Of other classes the name may mean something else.
+        folds = getattr(call["cv"], "n_splits", None) if kind.__module__.startswith("sklearn.") else None
+        told = _of_folds(estimator, kind, folds, call.get("params"))
+    warnings.warn(
+        f"{name} {told}. Its scores are covered by nothing. Judge a release on public rows, or cross-validate simulations (secure=False)",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candidates: int = 1, refit: bool = False, varies: bool = False) -> str:
+    """What is known of a release of each candidate on each of some folds together, and of one more on all rows; `given` are arguments of `fit`."""
+    from sklearn import model_selection as known
+
+    ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
+    domain = estimator.domain
+    # Positions of the others follow from how many rows there are.
+    moves = "unit" in (given or {}) or (domain is not None and (domain.unit is not None or domain.relation == "add-remove"))
+    told = "fits many releases, each at the estimator's own budget"
+    if isinstance(folds, int):
+        # A plain split leaves each row out once; others may do without, and a unit's rows lie in several parts.
+        leaves_out = kind in (known.KFold, known.StratifiedKFold) and not moves
+        fits = candidates * (max(folds - 1, 1) if leaves_out else folds) + refit
+        told = f"{candidates} candidates on" if candidates > 1 else "a release on each of"
+        told = f"fits {told} {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
+        if varies:
+            told += ", whose budgets the grid decides: they add up"
+        elif ignores_labels and not moves:
+            epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
+            told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
+    if moves:
+        told += "; no guarantee is known of them together, since one row or unit more or less moves those of others between folds"
+    elif not ignores_labels:
+        told += f"; no guarantee is known of them together, as folds of {kind.__name__} may follow labels: one row then moves others. KFold's do not"
+    return told
 
 
 def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
@@ -301,27 +352,17 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
     # By the kind of estimator a number of folds is one of StratifiedKFold.
     by_number = known.StratifiedKFold if isinstance(estimator, ClassifierMixin) else known.KFold
     kind = by_number if search.cv is None or isinstance(search.cv, int) else type(search.cv)
-    ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
-    by_unit = bool((given or {}).keys() & {"unit"}) or (estimator.domain is not None and estimator.domain.unit is not None)
-    told = "fits many releases, each at the estimator's own budget"
     # Versions of scikit-learn before 1.9 count folds later.
     folds = getattr(search, "n_splits_", search.cv if isinstance(search.cv, int) else 5 if search.cv is None else None)
-    if isinstance(folds, int) and type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
-        candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(search.param_grid))
-        # A plain split leaves each row out once; others may do without, and a unit's rows lie in several parts.
-        leaves_out = kind in (known.KFold, known.StratifiedKFold) and not by_unit
-        fits = candidates * (max(folds - 1, 1) if leaves_out else folds) + (1 if search.refit else 0)
-        told = f"fits {candidates} candidates on {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
+    candidates, varies = 1, False
+    if type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
         grid = search.param_distributions if hasattr(search, "param_distributions") else search.param_grid
-        if any(str(name).endswith(("epsilon", "delta", "options", "secure")) for part in ([grid] if isinstance(grid, Mapping) else grid) for name in part):
-            told += ", whose budgets the grid decides: they add up"
-        elif ignores_labels and not by_unit:
-            epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
-            told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
-    if by_unit:
-        told += "; no guarantee is known of them together, since the number of one unit's rows moves those of others between folds"
-    elif not ignores_labels:
-        told += f"; no guarantee is known of them together, as folds of {kind.__name__} may follow labels: one row then moves others. KFold's do not"
+        candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(grid))
+        budgets = ("epsilon", "delta", "options", "secure")
+        varies = any(str(name).endswith(budgets) for part in ([grid] if isinstance(grid, Mapping) else grid) for name in part)
+    else:
+        folds = None
+    told = _of_folds(estimator, kind, folds, given, candidates=candidates, refit=bool(search.refit), varies=varies)
     warnings.warn(
         f"{type(search).__name__} {told}. The scores that choose among them are "
         "of private rows and covered by nothing: rounds.PrivateSearchCV pays for them all at once; or choose on public rows, or in simulations "
@@ -360,6 +401,8 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         if not self._is_secret() and self.domain is None and self.classes is None:
+            if (_rows.words(_rows.array(y))[1] < 0).any():
+                raise ValueError("Input y contains NaN or missing labels: leave these rows out, or declare `classes`, by which they add nothing")
             check_classification_targets(y)
         self.classes_, is_read = self._classes_of(y)
         if len(self.classes_) < 2:
@@ -377,6 +420,10 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         """Outputs of the rows: `[n]` of two classes, else `[n, K]`."""
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy on rows `X` with the classes `y`. No privacy statement covers it."""
+        return float(super().score(X, self._judged(X, y), sample_weight))
 
     def predict(self, X: Any) -> Any:
         """Classes of the rows."""
@@ -424,7 +471,7 @@ class LogisticRegression(_Classifier):
     coef_, intercept_ : arrays
         Of raw values within the bounds; of named columns, of the features of the domain.
     classes_, n_features_in_, feature_names_in_, model_, outcome_
-        As usual; the model and the document of the run.
+        As usual; the model and the document of the run, as of `Run` but without ``held_out``: `fit` trains once, on all rows.
 
     Examples
     --------
@@ -495,6 +542,10 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
         # An output of −1 is the lower bound, 1 the upper one.
         self.coef_ = (0.5 * (hi - lo) * self.coef_)[0]
         self.intercept_ = float(lo + 0.5 * (self.intercept_[0] + 1.0) * (hi - lo))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² on rows `X` with the numbers `y`. No privacy statement covers it."""
+        return float(super().score(X, self._judged(X, y), sample_weight))
 
     def predict(self, X: Any) -> Any:
         """Numbers of the rows, in the units of `y`."""

@@ -48,6 +48,16 @@ fn workload(text: &str, lambda_tau: Option<usize>) -> PyResult<WorkloadSpecifica
     Ok(known.with_lambda_tau(lambda_tau))
 }
 
+/// A mechanism of Gaussian noise.
+fn kind(text: &str) -> PyResult<NoiseKind> {
+    let is_gaussian = |kind: &NoiseKind| *kind != NoiseKind::Laplace;
+    text.parse().ok().filter(is_gaussian).ok_or_else(|| {
+        let known = NoiseKind::ALL.iter().copied().filter(is_gaussian).map(|kind| kind.to_string());
+        let known = known.chain(["mf", "mf+"].map(str::to_owned)).collect::<Vec<_>>().join(", ");
+        PyValueError::new_err(format!("noise mechanism {text:?} is not known: it is one of {known}"))
+    })
+}
+
 impl Noise {
     fn refuse_unfit(&self, buffer: &mut Buffer<'_>) -> PyResult<()> {
         let len = match buffer {
@@ -90,7 +100,7 @@ impl Noise {
         lambda_tau: Option<usize>,
         threads: usize,
     ) -> PyResult<Self> {
-        let kind: NoiseKind = mechanism.parse().map_err(|error| refused(&error))?;
+        let kind = kind(mechanism)?;
         let adjacency: Adjacency = adjacency.parse().map_err(|error| refused(&error))?;
         if rounds == 0 || rounds_per_epoch == 0 || dimension == 0 || !(clip_norm > 0.0 && clip_norm.is_finite()) {
             return Err(PyValueError::new_err("`dimension`, `rounds`, `rounds_per_epoch` and `clip_norm` are above 0"));

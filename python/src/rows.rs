@@ -154,6 +154,11 @@ impl Domain {
         self.0.label_column.clone()
     }
 
+    #[getter]
+    fn relation(&self) -> String {
+        self.0.relation.adjacency().to_string()
+    }
+
     /// Column with the ids of units; an empty name where ids come beside the rows.
     #[getter]
     fn unit(&self) -> Option<String> {

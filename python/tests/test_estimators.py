@@ -23,7 +23,9 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     ShuffleSplit,
     TimeSeriesSplit,
+    cross_val_predict,
     cross_val_score,
+    validation_curve,
 )
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -291,8 +293,53 @@ def test_the_warning_of_a_search_counts_units_and_leaves_budgets_of_a_grid_open(
     with pytest.warns(UserWarning, match="whose budgets the grid decides") as told:
         GridSearchCV(model, {"epsilon": [0.5, 2.0]}, cv=KFold(3)).fit(X, y)
     assert not any("together they are" in str(one.message) for one in told)
-    with pytest.warns(UserWarning, match="cross_validate fits several releases"):
-        cross_val_score(model, X, y, cv=2)
+
+
+def test_a_cross_validation_warns_once_with_what_its_fits_spend():
+    X, y, _ = rows(600)
+    model = LogisticRegression(0.5, 1e-6, bounds=(-1, 1), classes=[0, 1])
+    kept = LogisticRegression(domain=rounds.Domain.matrix(5, (-1.0, 1.0), classes=["0", "1"], relation="add-remove", public_rows=600))
+
+    def told(estimator, cv, score=cross_val_score, **given):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            score(estimator, X, y, cv=cv, **given)
+        return [str(one.message) for one in found if "fits" in str(one.message)]
+
+    one = [r"cross_validate fits a release on each of 4 folds, and each row takes part in at most 3 releases: together they are (1.5, 3e-06)-DP"]
+    for found, expected in [
+        (told(model, KFold(4)), one),
+        # Another call spends again.
+        (told(model, KFold(4)), one),
+        (told(model, KFold(4), n_jobs=2), one),
+        (told(model, KFold(4), cross_val_predict), [one[0].replace("cross_validate", "cross_val_predict")]),
+        (told(model, 3), ["cross_validate fits a release on each of 3 folds, and each row takes part in at most 2 releases; no guarantee is known"]),
+        (told(kept, KFold(3)), ["cross_validate fits a release on each of 3 folds, and each unit takes part in at most 3 releases; no guarantee is known"]),
+        (told(make_pipeline("passthrough", model), KFold(3)), ["cross_validate fits many releases, each at the estimator's own budget. "]),
+    ]:
+        assert len(found) == 1 and found[0].startswith(expected[0]), found
+    assert len(told(model, KFold(3), validation_curve, param_name="epochs", param_range=[1, 2])) == 1
+
+
+def test_missing_labels_are_refused_by_name_where_a_score_needs_them():
+    X, y, _ = rows(600)
+    words = np.array(["no", "yes"], dtype=object)[y]
+    words[3] = None
+    model = LogisticRegression(bounds=(-1, 1), classes=["no", "yes"]).fit(X, words)
+    for label in (None, np.nan, ""):
+        words[3] = label
+        with pytest.raises(ValueError, match="missing labels.*rounds.evaluate"):
+            model.score(X, words)
+    with pytest.raises(ValueError, match="missing labels.*declare `classes`"):
+        LogisticRegression(bounds=(-1, 1), secure=False).fit(X, words)
+    found = rounds.evaluate(model, X, words)
+    assert found["left_out"] == 1 and model.score(np.delete(X, 3, axis=0), np.delete(words, 3)) == pytest.approx(found["accuracy"])
+    numbers = X.sum(axis=1)
+    regressor = Ridge(bounds=(-1, 1), target_bounds=(-3, 3)).fit(X, numbers)
+    assert regressor.score(X, numbers) < 1
+    numbers[3] = np.nan
+    with pytest.raises(ValueError, match="missing labels"):
+        regressor.score(X, numbers)
 
 
 def test_predictions_stand_in_the_order_of_the_rows_and_a_unit_may_be_named():

@@ -115,10 +115,12 @@ def test_plans_that_cannot_be_are_refused(change):
 
 
 def test_unknown_mechanisms_are_named():
-    with pytest.raises(ValueError, match="independent"):
-        rounds.noise.stream("treee", 3, 1, rounds=4, epsilon=1.0)
-    with pytest.raises(ValueError, match="laplace"):
-        rounds.noise.stream("laplace", 3, 1, rounds=4, epsilon=1.0)
+    for unknown in ("treee", "banded", "laplace"):
+        with pytest.raises(ValueError, match=f'"{unknown}" is not known: it is one of independent, tree, .*, mf\\+$') as told:
+            rounds.noise.stream(unknown, 3, 1, rounds=64, epsilon=1.0)
+    # Every name of the list is one.
+    for known in str(told.value).partition("one of ")[2].split(", "):
+        assert rounds.noise.stream(known, 3, 1, rounds=64, epsilon=1.0).rounds == 64
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "huber=1", "softmax"])

@@ -223,6 +223,15 @@ def test_data_frames_that_cannot_be_are_refused_with_the_remedy():
         rounds.train(table, domain=rounds.Domain.parse(rounds.Schema.draft(table)), epsilon=1.0)
 
 
+def test_messages_of_rows_in_memory_name_no_file_to_draft_from():
+    X, y = numbers(200, 10)
+    with pytest.warns(UserWarning, match="150 of 200 training rows are null rows.*mend their domain") as told:
+        rounds.train(X, ["planted"] * 150 + y[150:].tolist(), domain=DOMAIN, epsilon=1.0, seed=1, epochs=1)
+    with pytest.raises(ValueError, match="carry it, their `domain`") as refusal:
+        rounds.train(X, y, epsilon=1.0, delta=1e-6)
+    assert "rounds schema" not in "".join(str(one.message) for one in told) + str(refusal.value)
+
+
 def test_a_declared_unit_needs_ids():
     X, y = numbers(400, 10)
     with pytest.raises(ValueError, match="`unit`"):
@@ -290,3 +299,5 @@ def test_a_ledger_adds_up_the_runs_that_name_it(tmp_path):
     with pytest.raises((ValueError, OSError)):
         rounds.new_ledger(place, data="people", domain=DOMAIN, rows=400, epsilon=1.0, delta=1e-4)
     assert rounds.ledger(place) == spent
+    with pytest.raises(ValueError, match="it is a ledger; give the model"):
+        rounds.verify(place)

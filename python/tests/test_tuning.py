@@ -27,10 +27,12 @@ def hash_of(run):
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path, monkeypatch):
     frame(2_000).to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    return tmp_path / "rows.csv"
+    # Draws of a simulation follow from the path as it is given.
+    monkeypatch.chdir(tmp_path)
+    return "rows.csv"
 
 
 @pytest.mark.parametrize("on_public_rows", [False, True])

@@ -193,8 +193,8 @@ impl Sampling {
     /// [`PrivacyError::OutOfRange`] for a rate outside (0, 1] or a batch outside 1..=n.
     pub fn check(self, adjacency: Adjacency) -> Result<(), PrivacyError> {
         let refuse = |reason| Err(PrivacyError::RefusedSampling { sampling: self.name(), adjacency, reason });
-        let one_of_two_rows = "the theorem compares participation with absence, not two different examples; use zero-out adjacency, \
-                               or sampling without replacement";
+        let one_of_two_rows = "the theorem compares an example, or unit, that takes part with none, not with another one; use zero-out \
+                               adjacency, or without-replacement sampling";
         let of_groups = |adjacency| match adjacency {
             Adjacency::ZeroOut => Ok(()),
             Adjacency::AddRemove => refuse(
@@ -217,8 +217,8 @@ impl Sampling {
                 match adjacency {
                     Adjacency::ZeroOut | Adjacency::AddRemove => Ok(()),
                     Adjacency::ReplaceOne => refuse(
-                        "the subsampled-Gaussian pairs compare inclusion with absence, not two different examples; use \
-                         add-remove or zero-out adjacency, or sampling without replacement",
+                        "the theorem compares an example, or unit, that takes part with none, not with another one; use \
+                         add-remove or zero-out adjacency, or without-replacement sampling",
                     ),
                 }
             }

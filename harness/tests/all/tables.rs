@@ -298,7 +298,7 @@ fn columns_of_a_test_file_are_matched_by_name() {
     assert_eq!(found.unwrap().test.unwrap().digest(), expected.digest());
     let other = folder.write("other.csv", text.replacen("income", "salary", 1));
     let refused = load_requested(name, None, Request { test: Some(&other), ..with_test }).unwrap_err();
-    assert!(refused.to_string().contains("lacks columns of its schema: income"), "{refused}");
+    assert!(refused.to_string().contains("lacks columns of its domain: income"), "{refused}");
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn columns_are_dropped_from_tables_schemas_and_flags() {
     assert_refused(&train(&folder, "train.csv --schema {}/declared.toml --drop bought"), "not the label");
     assert_refused(
         &train(&folder, "train.csv --schema {}/declared.toml --drop nothing"),
-        "lacks columns of its schema: nothing",
+        "lacks columns of its domain: nothing",
     );
     folder.write("n.csv", "a,b,c,y\n1,2,3,0\n2,3,4,1\n3,4,5,0\n");
     assert_eq!(dimension("n.csv --label y --bounds 0,9 --classes 0,1 --drop b"), Some(2));

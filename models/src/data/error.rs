@@ -57,7 +57,7 @@ pub enum DataError {
     /// A file that holds no data set in its format.
     #[error(transparent)]
     Contents(Found),
-    /// A file with other columns than its schema, or the training rows, have.
+    /// A file with other columns than its domain, or the training rows, have.
     #[error(transparent)]
     Columns(Found),
     /// Rows that make no data set, or features that cannot be treated so.

@@ -89,8 +89,9 @@ impl Table {
                 check_unnamed(&path, domain)?;
                 let (found, declared) = (self.features.columns(), domain.features());
                 if found != declared {
-                    let problem =
-                        format!("it has {found} columns, but its schema declares {declared}; mend the schema");
+                    let problem = format!(
+                        "it has {found} columns, but its domain has {declared}; mend `dimension D`, or the schema"
+                    );
                     return Err(DataError::columns(&path, problem));
                 }
                 (encoder.matrix(self.features), labels.codes(&encoder))
@@ -181,7 +182,8 @@ pub(super) fn check_unnamed(path: &Path, domain: &Domain) -> Result<(), DataErro
         Columns::Matrix { .. } => Ok(()),
         Columns::Named(_) => Err(DataError::columns(
             path,
-            "its columns have no names, but its schema names them; declare [columns] count = D, bounds = [LO, HI]",
+            "its columns have no names, but its domain names them; declare `dimension D` and `bounds LO,HI`, or [columns] \
+             count = D, bounds = [LO, HI] in the schema",
         )),
     }
 }

@@ -86,8 +86,8 @@ fn stated(
     let drafted = DomainSource::Draft(training.data.data.clone());
     if problem.domain().is_some_and(|domain| *domain.source.of_columns() == drafted)
         && privacy.reason.as_deref() == problem.unclaimable()
+        && let Some(command) = training.draft_command()
     {
-        let command = training.draft_command();
         privacy.reason = privacy.reason.map(|reason| format!("{reason} (`{command}` writes it)"));
     }
     check_rows(problem)?;

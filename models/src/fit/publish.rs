@@ -130,10 +130,13 @@ pub(super) fn outcome(
     let stored = if problem.public().unit().is_some() { problem.dataset().len() } else { problem.rows() };
     let null_rows = finished.training.filter(|_| shown == Shown::All).map(|of| stored - of.rows);
     if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > stored) {
+        let remedy = training.draft_command().map_or_else(
+            || "; mend their domain, or the values".to_owned(),
+            |command| format!(". `{command}` drafts a schema"),
+        );
         let warning = format!(
             "{null_rows} of {stored} training rows are null rows, from which the model learns nothing: a column taken for numbers holds \
-             words or nothing in them, a category or the label a value that is not declared. `{}` drafts a schema",
-            training.draft_command()
+             words or nothing in them, a category or the label a value that is not declared{remedy}"
         );
         observer.warn(&warning);
         warnings.push(warning);

@@ -93,12 +93,9 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
         return Err(FitError::argument("data", problem));
     }
     let draft = training.draft_command();
-    match domain.as_ref().map(|domain| domain.is_draft()) {
-        Some(_) if !secure => {}
-        Some(false)
-            if training.data.rows.is_none()
-                && domain.as_ref().is_some_and(|domain| declaration.columns_are_guessed(domain)) =>
-        {
+    match (domain.as_ref().map(|domain| domain.is_draft()), draft) {
+        (Some(_), _) if !secure => {}
+        (Some(false), Some(draft)) if domain.as_ref().is_some_and(|domain| declaration.columns_are_guessed(domain)) => {
             let problem = format!(
                 "`bounds` for all columns takes every column of the header for a number, and a word in one would be \
                  lost. Declare the columns by name: by a schema, which `{draft}` drafts for you to check (`bounds \
@@ -106,17 +103,23 @@ pub(super) fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<
             );
             return Err(FitError::argument("bounds", problem));
         }
-        Some(_) => {}
-        None if secure => {
-            let problem = format!(
-                "a release needs the declared domain of its data: columns, bounds and classes that are known without \
-                 the rows. `{draft}` drafts a schema to check; for rows of numbers without a header `bounds LO,HI` `dimension D` \
-                 `classes A,B` are enough"
+        (Some(_), _) => {}
+        (None, draft) if secure => {
+            let remedy = draft.map_or_else(
+                || "Rows in memory carry it, their `domain`".to_owned(),
+                |draft| {
+                    format!(
+                        "`{draft}` drafts a schema to check; for rows of numbers without a header `bounds LO,HI` `dimension D` \
+                         `classes A,B` are enough"
+                    )
+                },
             );
+            let known = "columns, bounds and classes that are known without the rows";
+            let problem = format!("a release needs the declared domain of its data: {known}. {remedy}");
             return Err(FitError::argument("secure", problem));
         }
-        None if training.data.rows.is_some() => {}
-        None => {
+        (None, None) => {}
+        (None, Some(_)) => {
             let drafted = data::drafted(&training.data.data, &declaration);
             let drafted = drafted.map_err(|error| of_schema(training, error))?;
             (domain, warnings) = drafted.map_or_else(Default::default, |(domain, warnings)| (Some(domain), warnings));

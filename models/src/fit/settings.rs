@@ -256,8 +256,11 @@ impl Training {
         Declaration { relation: self.privacy.adjacency.or(declared.relation), ..declared }
     }
 
-    /// The command that drafts the schema of these data, to the place where a run finds it.
-    pub(super) fn draft_command(&self) -> String {
+    /// The command that drafts the schema of these data, to the place where a run finds it. None for rows in memory.
+    pub(super) fn draft_command(&self) -> Option<String> {
+        if self.data.rows.is_some() {
+            return None;
+        }
         let (path, columns) = (&self.data.data, &self.data.declaration.columns);
         let mut command = format!("rounds schema {}", quoted(path));
         let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
@@ -268,7 +271,7 @@ impl Training {
         columns.task.iter().for_each(|task| add(" --task ", task.name()));
         columns.unit.iter().for_each(|unit| add(" --unit ", unit));
         add(" -o ", &schema_beside(Path::new(path)).to_string_lossy());
-        command
+        Some(command)
     }
 
     /// The part of the rows that is kept for testing.

@@ -180,8 +180,8 @@ fn syntax_errors_are_errors_about_the_file() {
         assert!(!private.contains('3'), "{private}");
     }
     for (header, parts) in [
-        ("id,town,age,y,job", "lacks columns of its schema: height|t.csv"),
-        ("id,town,age,y,job,height,more,less", "columns that its schema does not know: more, less"),
+        ("id,town,age,y,job", "lacks columns of its domain: height|t.csv"),
+        ("id,town,age,y,job,height,more,less", "columns that its domain does not know: more, less"),
         ("id,town,age,y,job,height,age", "two columns have one name|found age"),
     ] {
         let error = refused("t.csv", format!("{header}\n").as_bytes(), &table).to_string();
@@ -194,7 +194,7 @@ fn syntax_errors_are_errors_about_the_file() {
     let error = refused("t", b"1 2:1\n", &table).to_string();
     assert!(error.contains("6 fields") || error.contains("two fields"), "{error}");
     let error = refused("t.npy", &npy("<f4", false, "1, 4", &[0; 16]), &columns).to_string();
-    assert!(error.contains("it has 3 columns, but its schema declares 5"), "{error}");
+    assert!(error.contains("it has 3 columns, but its domain has 5"), "{error}");
 }
 
 #[test]

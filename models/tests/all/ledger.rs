@@ -11,6 +11,7 @@ use rounds_models::fit::{
     Execution, FitError, Grid, Observer, PrivacySettings, PublicRows, Training, Tuning, fit, tune,
 };
 use rounds_models::ledger::{Account, Budget, Ledger, LedgerError, State};
+use rounds_models::statement::verify;
 
 fn domain(relation: Relation) -> Domain {
     let columns = Columns::Matrix { count: 2, bounds: Bounds::new(0.0, 1.0).expect("bounds") };
@@ -40,6 +41,18 @@ fn with_two_runs(path: &Path) -> [String; 2] {
     let first = ledger.book(&run(10.0)).expect("it fits");
     ledger.close(&first, "abc").expect("it is open");
     [first, ledger.book(&run(12.0)).expect("it fits")]
+}
+
+#[test]
+fn a_ledger_is_no_statement() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("budget");
+    Ledger::create(&path, &budget()).expect("a new file");
+    let refusal = |path: &Path| verify(path, None).expect_err("no statement").to_string();
+    assert!(refusal(&path).contains("it is a ledger"), "{}", refusal(&path));
+    fs::remove_file(&path).expect("a file");
+    with_two_runs(&path);
+    assert!(refusal(&path).contains("it is a ledger"), "{}", refusal(&path));
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn units_that_cannot_be_are_refused_by_name() {
         refused
     };
     for (rows, parts) in [
-        ("unit = \"visitor\"", "lacks columns of its schema: visitor"),
+        ("unit = \"visitor\"", "lacks columns of its domain: visitor"),
         ("unit = \"kind\"\ndrop = [\"person\"]", "unit: also the label"),
         ("unit = \"height\"\ndrop = [\"person\"]", "unit: also a feature column"),
         ("unit = \"person\"\nmax-rows = 0", "max-rows: 0"),

@@ -423,7 +423,7 @@ impl Layout {
                 return Err(DataError::columns(path, problem));
             }
         } else {
-            let problem = "its schema names no label column; add [label] column = \"NAME\"";
+            let problem = "no label column is declared: `label NAME`, or [label] column = \"NAME\" in the schema";
             return Err(DataError::columns(path, problem));
         }
         Ok(layout)
@@ -573,7 +573,10 @@ fn places(
     let (whose, remedy) = if request.is_for_model {
         ("the model", "give the columns that it was trained on, by their names in the header, in any order")
     } else {
-        ("its schema", "a schema declares every column of its table, or drops it: drop = [\"NAME\", …] under [rows]")
+        (
+            "its domain",
+            "every column is declared or dropped: `drop NAME,…`, or drop = [\"NAME\", …] under [rows] of a schema",
+        )
     };
     let count = unknown.len();
     if let Columns::Matrix { count: declared, .. } = domain.columns {
