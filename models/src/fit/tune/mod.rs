@@ -191,6 +191,11 @@ fn tune_drawn(
         check_release(&tuning.training, &loaded.problem, &privacy)?;
         (training, run_plan::Plan { privacy, ..plan })
     };
+    if !training.privacy.secure && scored == rows {
+        let warning = "`score-on`: these public rows are the training rows, and the score on them is not paid for. A release cannot say so, since that \
+                       would tell of its rows";
+        plan.warnings.push(warning.to_owned());
+    }
     let training = super::Training { checkpoint: kept.clone(), ..training };
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     plan.binding = None;
@@ -316,7 +321,12 @@ impl Selecting<'_> {
     }
 }
 
-/// Refuses rows to score on that are no public rows of their own.
+/// Refuses rows to score on that are no public rows of their own, by where they lie alone.
+///
+/// **Privacy.** A copy of the training rows in another file is not refused. Whether a declared public file has the rows or the digest of the
+/// training file is a function of the private rows: who declares the file that he takes them to be would read the refusal with probability 1 if all
+/// are as he guessed, and with probability 0 if one differs, which no (ε, δ) with δ < 1 allows. Names, links and folders do not depend on what
+/// the rows are. A simulation, whose statement protects nobody, says so.
 fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
     let training = &tuning.training;
     let refused = |problem: &str| Err(FitError::argument(format!("score-on {}", path.display()), problem));
