@@ -272,7 +272,7 @@ fn rows_to_score_on_are_public_ones() {
     let other = folder.path().join("other.csv");
     let rows = std::fs::read_to_string(&table).unwrap();
     std::fs::write(&other, rows.trim_end().rsplit_once('\n').unwrap().0).unwrap();
-    assert!(!says(&on(&mut tuning, other).unwrap()));
+    assert!(!says(&on(&mut tuning.clone(), other).unwrap()));
     let selection = tuned.model.privacy().selection.clone().unwrap();
     let sha256 = rounds_algorithms::hexadecimal(&Sha256::digest(std::fs::read(&test).unwrap()));
     assert_eq!(selection.score_sha256, Some(sha256.clone()));
