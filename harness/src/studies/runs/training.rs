@@ -498,7 +498,7 @@ mod tests {
         assert!(refused("repeats = 2", "repeats = 1\noptions.metric = \"excess-objective\"").contains("test-accuracy"));
         assert!(refused(", delta = 1e-5", "").contains("delta is missing"));
         assert!(refused("\"whiten\"", "\"whiten:power=no\"").contains("none of its values"));
-        assert!(refused("test-split = 0.2", "rows = 200").contains("judged by the accuracy on test rows"));
+        assert!(refused("test-split = 0.2", "rows = 200").contains("no test rows"));
     }
 
     #[test]
