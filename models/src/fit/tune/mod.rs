@@ -181,9 +181,8 @@ fn tune_drawn(
         return Err(FitError::NoWinner);
     };
     observer.enter(Stage::Publishing);
-    let winner = (winner, &places(winner)[..]);
     let (training, mut plan) = {
-        let training = selecting.enter(&mut loaded, winner)?;
+        let training = selecting.enter(&mut loaded, (winner, &places(winner)))?;
         let (prepared, plan) = run_plan::plan(&training, execution, &loaded)?;
         let domain = loaded.problem.domain().map(|domain| &**domain);
         let privacy = selection.stated(prepared.privacy, &loaded.problem);
@@ -191,11 +190,7 @@ fn tune_drawn(
         check_release(&tuning.training, &loaded.problem, &privacy)?;
         (training, run_plan::Plan { privacy, ..plan })
     };
-    if !training.privacy.secure && scored == rows {
-        let warning = "`score-on`: these public rows are the training rows, and the score on them is not paid for. A release cannot say so, since that \
-                       would tell of its rows";
-        plan.warnings.push(warning.to_owned());
-    }
+    plan.warnings.extend(doubt(&training, scored == rows));
     let training = super::Training { checkpoint: kept.clone(), ..training };
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     plan.binding = None;
@@ -343,6 +338,13 @@ fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
         );
     }
     Ok(())
+}
+
+/// What a simulation says of public rows that are a copy of the training rows.
+fn doubt(training: &super::Training, is_copy: bool) -> Option<String> {
+    let warning = "`score-on`: these public rows are the training rows, and the score on them is not paid for. A release cannot say so, since that \
+                   would tell of its rows";
+    (is_copy && !training.privacy.secure).then(|| warning.to_owned())
 }
 
 /// True if a folder holds a file, under any name and by any link, so many folders deep.
