@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rounds_algorithms::audit::{self as audits, AuditSettings, Subject};
-use rounds_algorithms::catalog;
 use rounds_algorithms::factorization::{
     FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
