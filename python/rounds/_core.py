@@ -534,6 +534,8 @@ def audit(
 ) -> list[dict[str, Any]]:
     """Lower bounds on the privacy loss of an algorithm beside its claims, one for each of its scenes.
 
+    ``"moments"`` is the release that whitened features follow from.
+
     Returns
     -------
     list of dict

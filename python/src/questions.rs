@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rounds_algorithms::audit::{self as audits, AuditSettings};
-use rounds_algorithms::catalog;
+use rounds_algorithms::audit::{self as audits, AuditSettings, Subject};
 use rounds_algorithms::factorization::{
     FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
@@ -254,7 +253,7 @@ pub(crate) fn audit(
     sabotage: Option<&str>,
     threads: Option<usize>,
 ) -> PyResult<String> {
-    let algorithm = catalog::find(algorithm).map_err(|error| refused(&error))?;
+    let subjects = Subject::of(algorithm).map_err(|error| refused(&error))?;
     let sabotage =
         sabotage.map(str::parse).transpose().map_err(|error| PyValueError::new_err(format!("`sabotage`: {error}")))?;
     let key = if secure { audits::AuditKey::Secure } else { audits::AuditKey::Simulation };
@@ -270,11 +269,10 @@ pub(crate) fn audit(
     };
     let engine = crate::engine::engine(threads)?;
     let reports = detached(py, move || {
-        let scenes =
-            algorithm.scenes.iter().filter(|scene| scene.takes(settings.rows, algorithm) && !scene.needs_units);
-        scenes
-            .map(|scene| {
-                let report = audits::audit(algorithm, scene, &settings, &engine, &|_| ()).map_err(|error| refused(&error))?;
+        let taken = subjects.into_iter().filter(|subject| subject.takes(settings.rows, settings.units));
+        taken
+            .map(|subject| {
+                let report = subject.audit(&settings, &engine, &|_| ()).map_err(|error| refused(&error))?;
                 Ok(match report.finding {
                     Ok(found) => json!({
                         "algorithm": report.algorithm,

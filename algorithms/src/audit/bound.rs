@@ -137,7 +137,7 @@ impl ClaimedFamily {
     }
 
     /// ε at the claim's δ of the member with this factor.
-    fn epsilon(&self, factor: f64) -> Result<f64, PrivacyError> {
+    pub(super) fn epsilon(&self, factor: f64) -> Result<f64, PrivacyError> {
         let member = self.mechanism.with_inflated_sensitivity(factor);
         self.accountant.epsilon(&member, self.adjacency, self.delta)
     }

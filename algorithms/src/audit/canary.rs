@@ -64,7 +64,7 @@ const NO_CLIP: f64 = 1.2;
 /// Coordinates: the canary's, and those that show the noise alone.
 pub(super) const COLUMNS: usize = 8;
 /// μ of the claims of Gaussian mechanisms: far from 0, and within reach of counts of a few thousand.
-const CLAIMED_MU: f64 = 2.0;
+pub(super) const CLAIMED_MU: f64 = 2.0;
 
 /// The learning rate of audits on rows of bytes: margins of rows that are a few dozen long stay far below 1.
 const BYTES_LEARNING_RATE: f64 = 1e-4;
@@ -195,6 +195,8 @@ choices! {
         DivisorFromRowCount = "divisor-from-row-count",
         /// Of units: their number is that of the units that have rows.
         UnitCountFromRows = "unit-count-from-rows",
+        /// Of moments: entries above and below the diagonal have noise of their own.
+        TwoTriangles = "two-triangles",
         /// Of selections: the winner's score is told as it was before its noise.
         ReportTheScore = "report-the-score",
         /// Of selections: the number of trials is not random.

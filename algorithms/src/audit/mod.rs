@@ -19,6 +19,7 @@ mod bound;
 mod canary;
 mod guesses;
 mod likelihood;
+mod moments;
 mod one_run;
 mod selection;
 
@@ -28,12 +29,15 @@ use canary::{COLUMNS, Noise};
 pub use canary::{CanaryRows, Sabotage};
 pub use guesses::Guesses;
 use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
+pub use moments::{POWER as MOMENTS_POWER, audit_moments};
 pub use one_run::{CANARIES, GUESS_ERROR};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
 
+use crate::catalog;
 use crate::choices::choices;
 use crate::executor::Executor;
+use crate::moments::Form;
 use crate::noise::StrategyMemory;
 pub use crate::optimizers::Scene;
 use crate::optimizers::{Algorithm, Budget, PrepareError, RoundError, Settings};
@@ -44,6 +48,8 @@ use crate::problem::Problem;
 
 /// Probability that a bound exceeds the truth.
 pub const ERROR: f64 = 1e-4;
+/// What names the release of moments in place of an algorithm.
+pub const MOMENTS: &str = "moments";
 /// Fewest runs of an audit.
 pub const FEWEST_RUNS: u64 = 400;
 /// Runs of one task.
@@ -156,6 +162,9 @@ pub enum AuditError {
         /// The relation that it breaks.
         needed: Adjacency,
     },
+    /// An audit of moments that is not made.
+    #[error("the release of moments: {0}")]
+    Moments(&'static str),
     /// The algorithm refused the audit's settings.
     #[error("{algorithm}: {source}")]
     Prepare {
@@ -281,6 +290,62 @@ fn checked(settings: &AuditSettings) -> Result<Adjacency, AuditError> {
     Ok(adjacency)
 }
 
+/// What is audited.
+#[derive(Clone, Copy)]
+pub enum Subject {
+    /// An algorithm in one of its scenes.
+    Run(&'static Algorithm, &'static Scene),
+    /// The release of moments.
+    Moments(Form),
+}
+
+impl Subject {
+    /// The scenes of an algorithm, or both forms of [`MOMENTS`].
+    ///
+    /// # Errors
+    /// An unknown algorithm.
+    pub fn of(name: &str) -> Result<Vec<Self>, catalog::UnknownAlgorithm> {
+        if name == MOMENTS {
+            return Ok(vec![Self::Moments(Form::Full), Self::Moments(Form::Diagonal)]);
+        }
+        let algorithm = catalog::find(name)?;
+        Ok(algorithm.scenes.iter().map(|scene| Self::Run(algorithm, scene)).collect())
+    }
+
+    /// The algorithm and its scene, in words.
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Run(algorithm, scene) => (algorithm.id, scene.name),
+            Self::Moments(Form::Full) => (MOMENTS, "all entries"),
+            Self::Moments(Form::Diagonal) => (MOMENTS, "means and squares"),
+        }
+    }
+
+    /// True if it can be audited with rows of this format, which are units or not.
+    pub fn takes(self, rows: CanaryRows, units: bool) -> bool {
+        match self {
+            Self::Run(algorithm, scene) => scene.takes(rows, algorithm) && (units || !scene.needs_units),
+            Self::Moments(_) => true,
+        }
+    }
+
+    /// [`audit()`], or [`audit_moments`].
+    ///
+    /// # Errors
+    /// Those of the two.
+    pub fn audit(
+        self,
+        settings: &AuditSettings,
+        engine: &Engine,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<AuditReport, AuditError> {
+        match self {
+            Self::Run(algorithm, scene) => audit(algorithm, scene, settings, engine, progress),
+            Self::Moments(form) => audit_moments(form, settings, engine, progress),
+        }
+    }
+}
+
 /// Audits `algorithm` in one of its scenes with runs spread over `engine`; `progress` is told how many more runs are done.
 ///
 /// # Errors
@@ -293,6 +358,10 @@ pub fn audit(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<AuditReport, AuditError> {
     let adjacency = checked(settings)?;
+    if let Some(sabotage) = settings.sabotage.filter(|sabotage| *sabotage == Sabotage::TwoTriangles) {
+        let problem = "it breaks the release of moments alone; audit `algorithm moments`";
+        return Err(AuditError::Sabotage(sabotage.name(), problem));
+    }
     let report = |finding| AuditReport {
         algorithm: algorithm.id,
         scene: scene.name,

@@ -2,7 +2,8 @@
 //! and rises above it in copies that are broken on purpose.
 
 use rounds_algorithms::audit::{
-    AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage, Scene, audit,
+    AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, MOMENTS, MOMENTS_POWER, Sabotage, Scene,
+    Subject, audit,
 };
 use rounds_algorithms::catalog::{self, ALGORITHMS};
 use rounds_algorithms::optimizers::Algorithm;
@@ -420,6 +421,55 @@ fn sabotages_of_selections_and_of_runs_are_no_others() {
     let of_run = AuditSettings { sabotage: Some(Sabotage::ReportTheScore), ..with_runs(RUNS) };
     assert!(refused(&of_run).contains("about selections alone"));
     assert!(refused(&of_selection(Some(Sabotage::HalvedNoise), RUNS)).contains("deterministic-count are audited"));
+}
+
+fn of_moments(settings: &AuditSettings) -> Vec<Finding> {
+    let audit = |one: Subject| one.audit(settings, &Engine::Sequential, &|_| {}).unwrap().finding.unwrap();
+    let found: Vec<_> = Subject::of(MOMENTS).unwrap().into_iter().map(audit).collect();
+    for Finding { lower_bound_mu, claimed_mu, .. } in &found {
+        println!("{:?} {:?}: {lower_bound_mu:?} of {claimed_mu:?}", settings.adjacency, settings.sabotage);
+    }
+    found
+}
+
+#[test]
+fn claims_of_released_moments_hold_and_broken_copies_are_found() {
+    for (adjacency, key, share) in [
+        (Adjacency::ZeroOut, AuditKey::Simulation, 1.0),
+        (Adjacency::AddRemove, AuditKey::Secure, 1.0),
+        (Adjacency::ReplaceOne, AuditKey::Secure, 0.25),
+    ] {
+        for found in of_moments(&AuditSettings { key, ..under(adjacency, &with_runs(RUNS)) }) {
+            assert!(!found.disproves(), "{adjacency}: {found:?}");
+            let least = share * MOMENTS_POWER * found.claimed_epsilon;
+            assert!(found.lower_bound_epsilon >= least, "{adjacency}: {found:?}");
+        }
+    }
+    for sabotage in SABOTAGES.into_iter().chain([Sabotage::TwoTriangles]) {
+        for found in of_moments(&AuditSettings { sabotage: Some(sabotage), ..with_runs(RUNS) }) {
+            assert!(found.disproves(), "{sabotage}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_audit_of_moments_is_refused() {
+    let refused = |subject: Subject, settings: AuditSettings| {
+        subject.audit(&settings, &Engine::Sequential, &|_| {}).err().unwrap().to_string()
+    };
+    let moments = Subject::of(MOMENTS).unwrap()[0];
+    for settings in [
+        AuditSettings { rows: CanaryRows::Bytes, ..with_runs(RUNS) },
+        AuditSettings { units: true, ..with_runs(RUNS) },
+        of_selection(None, RUNS),
+        in_one(400),
+    ] {
+        assert!(refused(moments, settings).contains("audited by many releases"));
+    }
+    let sabotaged = |sabotage| AuditSettings { sabotage: Some(sabotage), ..with_runs(RUNS) };
+    assert!(refused(moments, sabotaged(Sabotage::FixedOrder)).contains("of moments halved-noise"));
+    assert!(refused(Subject::of("dp-sgd").unwrap()[0], sabotaged(Sabotage::TwoTriangles)).contains("moments alone"));
+    assert!(matches!(moments.audit(&with_runs(10), &Engine::Sequential, &|_| {}), Err(AuditError::TooFewRuns(10))));
 }
 
 fn in_one(canaries: usize) -> AuditSettings {

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage};
+use rounds_algorithms::audit::{
+    self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage, Subject,
+};
 use rounds_algorithms::catalog;
-use rounds_algorithms::optimizers::{Algorithm, Scene};
 use rounds_algorithms::parallel::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::format::{scientific, three_digits};
 /// Arguments of `rounds audit`.
 #[derive(clap::Args)]
 pub struct AuditArguments {
-    /// Algorithm, one of `rounds list algorithms`, or `all` for every private one.
+    /// Algorithm, one of `rounds list algorithms`, or `all` for every private one; or `moments`, the release that whitened features follow from.
     #[arg(long, value_name = "A")]
     algorithm: String,
     /// Runs of the algorithm in all [default: 20000, on a problem of a few rows]
@@ -38,7 +39,7 @@ pub struct AuditArguments {
     key: AuditKey,
     /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation, fixed-order or divisor-from-rows; with --units
     /// clip-rows-not-units, divisor-from-row-count or unit-count-from-rows; with --selection report-the-score or deterministic-count; with
-    /// --rows network clip-after-sum, clip-layers or batch-statistic
+    /// --rows network clip-after-sum, clip-layers or batch-statistic; of moments two-triangles
     #[arg(long, value_name = "HOW")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers, or `short`: bytes in
@@ -90,10 +91,11 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     let relation = settings.adjacency.or(settings.sabotage.and_then(Sabotage::breaks));
     let mut reports = Vec::new();
     let mut refused = 0;
-    for (algorithm, scene) in &audited {
-        progress.set_message(algorithm.id);
+    for subject in &audited {
+        let (algorithm, scene) = subject.names();
+        progress.set_message(algorithm);
         let started = Instant::now();
-        let report = audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs));
+        let report = subject.audit(&settings, &engine, &|runs| progress.inc(runs));
         let report = match report {
             // Of several scenes, those that do not offer the relation, or units, or an order to break, are no error.
             Err(error @ (AuditError::Prepare { .. } | AuditError::Order { .. }))
@@ -102,8 +104,8 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
             {
                 refused += 1;
                 AuditReport {
-                    algorithm: algorithm.id,
-                    scene: scene.name,
+                    algorithm,
+                    scene,
                     key: settings.key,
                     adjacency: relation.unwrap_or(Adjacency::ZeroOut),
                     sabotage: settings.sabotage,
@@ -123,6 +125,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
                 | AuditError::Order { .. }
                 | AuditError::Canaries { .. }
                 | AuditError::Counts(_)
+                | AuditError::Moments(_)
                 | AuditError::TooFewRuns(_)),
             ) => {
                 return Err(UsageError::of(error));
@@ -144,18 +147,19 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
 }
 
 /// The algorithms and scenes to audit.
-fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, &'static Scene)>> {
-    let algorithms: Vec<&'static Algorithm> = match arguments.algorithm.as_str() {
-        "all" => catalog::ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private).collect(),
-        id => vec![catalog::find(id).map_err(UsageError::of)?],
+fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<Subject>> {
+    let names: Vec<&str> = match arguments.algorithm.as_str() {
+        "all" => {
+            catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private).map(|algorithm| algorithm.id).collect()
+        }
+        id => vec![id],
     };
-    let scenes = algorithms.iter().flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)));
-    let scenes: Vec<_> = scenes
-        .filter(|(algorithm, scene)| scene.takes(arguments.rows, algorithm) && (arguments.units || !scene.needs_units))
-        .collect();
-    match (scenes.is_empty(), algorithms.as_slice()) {
-        (true, [algorithm, ..]) => Err(UsageError::of(AuditError::Rows(algorithm.id))),
-        _ => Ok(scenes),
+    let subjects = names.iter().map(|name| Subject::of(name).map_err(UsageError::of)).collect::<Result<Vec<_>, _>>()?;
+    let all = subjects.concat();
+    let taken: Vec<_> = all.iter().copied().filter(|one| one.takes(arguments.rows, arguments.units)).collect();
+    match (taken.is_empty(), all.first()) {
+        (true, Some(one)) => Err(UsageError::of(AuditError::Rows(one.names().0))),
+        _ => Ok(taken),
     }
 }
 

@@ -294,7 +294,7 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Los
         let map: FeatureMap = map.parse().map_err(anyhow::Error::msg)?;
         anyhow::ensure!(
             map.moments().is_none(),
-            "feature-map {map}: studies release no moments; take `rounds train --features`"
+            "feature-map {map}: this study releases no moments; measure \"training\" does, and `rounds train --features`"
         );
         let map = map.on(dataset.columns()).map_err(anyhow::Error::msg)?;
         map.check_memory(dataset.len()).map_err(anyhow::Error::msg)?;

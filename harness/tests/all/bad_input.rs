@@ -39,6 +39,10 @@ fn audits_in_one_run_share_an_error_and_name_their_flags() {
     let text = stdout("audit --algorithm dp-mf --one-run 100 --threads 1").replace('\n', " ");
     assert!(text.contains("holds for noise of another kind than is claimed"));
     assert_refused(&format!("{audit} --sabotage report-the-score"), "audit --selection, which takes many runs");
+    assert_refused(&format!("{audit} --sabotage two-triangles"), "audit --algorithm moments");
+    assert_refused("audit --algorithm moments --one-run 100", "leave out --rows, --units, --selection and --one-run");
+    let of_moments = document("audit --algorithm moments --runs 400 --threads 1");
+    assert_eq!(of_moments[1]["scene"], "means and squares");
     assert_refused(
         "tune --data synthetic-logistic --grid bands=2,4 --epsilon 1 --law 1e300",
         "--law 1e300: with --trials 10",

@@ -3,7 +3,8 @@
 //!
 //! Runs are spread over the threads, one a thread, or several where there are fewer runs. Where parameters of a method are swept, the best combination is shown;
 //! picking it on private data spends privacy that no ε here counts. A method with `grid = "learning-rate=0.5,1,2"` (several lists with `;`
-//! between them) and `trials` pays for it: a run is a selection among a random number of trials, at one ε for all of them.
+//! between them) and `trials` pays for it: a run is a selection among a random number of trials, at one ε for all of them. A `feature-map` that
+//! follows from moments of the rows is released in every run, at one ε with it.
 
 use std::time::Instant;
 
@@ -14,10 +15,12 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::evaluate;
 use rounds_algorithms::parallel::Engine;
+use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::Problem as Objective;
 use rounds_kernels::features::Norm;
 use rounds_kernels::random::StreamKey;
 use rounds_models::data::TrainTest;
+use rounds_models::features::FeatureMap;
 use rounds_models::fit::{self, Grid, Tuning, tune};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -91,6 +94,20 @@ fn cells(study: &Study, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
             "{}: test-split: its models are judged by their population; leave it out",
             cell.key()
         );
+        let (_, map) = before_moments(cell).with_context(|| cell.key())?;
+        if map.is_some() {
+            training(cell).with_context(|| cell.key())?;
+            ensure!(
+                !TUNING.into_iter().chain(["feature-bound"]).any(has),
+                "{}: trials share no release of moments, and its rows are cut by norm=B of the map; leave grid and feature-bound out",
+                cell.key()
+            );
+            ensure!(
+                Metric::of(study.option("metric")?, false) == Metric::TestAccuracy,
+                "{}: runs on moments are judged by test-accuracy; leave metric out",
+                cell.key()
+            );
+        }
         if TUNING.into_iter().any(has) {
             tuning(cell).with_context(|| cell.key())?;
         }
@@ -100,10 +117,14 @@ fn cells(study: &Study, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
 
 fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
     let (study, cell) = (run.study, &run.cell.configuration);
-    let loaded = match context.problem(cell, run.trial.draw, &Engine::Sequential) {
+    let (rows, map) = before_moments(cell)?;
+    let loaded = match context.problem(&rows, run.trial.draw, &Engine::Sequential) {
         Ok(loaded) => loaded,
         Err(error) => return Ok(Outcome::Skipped(with_causes(&error))),
     };
+    if let Some(map) = map {
+        return fitted(run, &loaded, map);
+    }
     if cell.parameters.contains_key(TUNING[0]) {
         return tuned(run, &loaded);
     }
@@ -118,12 +139,7 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Skipped(reason.unwrap_or_else(|| "it has no guarantee".into())));
     }
     ensure!(spent <= budget.or(spent), "{}: ε = {spent:?} is more than the budget {budget:?}", cell.key());
-    let mut privacy = serde_json::to_value(&prepared.privacy)?;
-    if let Some(statement) = privacy.as_object_mut().filter(|_| run.trial != Trial::default()) {
-        // The first run of a cell has the whole statement, the others what differs or stands in tables.
-        statement
-            .retain(|key, _| ["claim", "epsilon", "delta", "adjacency", "noise_multiplier"].contains(&key.as_str()));
-    }
+    let privacy = told(run, &prepared.privacy)?;
     let judge = Judge::new(run, &loaded)?;
     let target = study.definition.problems[run.cell.problem].target;
     let mut executor = Executor::new(&loaded.train, context.engine_of_run()?, prepared);
@@ -157,6 +173,16 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(values))
 }
 
+/// The statement of the first run of a cell, and of the others what differs or stands in tables.
+fn told(run: &Run<'_>, privacy: &PrivacyStatement) -> anyhow::Result<Value> {
+    let mut privacy = serde_json::to_value(privacy)?;
+    if let Some(statement) = privacy.as_object_mut().filter(|_| run.trial != Trial::default()) {
+        statement
+            .retain(|key, _| ["claim", "epsilon", "delta", "adjacency", "noise_multiplier"].contains(&key.as_str()));
+    }
+    Ok(privacy)
+}
+
 /// The value of a run under the name of its metric as well, and the `cost` whose least is the best.
 fn derive(study: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     let given = study.option::<Option<Metric>>("metric")?;
@@ -177,6 +203,26 @@ fn derive(study: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
         }
     }
     Ok(lines)
+}
+
+/// The values of a run with these rounds, queries and share of clipped gradients (of a selection the winner's). Seconds are those of the
+/// rounds times the run's threads, without preparation and evaluation; of a selection with its plan and all trials, of moments with their release.
+fn values(
+    (value, accuracy): (f64, Option<f64>),
+    loaded: &Loaded,
+    (rounds, gradient_queries, clipped): (u64, u64, f64),
+    seconds: f64,
+    privacy: Value,
+) -> Value {
+    let mut values = json!({ "value": value });
+    if let Some(accuracy) = accuracy {
+        values["test_accuracy"] = accuracy.into();
+    }
+    let counts = [("n", loaded.train.rows() as u64), ("rounds", rounds), ("gradient_queries", gradient_queries)];
+    counts.into_iter().for_each(|(name, count)| values[name] = count.into());
+    (values["clipped"], values["seconds"]) = (clipped.into(), seconds.into());
+    values["privacy"] = privacy;
+    values
 }
 
 struct Judge<'l> {
@@ -205,28 +251,19 @@ impl<'l> Judge<'l> {
         Ok(Self { metric, loaded, minimum })
     }
 
-    /// The values of a run with these rounds, queries and share of clipped gradients (of a selection the winner's). Seconds are those of the
-    /// rounds times the run's threads, without preparation and evaluation; of a selection with its plan and all trials.
+    /// The values of a run whose model is this.
     fn values(
         &self,
         parameters: &[f32],
-        (rounds, gradient_queries, clipped): (u64, u64, f64),
+        counts: (u64, u64, f64),
         seconds: f64,
         privacy: Value,
     ) -> anyhow::Result<Value> {
         let value = self.value(parameters)?;
-        let mut values = json!({ "value": value });
+        let mut values = values((value, self.accuracy(parameters)?), self.loaded, counts, seconds, privacy);
         if self.metric == Metric::ExcessObjective {
             values["objective"] = (value + self.minimum).into();
         }
-        if let Some(accuracy) = self.accuracy(parameters)? {
-            values["test_accuracy"] = accuracy.into();
-        }
-        let counts =
-            [("n", self.loaded.train.rows() as u64), ("rounds", rounds), ("gradient_queries", gradient_queries)];
-        counts.into_iter().for_each(|(name, count)| values[name] = count.into());
-        (values["clipped"], values["seconds"]) = (clipped.into(), seconds.into());
-        values["privacy"] = privacy;
         Ok(values)
     }
 
@@ -250,14 +287,13 @@ impl<'l> Judge<'l> {
     }
 }
 
-/// The selection of a cell with a grid, but for its rows and its seed.
-fn tuning(cell: &Configuration) -> anyhow::Result<Tuning> {
-    let lists =
-        cell.text(TUNING[0]).context("trials draw from a grid: give grid = \"NAME=V1,V2,…\", or leave trials out")?;
+/// The run of a cell as `rounds train` makes it, but for its rows and its seed.
+fn training(cell: &Configuration) -> anyhow::Result<fit::Training> {
     let problem = cell.on_problem().parameters;
     ensure!(
         cell.dataset != PLANTED_LOGISTIC && problem.get("bias") != Some(&false.into()),
-        "grid: trials train models with a bias, and this problem has none; leave grid out, or take another problem"
+        "trials of a grid, and runs on moments, train models with a bias, and this problem has none; leave grid and feature-map out, or take \
+         another problem"
     );
     let mut training = fit::Training { algorithm: cell.algorithm.clone(), ..fit::Training::default() };
     training.privacy.epsilon = cell.optional("epsilon")?;
@@ -267,11 +303,18 @@ fn tuning(cell: &Configuration) -> anyhow::Result<Tuning> {
     training.optimizer.regularization = settings::regularization(&problem)?;
     let own = cell.of_algorithm().into_keys().filter(|name| ![&TUNING[..], &BUDGET].concat().contains(&&name[..]));
     training.parameters = own.filter_map(|name| cell.text(&name).map(|value| (name, value))).collect();
+    Ok(training)
+}
+
+/// The selection of a cell with a grid, but for its rows and its seed.
+fn tuning(cell: &Configuration) -> anyhow::Result<Tuning> {
+    let lists =
+        cell.text(TUNING[0]).context("trials draw from a grid: give grid = \"NAME=V1,V2,…\", or leave trials out")?;
+    let mut tuning = Tuning::of(training(cell)?);
     let lists = lists.split(';').map(|list| {
         let (name, values) = list.split_once('=').context("a grid is NAME=V1,V2,…")?;
         Ok((name.trim().to_owned(), values.split(',').map(str::trim).map(str::to_owned).collect::<Vec<_>>()))
     });
-    let mut tuning = Tuning::of(training);
     tuning.grid = Grid::new(lists.collect::<anyhow::Result<Vec<_>>>()?)?;
     tuning.trials = cell.optional(TUNING[1])?.unwrap_or(tuning.trials);
     tuning.check()?;
@@ -288,10 +331,50 @@ fn tuned(run: &Run<'_>, loaded: &Loaded) -> anyhow::Result<Outcome> {
     let started = Instant::now();
     let tuned = tune(&tuning, &fit::Execution::default(), &mut ()).with_context(|| cell.key())?;
     let seconds = started.elapsed().as_secs_f64();
-    let clipped = tuned.outcome.diagnostics.map_or(0.0, |of_winner| of_winner.clipped_fraction);
-    let counts = (tuned.outcome.header.rounds, tuned.outcome.gradient_queries, clipped);
     let privacy = serde_json::to_value(&tuned.outcome.header.privacy)?;
-    Ok(Outcome::of(judge.values(tuned.model.weights(), counts, seconds, privacy)?))
+    Ok(Outcome::of(judge.values(tuned.model.weights(), counts(&tuned.outcome), seconds, privacy)?))
+}
+
+/// Rounds, queries and the share of clipped gradients.
+fn counts(outcome: &fit::Outcome) -> (u64, u64, f64) {
+    let clipped = outcome.diagnostics.as_ref().map_or(0.0, |of_run| of_run.clipped_fraction);
+    (outcome.header.rounds, outcome.gradient_queries, clipped)
+}
+
+/// The cell on rows before the map of a `feature-map` that follows from moments, and that map.
+fn before_moments(cell: &Configuration) -> anyhow::Result<(Configuration, Option<FeatureMap>)> {
+    const NAME: &str = "feature-map";
+    let mut rows = cell.clone();
+    let map = cell.on_problem().text(NAME).map(|map| map.parse().map_err(anyhow::Error::msg)).transpose()?;
+    let Some(FeatureMap::Moments(mut map)) = map else { return Ok((rows, None)) };
+    match map.before.take() {
+        Some(before) => rows.parameters.insert(NAME.to_owned(), before.to_string().into()),
+        None => rows.parameters.remove(NAME),
+    };
+    Ok((rows, Some(FeatureMap::Moments(map))))
+}
+
+/// A run that releases moments, as `rounds train --features` makes it, judged on the test rows.
+fn fitted(run: &Run<'_>, loaded: &Loaded, map: FeatureMap) -> anyhow::Result<Outcome> {
+    let cell = &run.cell.configuration;
+    let mut training = training(cell)?;
+    let [train, test] =
+        [Some(&loaded.train), loaded.test.as_ref()].map(|rows| rows.map(|rows| rows.dataset().as_ref().clone()));
+    training.data = fit::Training::on_rows(TrainTest { train: train.expect("training rows"), test }).data;
+    training.data.features = Some(map);
+    training.seed = run.trial.seed(run.study.definition.seed);
+    let started = Instant::now();
+    let fit::Fitted { outcome, .. } =
+        fit::fit(&training, &fit::Execution::default(), &mut ()).with_context(|| cell.key())?;
+    let seconds = started.elapsed().as_secs_f64();
+    let Some(fit::Quality::Accuracy(accuracy)) = outcome.test else {
+        bail!(
+            "{}: runs on moments are judged by the accuracy on test rows: take a data set with some, or test-split",
+            cell.key()
+        );
+    };
+    let privacy = told(run, &outcome.header.privacy)?;
+    Ok(Outcome::of(values((100.0 * accuracy, Some(accuracy)), loaded, counts(&outcome), seconds, privacy)))
 }
 
 /// F* by Nesterov's method without noise: 40·√κ rounds leave less than the rounding of f32.
@@ -349,6 +432,73 @@ mod tests {
             let error = testing::small(&TRAINING, &text.replace("planted-logistic", data), 1).err().unwrap();
             assert!(error.to_string().starts_with(&format!("metric: {data} has")), "{error}");
         }
+    }
+
+    const ON_MOMENTS: &str = r#"
+        repeats = 2
+
+        [[problem]]
+        dataset = "synthetic-logistic"
+        axis = "epsilon"
+        parameters = { test-split = 0.2 }
+        method-parameters = { epsilon = [1, 4], delta = 1e-5, rounds = 20 }
+
+        [[problem.method]]
+        label = "features as they are"
+        algorithm = "dp-sgd"
+
+        [[problem.method]]
+        label = "whitened"
+        algorithm = "dp-sgd"
+        problem-parameters = { feature-map = "whiten" }
+
+        [[problem.method]]
+        label = "normalized cosines"
+        algorithm = "dp-sgd"
+        problem-parameters = { feature-map = "fourier:count=8+normalize" }
+    "#;
+
+    #[test]
+    fn runs_on_moments_pay_for_them_and_are_those_of_train() {
+        let (_, results) = testing::small(&TRAINING, ON_MOMENTS, 2).unwrap();
+        assert_eq!(results.samples.len(), 12, "{:?}", results.skipped);
+        for run in &results.samples {
+            let (cell, privacy) = (&run.configuration, &run["privacy"]);
+            let epsilon = cell.number("epsilon").unwrap();
+            assert!(privacy["epsilon"].as_f64().is_some_and(|stated| stated <= epsilon && stated > 0.99 * epsilon));
+            let is_first = run.trial == Trial::default();
+            assert_eq!(privacy["moments_noise"].is_number(), is_first && cell.method != "features as they are");
+            assert!(number(run, "value") > 50.0, "{run:?}");
+        }
+        let whitened =
+            |run: &&crate::experiment::Sample| run.configuration.method == "whitened" && run.trial.repeat == 1;
+        for run in results.samples.iter().filter(whitened) {
+            let mut training =
+                fit::Training::on("synthetic-logistic").private(run.configuration.number("epsilon").unwrap(), 1e-5);
+            (training.algorithm, training.seed) = ("dp-sgd".to_owned(), run.trial.seed(1));
+            training.parameters = vec![("rounds".to_owned(), "20".to_owned())];
+            training.data.features = Some("whiten".parse().unwrap());
+            let request = rounds_models::data::Request {
+                split: Some(rounds_models::data::Split { fraction: 0.2, seed: 0 }),
+                ..rounds_models::data::Request::of(None)
+            };
+            let part = crate::cluster::Cluster::alone().load("synthetic-logistic", None, request).unwrap();
+            training.data.rows = Some(std::sync::Arc::new(TrainTest { train: part.train, test: part.test }));
+            let fitted = fit::fit(&training, &fit::Execution::default(), &mut ()).unwrap();
+            let Some(fit::Quality::Accuracy(accuracy)) = fitted.outcome.test else { panic!("test rows") };
+            assert_eq!(number(run, "test_accuracy").to_bits(), accuracy.to_bits());
+        }
+        let refused = |from: &str, to: &str| {
+            let error = testing::small(&TRAINING, &ON_MOMENTS.replace(from, to), 1).err().expect("refused");
+            format!("{error:#}")
+        };
+        let grid = "rounds = 20, grid = \"learning-rate=0.5,1\"";
+        assert!(refused("rounds = 20", grid).contains("trials share no release"));
+        assert!(refused("test-split = 0.2", "feature-bound = 1.0").contains("norm=B of the map"));
+        assert!(refused("repeats = 2", "repeats = 1\noptions.metric = \"excess-objective\"").contains("test-accuracy"));
+        assert!(refused(", delta = 1e-5", "").contains("delta is missing"));
+        assert!(refused("\"whiten\"", "\"whiten:power=no\"").contains("none of its values"));
+        assert!(refused("test-split = 0.2", "rows = 200").contains("no test rows"));
     }
 
     #[test]

@@ -181,9 +181,8 @@ fn tune_drawn(
         return Err(FitError::NoWinner);
     };
     observer.enter(Stage::Publishing);
-    let winner = (winner, &places(winner)[..]);
     let (training, mut plan) = {
-        let training = selecting.enter(&mut loaded, winner)?;
+        let training = selecting.enter(&mut loaded, (winner, &places(winner)))?;
         let (prepared, plan) = run_plan::plan(&training, execution, &loaded)?;
         let domain = loaded.problem.domain().map(|domain| &**domain);
         let privacy = selection.stated(prepared.privacy, &loaded.problem);
@@ -191,6 +190,7 @@ fn tune_drawn(
         check_release(&tuning.training, &loaded.problem, &privacy)?;
         (training, run_plan::Plan { privacy, ..plan })
     };
+    plan.warnings.extend(doubt(&training, scored == rows));
     let training = super::Training { checkpoint: kept.clone(), ..training };
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     plan.binding = None;
@@ -316,7 +316,12 @@ impl Selecting<'_> {
     }
 }
 
-/// Refuses rows to score on that are no public rows of their own.
+/// Refuses rows to score on that are no public rows of their own, by where they lie alone.
+///
+/// **Privacy.** A copy of the training rows in another file is not refused. Whether a declared public file has the rows or the digest of the
+/// training file is a function of the private rows: who declares the file that he takes them to be would read the refusal with probability 1 if all
+/// are as he guessed, and with probability 0 if one differs, which no (ε, δ) with δ < 1 allows. Names, links and folders do not depend on what
+/// the rows are. A simulation, whose statement protects nobody, says so.
 fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
     let training = &tuning.training;
     let refused = |problem: &str| Err(FitError::argument(format!("score-on {}", path.display()), problem));
@@ -333,6 +338,13 @@ fn check_score_rows(tuning: &Tuning, path: &Path) -> Result<(), FitError> {
         );
     }
     Ok(())
+}
+
+/// What a simulation says of public rows that are a copy of the training rows.
+fn doubt(training: &super::Training, is_copy: bool) -> Option<String> {
+    let warning = "`score-on`: these public rows are the training rows, and the score on them is not paid for. A release cannot say so, since that \
+                   would tell of its rows";
+    (is_copy && !training.privacy.secure).then(|| warning.to_owned())
 }
 
 /// True if a folder holds a file, under any name and by any link, so many folders deep.

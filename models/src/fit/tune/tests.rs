@@ -263,6 +263,16 @@ fn rows_to_score_on_are_public_ones() {
     );
     tuning.training.data.data = data;
     let tuned = on(&mut tuning, test.clone()).unwrap();
+    // A copy: a simulation says so, and a release is as silent as with a row that differs.
+    let says = |tuned: &Tuned| tuned.outcome.warnings.iter().any(|warning| warning.contains("are the training rows"));
+    assert!(says(&tuned));
+    let mut release = tuning.clone();
+    release.training.privacy.secure = true;
+    assert!(!says(&on(&mut release, test.clone()).unwrap()));
+    let other = folder.path().join("other.csv");
+    let rows = std::fs::read_to_string(&table).unwrap();
+    std::fs::write(&other, rows.trim_end().rsplit_once('\n').unwrap().0).unwrap();
+    assert!(!says(&on(&mut tuning.clone(), other).unwrap()));
     let selection = tuned.model.privacy().selection.clone().unwrap();
     let sha256 = rounds_algorithms::hexadecimal(&Sha256::digest(std::fs::read(&test).unwrap()));
     assert_eq!(selection.score_sha256, Some(sha256.clone()));
