@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds_algorithms::privacy::{Claim, PrivacyStatement};
-use rounds_algorithms::problem::{
-    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Treatment,
-};
+use rounds_algorithms::problem::{self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Treatment};
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::network::{Network, NetworkError};
