@@ -35,6 +35,7 @@ pub(crate) const TRAINING: Measure = Measure {
     like: "quick-training",
     cells,
     derive,
+    is_default: true,
     ..Measure::new("training", Execution::Concurrent, &["metric"], run)
 };
 
