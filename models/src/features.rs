@@ -578,9 +578,8 @@ impl Mapper {
                 values.iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))?;
                 file
             }
-            Labels::Classes { values, classes, names } => {
-                let numbered = || (0..*classes).map(|class| class.to_string()).collect();
-                let mut names: Vec<String> = names.clone().unwrap_or_else(numbered);
+            classes @ Labels::Classes { values, .. } => {
+                let mut names = classes.class_names().unwrap_or_default();
                 if let Some(Label::Classes(declared)) = dataset.domain().map(|domain| &domain.label) {
                     names.clone_from(declared);
                 }

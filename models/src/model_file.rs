@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds_algorithms::privacy::{Claim, PrivacyStatement};
-use rounds_algorithms::problem::{
-    self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Labels, Treatment,
-};
+use rounds_algorithms::problem::{self, BYTE_SCALE, Dataset, DatasetError, Domain, DomainSource, Label, Treatment};
 use rounds_kernels::features::{Norm, Rows};
 use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::network::{Network, NetworkError};
@@ -341,13 +339,9 @@ impl TrainedOn {
         scale_features: Option<f32>,
         clip_features: Option<(Norm, f64)>,
     ) -> Self {
-        let numbered = |classes: usize| (0..classes).map(|class| class.to_string()).collect();
-        let target = match (dataset.domain(), dataset.labels()) {
-            (Some(domain), _) => Target::of(domain),
-            (None, Labels::Classes { classes, names, .. }) => {
-                Target::Classes(names.clone().unwrap_or_else(|| numbered(*classes)))
-            }
-            (None, Labels::Values(_)) => Target::Bounds(None),
+        let target = match dataset.domain() {
+            Some(domain) => Target::of(domain),
+            None => dataset.labels().class_names().map_or(Target::Bounds(None), Target::Classes),
         };
         Self {
             dataset: dataset.name().to_owned(),

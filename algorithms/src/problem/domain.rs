@@ -48,7 +48,8 @@ impl Relation {
 }
 
 /// A closed interval lo < hi of finite numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "[f64; 2]")]
 pub struct Bounds {
     lo: f64,
     hi: f64,
@@ -99,6 +100,14 @@ impl Bounds {
     /// The affine map of the interval onto [−1, 1], cut to it against rounding.
     pub fn to_unit(self, value: f64) -> f64 {
         ((value - self.lo) / (self.hi - self.lo)).mul_add(2.0, -1.0).clamp(-1.0, 1.0)
+    }
+}
+
+impl TryFrom<[f64; 2]> for Bounds {
+    type Error = DomainError;
+
+    fn try_from([lo, hi]: [f64; 2]) -> Result<Self, DomainError> {
+        Self::new(lo, hi)
     }
 }
 

@@ -23,14 +23,15 @@ pub fn number(field: &[u8]) -> f64 {
 /// Declared words. A field is one of them if it is spelt the same, or else if both are the same number (`+1`, `1.0` and `1`),
 /// to the precision of f32.
 #[derive(Clone, Debug)]
-struct Words {
+pub struct Words {
     spelt: HashMap<Vec<u8>, u32>,
     /// Those that are numbers, ascending; of equal ones the first.
     numbers: Vec<(f32, u32)>,
 }
 
 impl Words {
-    fn new(words: &[String]) -> Self {
+    /// The words, by their index.
+    pub fn new(words: &[String]) -> Self {
         let numbered = || words.iter().zip(0..);
         let mut numbers: Vec<(f32, u32)> = numbered()
             .map(|(word, index)| (number(word.as_bytes()) as f32 + 0.0, index))
@@ -41,12 +42,14 @@ impl Words {
         Self { spelt: numbered().map(|(word, index)| (word.clone().into_bytes(), index)).collect(), numbers }
     }
 
-    fn of_number(&self, wanted: f32) -> Option<u32> {
+    /// The index of the word that is this number.
+    pub fn of_number(&self, wanted: f32) -> Option<u32> {
         let place = self.numbers.binary_search_by(|(number, _)| number.total_cmp(&(wanted + 0.0)));
         place.ok().map(|place| self.numbers[place].1)
     }
 
-    fn of_field(&self, field: &[u8]) -> Option<u32> {
+    /// The index of the word that a field is.
+    pub fn of_field(&self, field: &[u8]) -> Option<u32> {
         let spelt = self.spelt.get(field.trim_ascii()).copied();
         spelt.or_else(|| self.of_number(number(field) as f32))
     }

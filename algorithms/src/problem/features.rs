@@ -495,6 +495,15 @@ impl Labels {
         }
     }
 
+    /// The names of the classes: their numbers, where the file has none; `None` for real targets.
+    pub fn class_names(&self) -> Option<Vec<String>> {
+        match self {
+            Labels::Classes { names: Some(names), .. } => Some(names.clone()),
+            Labels::Classes { classes, .. } => Some((0..*classes).map(|class| class.to_string()).collect()),
+            Labels::Values(_) => None,
+        }
+    }
+
     /// Copies of the labels of `rows`, in their order.
     pub(super) fn select(&self, rows: impl Iterator<Item = usize>) -> Self {
         match self {

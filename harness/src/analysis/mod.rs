@@ -257,6 +257,10 @@ mod tests {
         assert!(format!("{:#}", of(false, part()).unwrap_err()).contains("s has no run with"));
         let nothing = vec![run("b", 1, 0, 1.0)];
         assert_eq!(of(true, nothing).unwrap(), open("least of 2: –, epsilon = 1", "Not run."));
+        // A name that no run has is misspelt where another one is near it.
+        let misspelt = vec![serde_json::json!({ "method": "a", "parameters": { "epsilons": 1 }, "value": 3.0 })];
+        let error = format!("{:#}", of(true, misspelt).unwrap_err());
+        assert!(error.contains("no run with a field 'epsilon'; did you mean 'epsilons'?"), "{error}");
         // Ten seeds of one place hold, and the other place still leaves it open.
         let ten = |epsilon: u64| {
             (0..10)

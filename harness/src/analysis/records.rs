@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
+use rounds_models::text::nearest;
 use serde_json::Value;
 
 use crate::estimates::Sample;
@@ -43,12 +44,26 @@ impl Records {
             let lines = studies::lines(&newest(&self.root, study)?)?.into_iter();
             self.studies.insert(study.to_owned(), lines.map(|line| Rc::new(Run(line))).collect());
         }
-        let found: Vec<Rc<Run>> = self.studies[study].iter().filter(|run| run.fits(fields)).cloned().collect();
+        let runs = &self.studies[study];
+        let found: Vec<Rc<Run>> = runs.iter().filter(|run| run.fits(fields)).cloned().collect();
         if found.is_empty() {
+            if let Some((name, known)) = fields.keys().find_map(|name| Some((name, misspelt(runs, name)?))) {
+                bail!("{study} has no run with a field '{name}'; did you mean '{known}'?");
+            }
             bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?));
         }
         Ok(found)
     }
+}
+
+/// The field that is meant by one that no run has, if one is near. Runs that nobody made may have others.
+fn misspelt<'r>(runs: &'r [Rc<Run>], name: &str) -> Option<&'r str> {
+    if runs.iter().any(|run| field(&run.0, name).is_some()) {
+        return None;
+    }
+    let objects = runs.iter().flat_map(|run| [Some(&run.0), run.0.get("parameters")]);
+    let fields = objects.filter_map(|of| of?.as_object()).flat_map(|of| of.keys().map(String::as_str));
+    nearest(name, &Vec::from_iter(BTreeSet::from_iter(fields)))
 }
 
 fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {

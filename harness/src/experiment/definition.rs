@@ -374,7 +374,7 @@ impl Definition {
         let cells = self.possible(selection);
         if cells.is_empty() {
             let only: Vec<String> = selection.only.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            return Err(self.invalid(if only.is_empty() {
+            return Err(self.invalid(if only.is_empty() || !self.without_files(selection).is_empty() {
                 "nothing is left to measure: its problems need data files (--data-dir)".to_owned()
             } else {
                 format!(
@@ -742,6 +742,11 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         let refused = count(&["noise=tree", "momentun=0"]).unwrap_err().to_string();
         assert!(refused.contains("with --where noise=tree --where momentun=0 ("), "{refused}");
         assert!(parameter("noise").is_err());
+        // Cells that only the files of their data lack.
+        let text = SMALL.replace("[\"synthetic-mnist\"]", "[\"mnist\"]");
+        let only = vec![parameter("momentum=0").unwrap()];
+        let refused = parse(&text).unwrap().cells(&Selection { only, ..Selection::default() }).unwrap_err().to_string();
+        assert!(refused.contains("need data files"), "{refused}");
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub struct Presentation {
 pub struct Kind {
     /// The value of `study` in a definition.
     pub name: &'static str,
-    /// The measures of this kind, the default first.
+    /// The measures of this kind, one of them the default.
     pub measures: &'static [Measure],
 }
 
@@ -109,6 +109,8 @@ pub struct Kind {
 pub struct Measure {
     /// The value of `measure` in a definition.
     pub name: &'static str,
+    /// True for that of a kind's definitions without `measure`.
+    pub is_default: bool,
     /// The order in which cells run.
     pub execution: Execution,
     /// True for suites: ranks can make their runs, and results lie in the folder itself, not in one of the definition's name.
@@ -143,6 +145,7 @@ impl Measure {
     ) -> Self {
         Self {
             name,
+            is_default: false,
             execution,
             is_suite: false,
             pin: PinPolicy::None,
@@ -173,7 +176,11 @@ impl Study {
     /// # Errors
     /// An option that the measure does not read.
     pub fn parse(measure: &'static Measure, source: &Source) -> anyhow::Result<Self> {
-        let definition = source.definition.clone();
+        let mut definition = source.definition.clone();
+        if measure.is_default {
+            // The same study whether its definition names the default or not, by its digest, too.
+            definition.measure.clear();
+        }
         definition::known_parameters(&definition.options, &format!("'{}'", measure.name), measure.options)
             .map_err(|error| source.placed(error.into()))?;
         Ok(Self { measure, definition, memo: Memo::default() })
@@ -299,7 +306,7 @@ fn page(study: &Study, results: &Results, context: &Context<'_>) -> anyhow::Resu
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
     let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
     // What others are shown like has fields of all of them.
-    let is_own = !definition.show.is_empty() && definition.name != like;
+    let is_own = !definition.show.is_empty() && definition.show.like.is_empty() && definition.name != like;
     let own = show.missing(&lines).into_iter().filter(|_| is_own);
     let missing = own.map(|field| format!("[show]: no run has `{field}`"));
     let unmade = if show.unfinished.is_empty() { Vec::new() } else { unmade(study, results)? };

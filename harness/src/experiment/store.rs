@@ -45,8 +45,8 @@ pub enum StoreError {
     #[error("{} cannot be resumed: its {difference}; results of both must not be mixed. Run the same {} again, or start anew \
              with another --out", folder.display(), difference.what)]
     Mismatch { folder: PathBuf, difference: Difference },
-    #[error("{}:{line}: damaged: {message}; remove the line, or restore the file", path.display())]
-    Damaged { path: PathBuf, line: usize, message: String },
+    #[error("{}{}: damaged: {message}; remove the line, or restore the file", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    Damaged { path: PathBuf, line: Option<usize>, message: String },
     #[error(
         "{}:{line}: results of schema {found}, this program reads schema {SCHEMA}; read it with the version that wrote \
          it, or measure again",
@@ -559,12 +559,13 @@ fn read_sheet(folder: &Path) -> Result<Sheet, StoreError> {
     parse(&text, &path, None)
 }
 
-/// Parses a document that names its schema. `line` is the line it stands on; without it, the parser's own counts.
+/// Parses a document that names its schema. `line` is the line it stands on; without it, the parser's own counts, which knows that of bad
+/// syntax but not that of a wrong type.
 fn parse<T: DeserializeOwned>(text: &[u8], path: &Path, line: Option<usize>) -> Result<T, StoreError> {
     let damaged = |error: serde_json::Error| {
         // The parser's own place is within the line; the message keeps its column.
         let message = error.to_string().replace("line 1 column", "column");
-        StoreError::Damaged { path: path.into(), line: line.unwrap_or(error.line().max(1)), message }
+        StoreError::Damaged { path: path.into(), line: line.or(Some(error.line()).filter(|line| *line > 0)), message }
     };
     let mut value: Value = serde_json::from_slice(text).map_err(damaged)?;
     let found = value.as_object_mut().and_then(|fields| fields.shift_remove("schema"));
@@ -760,6 +761,8 @@ mod tests {
         fs::write(&path, good).unwrap();
         fs::write(folder.path().join(ENVIRONMENT), "{\n\"schema\": 1,\n oops").unwrap();
         assert!(said(read::<RoundCost>(folder.path())).contains("environment.json:3: damaged"));
+        fs::write(folder.path().join(ENVIRONMENT), "{\n\"schema\": 1,\n\"binding\": 7 }").unwrap();
+        assert!(said(read::<RoundCost>(folder.path())).contains("environment.json: damaged: invalid type"));
     }
 
     #[test]

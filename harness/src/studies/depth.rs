@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::experiment::{Cell, Configuration, Context, Execution, Measure, Outcome, Run, Selection, Study};
 use crate::grouping::by_key;
+use crate::lines::number;
 use crate::statistics::median;
 use measurement::{Found, hard_function, measure};
 
@@ -27,6 +28,7 @@ use measurement::{Found, hard_function, measure};
 pub(super) const DEPTH: Measure = Measure {
     cells,
     derive,
+    is_default: true,
     ..Measure::new("depth", Execution::InOrder, &["most-queries", "most-queries-again"], run)
 };
 
@@ -49,15 +51,14 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
 /// Of each run also the exponents (of 1/ε, of d) of Table I of paper 002, and whether the counts of its cell describe the method: all its
 /// runs reached their target, from a start well above it.
 fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let setting = |line: &Value| {
         let names = ["dataset", "algorithm", "dimension", "threads", "parameters"];
         names.map(|name| line[name].clone())
     };
     let cells = by_key(lines.iter().map(|line| (setting(line), line)));
     let is_typical = |(setting, runs): (_, Vec<&Value>)| {
-        let starts: Vec<f64> = runs.iter().map(|run| number(&run["start_gap"])).collect();
-        let far = median(&starts) > 2.0 * number(&runs[0]["parameters"]["accuracy"]);
+        let starts: Vec<f64> = runs.iter().map(|run| number(run, "start_gap")).collect();
+        let far = median(&starts) > 2.0 * number(runs[0], "parameters.accuracy");
         (setting, far && runs.iter().all(|run| run["reached"] == true))
     };
     let cells: Vec<_> = cells.into_iter().map(is_typical).collect();

@@ -51,7 +51,9 @@ pub fn measure(definition: &Definition) -> Result<&'static Measure, DefinitionEr
     })?;
     let measures = kind.measures;
     let names: Vec<&str> = measures.iter().map(|measure| measure.name).collect();
-    let found = measures.iter().find(|measure| definition.measure.is_empty() || measure.name == definition.measure);
+    let is_named = |measure: &&Measure| measure.name == definition.measure;
+    let found =
+        measures.iter().find(|measure| is_named(measure) || definition.measure.is_empty() && measure.is_default);
     found.ok_or_else(|| unknown_name(&format!("measure of '{}'", definition.study), &definition.measure, &names))
 }
 
@@ -88,6 +90,7 @@ mod tests {
     use rounds_algorithms::catalog;
 
     use super::*;
+    use crate::experiment::Study;
 
     #[test]
     fn every_definition_has_the_name_of_its_file_and_cells_that_can_be_run() {
@@ -121,6 +124,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_study_is_the_same_whether_it_names_the_default_measure_or_not() {
+        for kind in &KINDS {
+            assert_eq!(kind.measures.iter().filter(|measure| measure.is_default).count(), 1, "{}", kind.name);
+        }
+        let text = "name = \"mine\"\nstudy = \"runs\"\nabout = \"a test\"\n\
+                    [[problem]]\ndataset = \"synthetic-logistic\"\n[[method]]\nalgorithm = \"dp-sgd\"\n";
+        let digest = |text: &str| {
+            let source = definition::Source::new("mine.toml", text).unwrap();
+            Study::parse(measure(&source.definition).unwrap(), &source).unwrap().definition.digest()
+        };
+        let named = |name: &str| text.replacen("about", &format!("measure = \"{name}\"\nabout"), 1);
+        assert_eq!(digest(text), digest(&named("training")));
+        assert_ne!(digest(text), digest(&named("convergence")));
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub(super) const ROUND: Measure = Measure {
         let files = vec![("time-per-round.svg".to_owned(), picture)];
         Ok(Presentation { text: summary(&samples, &context.environment), files, ..Presentation::default() })
     },
+    is_default: true,
     ..Measure::new("round", Execution::Interleaved, &["rounds"], run)
 };
 
@@ -154,6 +155,7 @@ fn run(run: &Run<'_>, context: &Context<'_>) -> anyhow::Result<Outcome> {
     let operations = problem.integer_operations(prepared.precision.into());
     let measurement = time_rounds(problem, &engine, prepared, rounds.warm_up, &traffic)?;
     let again = algorithm.prepare(problem, &settings)?;
+    let median = |samples: Vec<u64>| RoundTimes::new(samples).median;
     let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
     context.cluster.check_same("model", &measurement.model_sha256)?;
     let (computing, timed) = (context.cluster.largest(&measurement.computing), measurement.round.len().max(1));
@@ -228,10 +230,6 @@ fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
         }
     }
     Ok(lines)
-}
-
-fn median(samples: Vec<u64>) -> u64 {
-    RoundTimes::new(samples).median
 }
 
 /// Of rounds that ask for so many `operations` on integers a query of a row.

@@ -18,7 +18,7 @@ use super::formats::{self, Declared, csv, csv::FirstLine};
 use super::ids::UNIT_OF_FILE;
 use super::labels::Task;
 use super::request::ColumnUse;
-use super::schema::{SchemaError, bounds_of, read, refuse, related};
+use super::schema::{SchemaError, read, refuse, related};
 use super::{draft, names};
 
 /// The name of a schema beside data.
@@ -62,36 +62,25 @@ pub fn declare(
     flags: &Declaration,
 ) -> Result<Option<Arc<Domain>>, SchemaError> {
     let path = Path::new(name_or_path);
-    let named = names::find(name_or_path);
-    let beside = schema_beside(path);
-    let declared = if let Some(schema) = &flags.schema {
-        Some(read(schema)?)
-    } else if named.is_none() && path.exists() && beside.is_file() {
-        Some(read(&beside)?)
+    let is_file = names::find(name_or_path).is_none() && path.exists();
+    let beside = Some(schema_beside(path)).filter(|beside| is_file && beside.is_file());
+    let (place, declared) = if let Some(schema) = flags.schema.as_ref().or(beside.as_ref()) {
+        (schema.display().to_string(), Some(read(schema)?))
+    } else if let Some(built_in) = names::built_in(name_or_path, data_dir) {
+        (format!("data set {name_or_path}"), Some(Arc::unwrap_or_clone(built_in)))
     } else {
-        names::built_in(name_or_path, data_dir).map(Arc::unwrap_or_clone)
-    };
-    let place = match (&declared, &flags.schema) {
-        (Some(_), Some(schema)) => schema.display().to_string(),
-        (Some(_), None) if named.is_some() => format!("data set {name_or_path}"),
-        (Some(_), None) => beside.display().to_string(),
-        (None, _) => name_or_path.to_owned(),
+        (name_or_path.to_owned(), None)
     };
     let domain = match declared {
-        None => match &flags.bounds {
-            None => return Ok(None),
-            Some(text) => from_flags(&place, path, flags, &BoundsFlag::parse(&place, text)?)?,
-        },
-        Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
-            return refuse(
-                &place,
-                "it is generated in its own domain; leave out `schema`, `label`, `drop`, `task`, `unit`, `unit-ids`, \
-                 `classes`, `bounds` and `dimension`",
-            );
-        }
-        Some(domain) => overridden(&place, domain, flags)?,
+        None if flags.bounds.is_none() => return Ok(None),
+        None => from_flags(path, flags),
+        Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => refuse(
+            "it is generated in its own domain; leave out `schema`, `label`, `drop`, `task`, `unit`, `unit-ids`, `classes`, \
+             `bounds` and `dimension`",
+        ),
+        Some(domain) => overridden(domain, flags),
     };
-    checked(&place, domain, flags).map(Some)
+    domain.and_then(|domain| checked(domain, flags)).map(Some).map_err(|error| error.at(&place))
 }
 
 /// The domain of a table with a header that nothing declares, drafted from its training rows and changed by flags, and what to
@@ -107,38 +96,44 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
     };
     let Some(draft) = draft else {
         flags.columns.refuse_names(path).map_err(DataError::for_reader)?;
-        if flags.classes.is_some() || flags.public_rows.is_some() {
-            let problem = "`classes` and `public-rows` declare data whose bounds are declared; add `bounds LO,HI`, or a schema \
-                           (`rounds schema FILE` drafts one)";
-            return refuse(name_or_path, problem);
+        if flags.classes.is_none() && flags.public_rows.is_none() {
+            return Ok(None);
         }
-        return Ok(None);
+        let problem = "`classes` and `public-rows` declare data whose bounds are declared; add `bounds LO,HI`, or a schema \
+                       (`rounds schema FILE` drafts one)";
+        return Err(SchemaError::declaration(name_or_path, problem));
     };
     let draft = draft.check(path).map_err(DataError::for_reader)?;
-    let domain = overridden(name_or_path, draft.domain, flags)?;
-    Ok(Some((checked(name_or_path, domain, flags)?, draft.warnings)))
+    let domain = overridden(draft.domain, flags).and_then(|domain| checked(domain, flags));
+    Ok(Some((domain.map_err(|error| error.at(name_or_path))?, draft.warnings)))
 }
 
 /// The domain under the relation that flags name, checked as a whole. Refuses a task that is not that of the declared label.
-fn checked(place: &str, domain: Domain, flags: &Declaration) -> Result<Arc<Domain>, SchemaError> {
-    let domain = related(place, domain, flags.relation, flags.public_rows)?;
-    let problem = match (flags.columns.task, &domain.label) {
+fn checked(domain: Domain, flags: &Declaration) -> Result<Arc<Domain>, SchemaError> {
+    let domain = related(domain, flags.relation, flags.public_rows)?;
+    match (flags.columns.task, &domain.label) {
         (Some(Task::Regression), Label::Classes(_)) => {
-            let name = domain.label_column.as_deref().unwrap_or("label");
-            format!("`task regression`: the label is declared as classes; give its bounds: `bounds {name}=LO:HI`")
+            let name = label_name(&domain);
+            refuse(format!(
+                "`task regression`: the label is declared as classes; give its bounds: `bounds {name}=LO:HI`"
+            ))
         }
         (Some(Task::Classification), Label::Number(_)) => {
-            "`task classification`: the label is declared as a number; give its classes: `classes A,B`".to_owned()
+            refuse("`task classification`: the label is declared as a number; give its classes: `classes A,B`")
         }
-        _ => return Ok(Arc::new(domain)),
-    };
-    refuse(place, problem)
+        _ => Ok(Arc::new(domain)),
+    }
+}
+
+/// The name by which flags call the label.
+fn label_name(domain: &Domain) -> &str {
+    domain.label_column.as_deref().unwrap_or("label")
 }
 
 impl Declaration {
     /// ε of the private bounds that are asked for.
     pub fn private_bounds(&self) -> Option<f64> {
-        match BoundsFlag::parse("", self.bounds.as_deref()?) {
+        match BoundsFlag::parse(self.bounds.as_deref()?) {
             Ok(BoundsFlag::Private(epsilon)) => Some(epsilon),
             _ => None,
         }
@@ -146,7 +141,7 @@ impl Declaration {
 
     /// The columns of `domain` are those of a table's header, and only bounds of all columns together say that they hold numbers.
     pub fn columns_are_guessed(&self, domain: &Domain) -> bool {
-        let bounds = self.bounds.as_deref().map(|text| BoundsFlag::parse("", text));
+        let bounds = self.bounds.as_deref().map(BoundsFlag::parse);
         domain.source == DomainSource::Arguments
             && domain.label_column.is_some()
             && !matches!(bounds, Some(Ok(BoundsFlag::Named(_))))
@@ -160,12 +155,12 @@ impl Declaration {
 }
 
 /// The domain with the unit that flags name. One that a schema declares stays as it is.
-fn with_unit(place: &str, domain: &mut Domain, flags: &Declaration) -> Result<(), SchemaError> {
+fn with_unit(domain: &mut Domain, flags: &Declaration) -> Result<(), SchemaError> {
     let column = &flags.columns.unit;
     let flag = match (column, &flags.unit_ids) {
         (None, None) => return Ok(()),
         (Some(_), Some(_)) => {
-            return refuse(place, "`unit`, `unit-ids`: ids stand in a column or in a file; leave one of them out");
+            return refuse("`unit`, `unit-ids`: ids stand in a column or in a file; leave one of them out");
         }
         (Some(column), None) => format!("unit {column}"),
         (None, Some(file)) => format!("unit-ids {}", file.display()),
@@ -173,7 +168,7 @@ fn with_unit(place: &str, domain: &mut Domain, flags: &Declaration) -> Result<()
     match &domain.unit {
         Some(declared) if declared.column == *column => {}
         Some(declared) => {
-            return refuse(place, format!("`{flag}`: the schema declares another unit, {declared}; leave it out"));
+            return refuse(format!("`{flag}`: the schema declares another unit, {declared}; leave it out"));
         }
         None => {
             if let Columns::Named(columns) = &mut domain.columns {
@@ -184,6 +179,15 @@ fn with_unit(place: &str, domain: &mut Domain, flags: &Declaration) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The named columns of numbers: their names, their bounds, and the value of missing fields.
+fn numbers(columns: &mut Columns) -> impl Iterator<Item = (&String, &mut Bounds, Option<&mut f64>)> {
+    let named = if let Columns::Named(columns) = columns { &mut columns[..] } else { &mut [] };
+    named.iter_mut().filter_map(|Column { name, kind }| match kind {
+        ColumnKind::Number { bounds, missing } => Some((&*name, bounds, missing.as_mut())),
+        ColumnKind::Category { .. } => None,
+    })
 }
 
 const FOR_TABLES: &str = "`bounds private:EPSILON` is for tables with a header; declare other data by `bounds LO,HI`";
@@ -221,16 +225,9 @@ pub(crate) fn bound_privately(
     domain.source = DomainSource::PrivateBounds(Box::new(domain.source));
     let table = formats::table(Path::new(name_or_path), Some(Declared::of(&domain)))
         .filter(|_| names::find(name_or_path).is_none());
-    check_private_bounds(declared, epsilon).or_else(|problem| refuse(name_or_path, problem))?;
-    let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
-        return refuse(name_or_path, FOR_TABLES);
-    };
-    let mut found: Vec<(&String, &mut Bounds, Option<&mut f64>)> = Vec::new();
-    for Column { name, kind } in columns {
-        if let ColumnKind::Number { bounds, missing } = kind {
-            found.push((name, bounds, missing.as_mut()));
-        }
-    }
+    let file = check_private_bounds(declared, epsilon).and_then(|()| table.ok_or(FOR_TABLES));
+    let file = file.map_err(|problem| SchemaError::declaration(name_or_path, problem))?;
+    let mut found: Vec<_> = numbers(&mut domain.columns).collect();
     if let (Label::Number(bounds), Some(name)) = (&mut domain.label, &domain.label_column) {
         found.push((name, bounds, None));
     }
@@ -260,18 +257,15 @@ enum BoundsFlag {
 }
 
 impl BoundsFlag {
-    fn parse(place: &str, text: &str) -> Result<Self, SchemaError> {
-        let pair = |lo: &str, hi: &str| {
-            if let (Ok(lo), Ok(hi)) = (lo.trim().parse(), hi.trim().parse()) {
-                return bounds_of(place, "`bounds`", [lo, hi]);
-            }
-            let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
-            refuse(place, format!("`bounds {text}`: give {forms}"))
+    fn parse(text: &str) -> Result<Self, SchemaError> {
+        let pair = |lo: &str, hi: &str| match (lo.trim().parse(), hi.trim().parse()) {
+            (Ok(lo), Ok(hi)) => Bounds::new(lo, hi).or_else(|error| refuse(format!("`bounds`: {error}"))),
+            _ => refuse(format!("`bounds {text}`: give LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI")),
         };
         if let Some(epsilon) = text.strip_prefix("private:") {
             let epsilon = epsilon.parse().ok().filter(|epsilon| (1e-9..=1e9).contains(epsilon));
-            let problem = || format!("`bounds {text}`: give private:EPSILON, with a number above 0");
-            return epsilon.map_or_else(|| refuse(place, problem()), |epsilon| Ok(Self::Private(epsilon)));
+            let refused = || refuse(format!("`bounds {text}`: give private:EPSILON, with a number above 0"));
+            return epsilon.map_or_else(refused, |epsilon| Ok(Self::Private(epsilon)));
         }
         if !text.contains('=') {
             let (lo, hi) = text.split_once(',').unwrap_or((text, ""));
@@ -287,7 +281,7 @@ impl BoundsFlag {
 }
 
 /// A schema's domain, changed by flags.
-fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
+fn overridden(mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
     if let Some(label) = &flags.columns.label {
         domain.label_column = Some(label.clone());
     }
@@ -295,9 +289,8 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
         if let Columns::Named(columns) = &mut domain.columns {
             columns.retain(|column| column.name != *name);
         }
-        if domain.label_column.is_none() || domain.label_column.as_ref() == Some(name) {
-            let problem = format!("`drop {name}`: a column with a name is dropped, and not the label");
-            return refuse(place, problem);
+        if domain.label_column.as_ref().is_none_or(|label| label == name) {
+            return refuse(format!("`drop {name}`: a column with a name is dropped, and not the label"));
         }
         if !domain.dropped.contains(name) {
             domain.dropped.push(name.clone());
@@ -308,41 +301,31 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
     }
     match (&mut domain.columns, flags.dimension) {
         (Columns::Matrix { count, .. }, Some(dimension)) => *count = dimension,
-        (Columns::Named(_), Some(_)) => return refuse(place, "`dimension` is for columns without names; leave it out"),
+        (Columns::Named(_), Some(_)) => return refuse("`dimension` is for columns without names; leave it out"),
         (_, None) => {}
     }
-    with_unit(place, &mut domain, flags)?;
-    let Some(text) = &flags.bounds else { return Ok(domain) };
-    let flag = BoundsFlag::parse(place, text)?;
-    match (&flag, &mut domain.columns) {
-        (BoundsFlag::Private(_), _) => {}
-        (BoundsFlag::All(all), Columns::Matrix { bounds, .. }) => *bounds = *all,
-        (BoundsFlag::All(all), Columns::Named(columns)) => {
-            for column in columns {
-                if let ColumnKind::Number { bounds, .. } = &mut column.kind {
-                    *bounds = *all;
-                }
+    with_unit(&mut domain, flags)?;
+    match flags.bounds.as_deref().map(BoundsFlag::parse).transpose()? {
+        None | Some(BoundsFlag::Private(_)) => {}
+        Some(BoundsFlag::All(all)) => {
+            if let Columns::Matrix { bounds, .. } = &mut domain.columns {
+                *bounds = all;
             }
+            numbers(&mut domain.columns).for_each(|(_, bounds, _)| *bounds = all);
         }
-        (BoundsFlag::Named(named), columns) => {
+        Some(BoundsFlag::Named(named)) => {
             for (name, new) in named {
-                if *name == *domain.label_column.as_deref().unwrap_or("label") {
+                if name == label_name(&domain) {
                     if flags.classes.is_some() {
                         let problem = "the label is one of classes or a number; leave one out";
-                        return refuse(place, format!("`classes` and `bounds {name}=LO:HI`: {problem}"));
+                        return refuse(format!("`classes` and `bounds {name}=LO:HI`: {problem}"));
                     }
-                    domain.label = Label::Number(*new);
-                    continue;
+                    domain.label = Label::Number(new);
+                } else if let Some((_, bounds, _)) = numbers(&mut domain.columns).find(|(of, ..)| **of == name) {
+                    *bounds = new;
+                } else {
+                    return refuse(format!("`bounds`: no number column is called {name:?}; declare it in the schema"));
                 }
-                let column = match columns {
-                    Columns::Named(columns) => columns.iter_mut().find(|column| column.name == *name),
-                    Columns::Matrix { .. } => None,
-                };
-                let Some(ColumnKind::Number { bounds, .. }) = column.map(|column| &mut column.kind) else {
-                    let problem = format!("`bounds`: no number column is called {name:?}; declare it in the schema");
-                    return refuse(place, problem);
-                };
-                *bounds = *new;
             }
         }
     }
@@ -355,15 +338,16 @@ fn unit() -> Bounds {
 }
 
 /// A domain of flags alone: the columns are so many, or those of a table's header, all numbers.
-fn from_flags(place: &str, path: &Path, flags: &Declaration, flag: &BoundsFlag) -> Result<Domain, SchemaError> {
+fn from_flags(path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
+    let flag = BoundsFlag::parse(flags.bounds.as_deref().unwrap_or_default())?;
     let is_private = matches!(flag, BoundsFlag::Private(_));
     let (columns, label_column) = match flags.dimension {
         Some(_) if !matches!(flag, BoundsFlag::All(_)) => {
-            return refuse(place, "columns without names have common bounds: `bounds LO,HI`");
+            return refuse("columns without names have common bounds: `bounds LO,HI`");
         }
         Some(count) => (Columns::Matrix { count, bounds: unit() }, None),
         None => {
-            let (names, label) = header(place, path, flags.columns.label.as_ref())?;
+            let (names, label) = header(path, flags.columns.label.as_ref())?;
             // A row without one number would be no row; the middle of private bounds is as public as they are.
             let kind = ColumnKind::Number { bounds: unit(), missing: is_private.then_some(0.0) };
             let features = names.into_iter().filter(|name| *name != label);
@@ -376,33 +360,36 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration, flag: &BoundsFlag) 
     };
     let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
     domain.label_column = label_column;
-    let domain = overridden(place, domain, flags)?;
+    let domain = overridden(domain, flags)?;
     if matches!(&domain.label, Label::Classes(classes) if classes.is_empty()) {
-        let problem = "no classes; add `classes a,b`, or bounds of the label: NAME=LO:HI (with private bounds: \
-                       `task regression`). A table with categories needs a schema (`rounds schema FILE` drafts one)";
-        return refuse(place, problem);
+        return refuse(
+            "no classes; add `classes a,b`, or bounds of the label: NAME=LO:HI (with private bounds: `task regression`). A \
+             table with categories needs a schema (`rounds schema FILE` drafts one)",
+        );
     }
-    let (BoundsFlag::Named(named), Columns::Named(columns)) = (flag, &domain.columns) else { return Ok(domain) };
-    let names = columns.iter().map(|column| &column.name);
-    let mut unbounded = names.filter(|name| !named.iter().any(|(of, _)| of == *name)).peekable();
-    if unbounded.peek().is_none() {
-        return Ok(domain);
+    if let (BoundsFlag::Named(named), Columns::Named(columns)) = (flag, &domain.columns) {
+        let names = columns.iter().map(|column| &column.name);
+        let mut unbounded = names.filter(|name| !named.iter().any(|(of, _)| of == *name)).peekable();
+        if unbounded.peek().is_some() {
+            let names = listing(unbounded);
+            return refuse(format!(
+                "`bounds`: none for {names}; add NAME=LO:HI, leave them out by `drop`, or use a schema"
+            ));
+        }
     }
-    let names = listing(unbounded);
-    refuse(place, format!("`bounds`: none for {names}; add NAME=LO:HI, leave them out by `drop`, or use a schema"))
+    Ok(domain)
 }
 
 /// The names in a table's header, and that of the label.
-fn header(place: &str, path: &Path, label: Option<&String>) -> Result<(Vec<String>, String), SchemaError> {
+fn header(path: &Path, label: Option<&String>) -> Result<(Vec<String>, String), SchemaError> {
     let Some(file) = formats::table(path, Some(Declared { format: None, named: label.is_some() })) else {
-        return refuse(place, "no number of columns; add `dimension D`");
+        return refuse("no number of columns; add `dimension D`");
     };
     let header = FirstLine::read(&file)?;
     // A first line that does not hold the label's name may be a row: nothing else is told of it.
     match label.filter(|label| header.fields.contains(label)) {
         Some(label) => Ok((header.fields, label.clone())),
         None => refuse(
-            place,
             "its first line is no header with a label column of that name; name the label by `label NAME`, or declare \
              columns without names by `dimension D`",
         ),

@@ -3,7 +3,7 @@
 
 use rounds_algorithms::problem::{Dataset, Features, Labels};
 
-use super::draft::{DOUBTFUL_CLASSES, doubtful_integers};
+use super::draft::doubtful_integers;
 use super::labels::Task;
 
 /// Features beyond this are not scaled.
@@ -21,13 +21,11 @@ pub fn doubts(data: &Dataset, task: Option<Task>) -> Vec<String> {
     let is_integer = |text: &String| text.parse::<f64>().is_ok();
     match data.labels() {
         _ if task.is_some() => {}
-        Labels::Classes { names: Some(names), .. }
-            if names.len() > DOUBTFUL_CLASSES && names.iter().all(is_integer) =>
-        {
-            doubts.push(doubtful_integers("the label", Some(names.len())));
+        Labels::Classes { names: Some(names), .. } if names.iter().all(is_integer) => {
+            doubts.extend(doubtful_integers("the label", Some(names.len())));
         }
         Labels::Values(values) if values.iter().all(|value| value.fract() == 0.0) => {
-            doubts.push(doubtful_integers("the label", None));
+            doubts.extend(doubtful_integers("the label", None));
         }
         _ => {}
     }

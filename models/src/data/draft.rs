@@ -13,7 +13,7 @@ use rounds_kernels::linear::Reduction;
 use super::error::{DataError, Explained, listing};
 use super::formats;
 use super::formats::csv::{self, FirstLine, MOST_WORDS, Summary};
-use super::labels::{AUTOMATIC_CLASSES, MOST_CLASSES, Task};
+use super::labels::{Task, classes};
 use super::request::{ColumnUse, Request};
 use super::{load, schema};
 
@@ -126,11 +126,8 @@ fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
         Features::Sparse(SparseMatrix { values, .. }) => (range(values, (0.0, 0.0)), Storage::Sparse),
     };
     let label = match data.labels() {
-        Labels::Classes { classes, names, .. } => {
-            let numbered = || (0..*classes).map(|class| class.to_string()).collect();
-            Label::Classes(names.clone().unwrap_or_else(numbered))
-        }
         Labels::Values(values) => Label::Number(range(values, nothing)),
+        labels @ Labels::Classes { .. } => Label::Classes(labels.class_names().unwrap_or_default()),
     };
     let count = data.columns();
     Domain::new(Columns::Matrix { count, bounds }, storage, label, source)
@@ -161,10 +158,16 @@ fn of_table(
     let mut notes = BTreeMap::new();
     let note = "read from the data: which column, which classes, in which order?";
     notes.insert("label".into(), note.into());
-    let mut warnings = label_warnings(label_name, of_label, &label, flags.task);
+    let mut warnings = Vec::new();
     if flags.label.is_none() && header.usual_label().is_none() {
-        let choice = format!("the label is the last column, {label_name:?}; `label NAME` takes another one");
-        warnings.insert(0, choice);
+        warnings.push(format!("the label is the last column, {label_name:?}; `label NAME` takes another one"));
+    }
+    if of_label.missing > 0 {
+        warnings.push(format!("{} rows have no label in column {label_name:?} and are left out", of_label.missing));
+    }
+    if of_label.words == 0 && !of_label.has_fractions && flags.task.is_none() {
+        let classes = if let Label::Classes(classes) = &label { Some(classes.len()) } else { None };
+        warnings.extend(doubtful_integers(&format!("the label column {label_name:?}"), classes));
     }
     let mut unit = flags.unit.as_ref();
     if let Some((name, ids, rows)) = repeated_ids(&header.fields, &summaries).filter(|_| unit.is_none()) {
@@ -219,69 +222,39 @@ fn example(of: &Summary) -> String {
 
 /// The label in a column with these fields.
 fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result<Label, DataError> {
-    let refuse = |problem: String| {
-        let problem = format!("its label column {name:?} {problem}; `label NAME` takes another one");
-        Err(DataError::contents(file, problem))
+    let values = of.distinct.as_ref().map(|_| of.values());
+    let decided = match values.as_deref() {
+        Some([]) => Err("is empty, and there is nothing to learn".to_owned()),
+        Some([only]) => Err(format!("holds nothing but {only}, and there is nothing to learn")),
+        _ => classes((of.words > 0).then(|| example(of)), of.has_fractions, values, task)
+            .map_err(|problem| format!("holds {problem}")),
     };
-    let values = of.values();
-    if let ([], Some(_)) | ([_], _) = (&values[..], &of.distinct) {
-        let found = values.first().map_or_else(|| "is empty".to_owned(), |only| format!("holds nothing but {only}"));
-        return refuse(format!("{found}, and there is nothing to learn"));
-    }
-    let is_classes = match task {
-        Some(task) => task == Task::Classification,
-        None => of.words > 0 || (!of.has_fractions && (2..=AUTOMATIC_CLASSES).contains(&values.len())),
-    };
-    match is_classes {
-        true if of.has_fractions && of.words == 0 => {
-            refuse("holds fractions, which are no classes (`task regression` takes them as numbers)".to_owned())
+    match decided {
+        Ok(Some(classes)) => Ok(Label::Classes(classes)),
+        Ok(None) => Ok(Label::Number(rounded_out(of.lo, of.hi))),
+        Err(problem) => {
+            let problem = format!("its label column {name:?} {problem}; `label NAME` takes another one");
+            Err(DataError::contents(file, problem))
         }
-        true if values.is_empty() => {
-            refuse(format!("holds more than {MOST_CLASSES} different values, too many for classes"))
-        }
-        true => Ok(Label::Classes(values)),
-        false if of.words > 0 => {
-            let word = example(of);
-            refuse(format!(
-                "holds words such as {word}, which are no numbers (`task classification` takes them as classes)"
-            ))
-        }
-        false => Ok(Label::Number(rounded_out(of.lo, of.hi))),
     }
 }
 
 /// Integers that differ in more values may be classes or numbers.
-pub(super) const DOUBTFUL_CLASSES: usize = 20;
+const DOUBTFUL_CLASSES: usize = 20;
 
-/// What to say where a label of integers was taken for `classes` classes, or for a number.
-pub(super) fn doubtful_integers(name: &str, classes: Option<usize>) -> String {
+/// What to say where a label of integers was taken for so many classes, or for a number.
+pub(super) fn doubtful_integers(name: &str, classes: Option<usize>) -> Option<String> {
     match classes {
-        Some(classes) => format!(
+        Some(classes) if classes <= DOUBTFUL_CLASSES => None,
+        Some(classes) => Some(format!(
             "{name} holds {classes} different integers, which are taken as classes; `task regression` takes them as numbers, \
              `task classification` confirms it"
-        ),
-        None => format!(
+        )),
+        None => Some(format!(
             "{name} holds integers, which are taken as numbers; `task classification` takes them as classes, \
              `task regression` confirms it"
-        ),
+        )),
     }
-}
-
-fn label_warnings(name: &str, of: &Summary, label: &Label, task: Option<Task>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if of.missing > 0 {
-        warnings.push(format!("{} rows have no label in column {name:?} and are left out", of.missing));
-    }
-    let is_integers = of.words == 0 && !of.has_fractions && task.is_none();
-    let label_column = format!("the label column {name:?}");
-    match label {
-        Label::Classes(classes) if is_integers && classes.len() > DOUBTFUL_CLASSES => {
-            warnings.push(doubtful_integers(&label_column, Some(classes.len())));
-        }
-        Label::Number(_) if is_integers => warnings.push(doubtful_integers(&label_column, None)),
-        _ => {}
-    }
-    warnings
 }
 
 /// The kind of a feature column with these fields, or the reason for which it is none; `None` for one without fields.
@@ -314,7 +287,7 @@ fn repeated_ids<'n>(names: &'n [String], summaries: &[Summary]) -> Option<(&'n S
     let found = names.iter().zip(summaries).filter_map(|(name, of)| {
         let (different, rows) = of.ids.as_ref()?;
         // Two values of `member` are an answer, of `member_id` two people.
-        let may_be_answer = PEOPLE.contains(&&*name.to_ascii_lowercase());
+        let may_be_answer = is_people(&name.to_ascii_lowercase());
         let least = if is_person(name) { 2 + usize::from(may_be_answer) } else { MOST_WORDS + 1 };
         (least..*rows).contains(&different.len()).then_some((name, different.len(), *rows))
     });
@@ -323,29 +296,17 @@ fn repeated_ids<'n>(names: &'n [String], summaries: &[Summary]) -> Option<(&'n S
 }
 
 /// Names of those whom a claim protects.
-const PEOPLE: [&str; 15] = [
-    "user",
-    "person",
-    "patient",
-    "customer",
-    "client",
-    "member",
-    "subject",
-    "participant",
-    "household",
-    "visitor",
-    "driver",
-    "student",
-    "employee",
-    "borrower",
-    "account",
-];
+const PEOPLE: &str = "account borrower client customer driver employee household member participant patient person student \
+                      subject user visitor";
+
+fn is_people(name: &str) -> bool {
+    PEOPLE.split(' ').any(|people| people == name)
+}
 
 /// The name of a column is that of people, or of their ids.
 fn is_person(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    let stem = lower.trim_end_matches("id").trim_end_matches(['_', '-', ' ']);
-    PEOPLE.contains(&stem)
+    is_people(lower.trim_end_matches("id").trim_end_matches(['_', '-', ' ']))
 }
 
 /// The name of a column is that of an identifier.

@@ -212,10 +212,10 @@ impl DataError {
         Self::contents(path, format_args!("{found} where its header promises {promised} bytes; fetch the file again"))
     }
 
-    /// A label that is none of the classes.
-    pub(super) fn label(path: &Path, row: usize, found: impl Display, classes: impl Display) -> Self {
+    /// A label that is not what is expected.
+    pub(super) fn label(path: &Path, row: usize, found: impl Display, expected: impl Display) -> Self {
         let place = format!(", row {} (counted from 1)", row + 1);
-        Self::contents_at(path, &place, format_args!("label {found} is not one of the classes {classes}"))
+        Self::contents_at(path, &place, format_args!("label {found} is not one of the {expected}"))
     }
 }
 

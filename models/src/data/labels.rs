@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::data::error::{DataError, listing};
 use rounds_algorithms::choices::choices;
-use rounds_algorithms::problem::{Encoder, Labels};
+use rounds_algorithms::problem::{Encoder, Labels, encoding};
 use serde::Serialize;
 
 choices! {
@@ -21,9 +21,37 @@ choices! {
 }
 
 /// Numbers are classes if they are integers of which at most so many differ.
-pub(super) const AUTOMATIC_CLASSES: usize = 256;
+const AUTOMATIC_CLASSES: usize = 256;
 /// The largest number of classes.
 pub(super) const MOST_CLASSES: usize = 65_536;
+
+/// The class names of labels, in order, or `None` for numbers: words are classes; numbers are, too, if they are integers of which
+/// at most [`AUTOMATIC_CLASSES`] differ. `task` decides otherwise. `word` is one of the words; `values` are the different labels,
+/// unless they are too many.
+///
+/// # Errors
+/// What the labels hold, where it is not of the task.
+pub(super) fn classes(
+    word: Option<String>,
+    has_fractions: bool,
+    values: Option<Vec<String>>,
+    task: Option<Task>,
+) -> Result<Option<Vec<String>>, String> {
+    let are_few = !has_fractions && values.as_ref().is_some_and(|values| values.len() <= AUTOMATIC_CLASSES);
+    match (task.map_or(word.is_some() || are_few, |task| task == Task::Classification), word) {
+        (true, None) if has_fractions => {
+            Err("fractions, which are no classes (`task regression` takes them as numbers)".into())
+        }
+        (true, _) => match values {
+            Some(values) => Ok(Some(values)),
+            None => Err(format!("more than {MOST_CLASSES} different values, too many for classes")),
+        },
+        (false, Some(word)) => {
+            Err(format!("words such as {word}, which are no numbers (`task classification` takes them as classes)"))
+        }
+        (false, None) => Ok(None),
+    }
+}
 
 /// Labels as they stand in a file, or encoded into a domain.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,12 +105,8 @@ impl Words {
 pub(super) enum Meaning {
     /// Real targets.
     Targets,
-    /// Classes that are numbers, ascending.
-    Numbers(Vec<f32>),
-    /// Classes that are numbered from 0; their number.
-    Indices(usize),
-    /// Classes that are words, sorted.
-    Words(Vec<String>),
+    /// Classes: their number, and their names if they are not numbered from 0.
+    Classes(usize, Option<Vec<String>>),
 }
 
 /// The different numbers of `labels`, ascending, or `None` if there are more than `limit`.
@@ -115,137 +139,116 @@ impl RawLabels {
         }
     }
 
-    /// The codes of these labels in the encoder's domain.
-    pub(super) fn codes(self, encoder: &Encoder<'_>) -> Vec<u32> {
+    /// The codes of these labels by what they are, numbers or words.
+    fn coded(&self, number: impl Fn(f64) -> u32, word: impl Fn(&[u8]) -> u32) -> Vec<u32> {
         match self {
-            Self::Encoded(codes) => codes,
+            Self::Encoded(codes) => codes.clone(),
             // Any class: it is not read.
-            Self::Absent(rows) => vec![0; rows],
-            Self::Numbers(values) => {
-                let code = |number| encoder.label_number(f64::from(number));
-                values.into_iter().map(code).collect()
-            }
-            Self::Indices { values, .. } => {
-                let code = |number| encoder.label_number(number as f64);
-                values.into_iter().map(code).collect()
-            }
+            Self::Absent(rows) => vec![0; *rows],
+            Self::Numbers(values) => values.iter().map(|&value| number(f64::from(value))).collect(),
+            Self::Indices { values, .. } => values.iter().map(|&value| number(value as f64)).collect(),
             Self::Words { rows, words } => {
-                let codes: Vec<u32> = words.iter().map(|word| encoder.label(word.as_bytes())).collect();
-                rows.into_iter().map(|word| codes[word as usize]).collect()
+                let codes: Vec<u32> = words.iter().map(|text| word(text.as_bytes())).collect();
+                rows.iter().map(|&word| codes[word as usize]).collect()
             }
         }
     }
 
-    /// The meaning of these labels of training rows: words are classes; numbers are, too, if they are integers of which at most
-    /// [`AUTOMATIC_CLASSES`] differ. `task` decides otherwise.
+    /// The codes of these labels in the encoder's domain.
+    pub(super) fn codes(&self, encoder: &Encoder<'_>) -> Vec<u32> {
+        self.coded(|number| encoder.label_number(number), |word| encoder.label(word))
+    }
+
+    /// Each label's class, of so many with these names, or numbered from 0.
+    fn classes(&self, path: &Path, count: usize, names: Option<&[String]>) -> Result<Vec<u32>, DataError> {
+        let known = encoding::Words::new(names.unwrap_or_default());
+        let class = |number: f64| match names {
+            Some(_) => known.of_number(number as f32),
+            None => (number.fract() == 0.0 && (0.0..count as f64).contains(&number)).then_some(number as u32),
+        };
+        let or_null = |class: Option<u32>| class.unwrap_or(encoding::NULL_LABEL);
+        let codes = self.coded(|number| or_null(class(number)), |word| or_null(known.of_field(word)));
+        match codes.iter().position(|&code| code == encoding::NULL_LABEL) {
+            None => Ok(codes),
+            Some(row) => {
+                let known = names.map_or_else(|| format!("0 to {}", count.saturating_sub(1)), listing);
+                Err(DataError::label(path, row, self.shown(row), format_args!("classes {known}")))
+            }
+        }
+    }
+
+    /// Each label's number.
+    fn targets(&self, path: &Path) -> Result<Vec<f32>, DataError> {
+        let bits = |number: f64| (number as f32).to_bits();
+        let codes = self.coded(bits, |word| bits(encoding::number(word)));
+        let values: Vec<f32> = codes.into_iter().map(f32::from_bits).collect();
+        match values.iter().position(|value| !value.is_finite()) {
+            None => Ok(values),
+            Some(row) => Err(DataError::label(path, row, self.shown(row), "finite numbers")),
+        }
+    }
+
+    /// The label of a row, as a message has it.
+    fn shown(&self, row: usize) -> String {
+        match self {
+            Self::Encoded(_) | Self::Absent(_) => String::new(),
+            Self::Numbers(values) => values[row].to_string(),
+            Self::Indices { values, .. } => values[row].to_string(),
+            Self::Words { rows, words } => format!("{:?}", words[rows[row] as usize]),
+        }
+    }
+
+    /// The meaning of these labels of training rows, as [`classes`] has it.
     ///
     /// # Errors
     /// A label that is not finite or not a class; words for a regression, fractions for classes.
     pub(super) fn meaning(&self, path: &Path, task: Option<Task>) -> Result<Meaning, DataError> {
-        let refuse = |problem: &str| Err(DataError::contents(path, problem));
-        Ok(match self {
+        let decided = match self {
             Self::Encoded(_) => unreachable!("encoded labels have a domain"),
-            Self::Absent(_) => Meaning::Targets,
-            Self::Words { .. } if task == Some(Task::Regression) => {
-                return refuse("its labels are words; a regression needs numbers, or leave out `task`");
+            Self::Absent(_) => return Ok(Meaning::Targets),
+            Self::Indices { .. } if task == Some(Task::Regression) => return Ok(Meaning::Targets),
+            Self::Indices { classes: Some(classes), .. } => return Ok(Meaning::Classes(*classes, None)),
+            Self::Indices { values, classes: None } => {
+                // A label that leaves the classes at most as many as the rows, or 256, is no damaged one.
+                let found = self.classes(path, values.len().max(256), None)?;
+                let classes = found.into_iter().max().map_or(0, |largest| largest as usize + 1);
+                return Ok(Meaning::Classes(classes, None));
             }
             Self::Numbers(values) => {
-                check_finite(path, values)?;
-                let limit = match task {
-                    Some(Task::Regression) => return Ok(Meaning::Targets),
-                    Some(Task::Classification) => MOST_CLASSES,
-                    None => AUTOMATIC_CLASSES,
-                };
-                let integers = values.iter().all(|value| value.fract() == 0.0);
-                match integers.then(|| distinct(values, limit)).flatten() {
-                    Some(numbers) => Meaning::Numbers(numbers),
-                    None if task.is_none() => Meaning::Targets,
-                    None => return refuse("its labels are fractions, or too many different numbers, for classes"),
-                }
-            }
-            Self::Indices { .. } if task == Some(Task::Regression) => Meaning::Targets,
-            Self::Indices { classes: Some(classes), .. } => Meaning::Indices(*classes),
-            // A label that leaves the classes at most as many as the rows, or 256, is no damaged one.
-            Self::Indices { values, classes: None } => {
-                let limit = values.len().max(256);
-                check_indices(path, values, limit)?;
-                Meaning::Indices(values.iter().max().map_or(0, |&label| label as usize + 1))
-            }
-            Self::Words { words, .. } if words.len() > MOST_CLASSES => {
-                return refuse(&format!(
-                    "more than {MOST_CLASSES} different words as labels; choose another label column"
-                ));
+                self.targets(path)?;
+                let has_fractions = values.iter().any(|value| value.fract() != 0.0);
+                let limit = if task.is_some() { MOST_CLASSES } else { AUTOMATIC_CLASSES };
+                let numbers = if has_fractions { None } else { distinct(values, limit) };
+                let names = numbers.map(|numbers| numbers.iter().map(ToString::to_string).collect());
+                classes(None, has_fractions, names, task)
             }
             Self::Words { words, .. } => {
                 let mut names = words.clone();
                 names.sort_unstable();
-                Meaning::Words(names)
+                let names = Some(names).filter(|names| names.len() <= MOST_CLASSES);
+                classes(words.first().map(|word| format!("{word:?}")), false, names, task)
             }
-        })
+        };
+        match decided {
+            Ok(None) => Ok(Meaning::Targets),
+            Ok(Some(names)) => Ok(Meaning::Classes(names.len(), Some(names))),
+            Err(problem) => Err(DataError::contents(path, format_args!("its labels are {problem}"))),
+        }
     }
 
     /// The labels with the meaning that training labels have.
     ///
     /// # Errors
     /// A label that is not finite or not a class.
-    pub(super) fn with_meaning(self, path: &Path, meaning: &Meaning) -> Result<Labels, DataError> {
-        let unknown = |row: usize, found: String, names: &[String]| DataError::label(path, row, found, listing(names));
-        let (values, names): (Result<Vec<u32>, DataError>, Vec<String>) = match (self, meaning) {
-            (Self::Numbers(values), Meaning::Targets) => {
-                check_finite(path, &values)?;
-                return Ok(Labels::Values(values));
+    pub(super) fn with_meaning(&self, path: &Path, meaning: &Meaning) -> Result<Labels, DataError> {
+        Ok(match meaning {
+            Meaning::Targets => Labels::Values(self.targets(path)?),
+            Meaning::Classes(classes, names) => {
+                let values = self.classes(path, *classes, names.as_deref())?;
+                Labels::Classes { values, classes: *classes, names: names.clone() }
             }
-            (Self::Absent(rows), Meaning::Targets) => return Ok(Labels::Values(vec![0.0; rows])),
-            (Self::Indices { values, .. }, Meaning::Targets) => {
-                return Ok(Labels::Values(values.into_iter().map(|value| value as f32).collect()));
-            }
-            (Self::Indices { values, .. }, Meaning::Indices(classes)) => {
-                check_indices(path, &values, *classes)?;
-                return Ok(Labels::Classes {
-                    values: values.into_iter().map(|label| label as u32).collect(),
-                    classes: *classes,
-                    names: None,
-                });
-            }
-            (Self::Numbers(values), Meaning::Numbers(numbers)) => {
-                let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-                let class = |(row, value): (usize, f32)| {
-                    let class = numbers.binary_search_by(|probe| probe.total_cmp(&(value + 0.0)));
-                    class.map(|class| class as u32).map_err(|_| unknown(row, value.to_string(), &names))
-                };
-                (values.into_iter().enumerate().map(class).collect(), names)
-            }
-            (Self::Words { rows, words }, Meaning::Words(names)) => {
-                let known: Vec<_> = words.iter().map(|word| names.binary_search(word)).collect();
-                let class = |(row, word): (usize, u32)| match known[word as usize] {
-                    Ok(class) => Ok(class as u32),
-                    Err(_) => Err(unknown(row, format!("{:?}", words[word as usize]), names)),
-                };
-                (rows.into_iter().enumerate().map(class).collect(), names.clone())
-            }
-            _ => {
-                let problem = "its labels are numbers and those of the training rows are words, or the other way round";
-                return Err(DataError::contents(path, problem));
-            }
-        };
-        Ok(Labels::Classes { values: values?, classes: names.len(), names: Some(names) })
+        })
     }
-}
-
-fn check_finite(path: &Path, values: &[f32]) -> Result<(), DataError> {
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(row) => Err(DataError::label(path, row, values[row], "of finite numbers")),
-    }
-}
-
-fn check_indices(path: &Path, values: &[i64], classes: usize) -> Result<(), DataError> {
-    let is_class = |&label: &i64| usize::try_from(label).is_ok_and(|label| label < classes);
-    let Some(row) = values.iter().position(|label| !is_class(label)) else {
-        return Ok(());
-    };
-    let classes = format_args!("0 to {}", classes.saturating_sub(1));
-    Err(DataError::label(path, row, values[row], classes))
 }
 
 #[cfg(test)]
@@ -256,11 +259,13 @@ mod tests {
         RawLabels::Words { rows: rows.to_vec(), words: words.iter().map(ToString::to_string).collect() }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "labels are made where they are judged")]
     fn refusal(labels: RawLabels, meaning: &Meaning) -> String {
         labels.with_meaning(Path::new("p"), meaning).unwrap_err().for_reader().to_string()
     }
 
     /// Labels of training rows, and their meaning.
+    #[expect(clippy::needless_pass_by_value, reason = "labels are made where they are judged")]
     fn decided(labels: RawLabels) -> (Labels, Meaning) {
         let path = Path::new("p");
         let meaning = labels.meaning(path, None).unwrap();
@@ -282,8 +287,14 @@ mod tests {
         assert!(refusal(RawLabels::Numbers(vec![-0.0, 4.0]), &numbers).contains("row 2 (counted from 1): label 4"));
         let (_, yes_no) = decided(words(&["yes", "no"], &[0, 1]));
         assert!(refusal(words(&["maybe"], &[0]), &yes_no).contains("row 1 (counted from 1): label \"maybe\""));
-        assert!(refusal(RawLabels::Numbers(vec![1.0]), &yes_no).contains("words"));
-        assert!(refusal(words(&["0"], &[0]), &numbers).contains("words"));
+        assert!(refusal(RawLabels::Numbers(vec![1.0]), &yes_no).contains("row 1 (counted from 1): label 1"));
+        assert!(refusal(words(&["x"], &[0]), &numbers).contains("label \"x\" is not one of the classes 0, 3"));
+        assert!(
+            refusal(words(&["1", "x"], &[0, 1]), &Meaning::Targets).contains("row 2 (counted from 1): label \"x\"")
+        );
+        // A file may hold numbers beside a word.
+        let labels = words(&["3", "0"], &[0, 1, 1]).with_meaning(Path::new("p"), &numbers).unwrap();
+        assert!(matches!(labels, Labels::Classes { values, .. } if values == [1, 0, 0]));
     }
 
     #[test]

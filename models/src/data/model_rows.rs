@@ -4,8 +4,9 @@ use std::path::Path;
 
 use rounds_algorithms::problem::{Dataset, Labels};
 
-use super::error::{DataError, Explained, listing};
+use super::error::{DataError, Explained};
 use super::formats::{self, one_file};
+use super::labels::{Meaning, RawLabels};
 use super::load;
 use super::names;
 use super::request::{LabelUse, Request};
@@ -79,39 +80,13 @@ fn check_features(path: &Path, found: usize, input: Request<'_>) -> Result<(), D
 /// Undeclared rows whose labels, which have a meaning of their own, are the classes or targets of the model: classes are found by
 /// their names, and of real targets each name is a number.
 fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Result<Dataset, DataError> {
-    let name = dataset.name().to_owned();
+    let (name, names) = (dataset.name().to_owned(), dataset.labels().class_names());
     let (features, labels) = dataset.into_parts();
-    let names: Vec<String> = match &labels {
-        Labels::Classes { names: Some(names), .. } => names.clone(),
-        Labels::Classes { classes, .. } => (0..*classes).map(|class| class.to_string()).collect(),
-        Labels::Values(_) => Vec::new(),
+    let found = match labels {
+        Labels::Values(values) => RawLabels::Numbers(values),
+        Labels::Classes { values: rows, .. } => RawLabels::Words { rows, words: names.unwrap_or_default() },
     };
-    let labels = match (labels, classes) {
-        (Labels::Values(values), None) => Labels::Values(values),
-        (Labels::Values(values), Some(known)) => {
-            let problem = format!("its labels are real numbers, such as {}", values[0]);
-            let problem = format!("{problem}; the model knows the classes {}", listing(known));
-            return Err(DataError::contents(path, problem));
-        }
-        (Labels::Classes { values, .. }, None) => {
-            let numbers: Vec<Option<f32>> = names.iter().map(|name| name.parse().ok()).collect();
-            let target = |class: u32| {
-                let problem =
-                    || format!("its label {:?} is no number, and the model predicts numbers", names[class as usize]);
-                numbers[class as usize].ok_or_else(|| DataError::contents(path, problem()))
-            };
-            Labels::Values(values.into_iter().map(target).collect::<Result<_, _>>()?)
-        }
-        (Labels::Classes { values, .. }, Some(known)) => {
-            let places = names.iter().map(|name| known.iter().position(|of| of == name));
-            let places: Vec<Option<usize>> = places.collect();
-            let class = |(row, class): (usize, u32)| {
-                let place = places[class as usize].map(|place| place as u32);
-                place.ok_or_else(|| DataError::label(path, row, &names[class as usize], listing(known)))
-            };
-            let values = values.into_iter().enumerate().map(class).collect::<Result<_, _>>()?;
-            Labels::Classes { values, classes: known.len(), names: Some(known.to_vec()) }
-        }
-    };
+    let meaning = classes.map_or(Meaning::Targets, |names| Meaning::Classes(names.len(), Some(names.to_vec())));
+    let labels = found.with_meaning(path, &meaning)?;
     Dataset::new(name, features, labels).map_err(|error| DataError::no_dataset(path, &error))
 }

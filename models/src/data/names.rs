@@ -160,7 +160,7 @@ pub fn built_in(name: &str, data_dir: Option<&Path>) -> Option<Arc<Domain>> {
 
 impl Files {
     fn domain(&self, name: &str) -> Domain {
-        let domain = self.schema.clone().domain(name, DomainSource::BuiltIn(name.to_owned()));
+        let domain = self.schema.clone().domain(DomainSource::BuiltIn(name.to_owned()));
         let mut domain = domain.expect("a test checks every built-in schema");
         domain.test_is_public = true;
         domain.format = Some(self.format);

@@ -10,6 +10,7 @@ use rounds_algorithms::problem::{
 };
 use rounds_kernels::linear::Reduction;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::{Spanned, Value};
 
 use super::error::{DataError, Explained, listing};
@@ -47,8 +48,29 @@ const NOTE: &str = "read from the data";
 /// The policy of a category without one: a field that is none of its values makes its row the null row.
 const NULL_ROW: &str = "null-row";
 
-pub(super) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> {
-    Err(SchemaError::Declaration { place: place.into(), problem: problem.into() })
+/// Refuses a declaration, at a place that the caller adds ([`SchemaError::at`]).
+pub(super) fn refuse<T>(problem: impl Into<String>) -> Result<T, SchemaError> {
+    Err(SchemaError::declaration("", problem))
+}
+
+impl From<DomainError> for SchemaError {
+    fn from(error: DomainError) -> Self {
+        Self::declaration("", error.to_string())
+    }
+}
+
+impl SchemaError {
+    pub(super) fn declaration(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Declaration { place: place.into(), problem: problem.into() }
+    }
+
+    /// The error at this place, where it names none.
+    pub(super) fn at(self, place: &str) -> Self {
+        match self {
+            Self::Declaration { place: none, problem } if none.is_empty() => Self::declaration(place, problem),
+            error => error,
+        }
+    }
 }
 
 /// Reads a schema file.
@@ -59,7 +81,10 @@ pub fn read(path: &Path) -> Result<Domain, SchemaError> {
     let place = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&place, &text),
-        Err(error) => refuse(&place, format!("cannot be read: {error}; `rounds schema FILE` drafts a schema")),
+        Err(error) => {
+            let problem = format!("cannot be read: {error}; `rounds schema FILE` drafts a schema");
+            Err(SchemaError::declaration(place, problem))
+        }
     }
 }
 
@@ -108,17 +133,12 @@ enum ReductionName {
 
 impl RowsTable {
     /// The declared unit.
-    fn unit(&self, place: &str) -> Result<Option<UnitDeclaration>, SchemaError> {
+    fn unit(&self) -> Result<Option<UnitDeclaration>, SchemaError> {
         let column = match &self.unit {
             Some(UnitKey::Column(column)) => Some(column.clone()),
             Some(UnitKey::File(true)) => None,
-            Some(UnitKey::File(false)) | None if self.reduce.is_none() && self.max_rows.is_none() => return Ok(None),
-            Some(UnitKey::File(false)) | None => {
-                return refuse(
-                    place,
-                    "reduce, max-rows: these are of a unit, and none is declared: add unit = \"COLUMN\"",
-                );
-            }
+            _ if self.reduce.is_none() && self.max_rows.is_none() => return Ok(None),
+            _ => return refuse("reduce, max-rows: these are of a unit, and none is declared: add unit = \"COLUMN\""),
         };
         let reduction = match self.reduce {
             None | Some(ReductionName::Mean) => Reduction::Mean,
@@ -128,17 +148,17 @@ impl RowsTable {
     }
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MatrixTable {
     count: usize,
-    bounds: [f64; 2],
+    bounds: Bounds,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 enum ColumnTable {
-    Number { bounds: [f64; 2], missing: Option<f64> },
+    Number { bounds: Bounds, missing: Option<f64> },
     Category { values: Vec<Word>, other: Option<Word> },
 }
 
@@ -147,7 +167,7 @@ enum ColumnTable {
 struct LabelTable {
     column: Option<String>,
     classes: Option<Vec<Word>>,
-    bounds: Option<[f64; 2]>,
+    bounds: Option<Bounds>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -179,26 +199,14 @@ fn words(words: Vec<Word>) -> Vec<String> {
     words.into_iter().map(String::from).collect()
 }
 
-pub(super) fn of_domain(place: &str, key: &str, error: &DomainError) -> SchemaError {
-    SchemaError::Declaration { place: place.into(), problem: format!("{key}{error}") }
-}
-
-pub(super) fn bounds_of(place: &str, key: &str, [lo, hi]: [f64; 2]) -> Result<Bounds, SchemaError> {
-    Bounds::new(lo, hi).map_err(|error| of_domain(place, &format!("{key}: "), &error))
-}
-
 /// Parses a schema; `place` is its name in messages.
 ///
 /// # Errors
 /// Syntax, unknown keys, and declarations that make no domain.
 pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
-    let table: SchemaTable = match toml::from_str(text) {
-        Ok(table) => table,
-        Err(error) => {
-            let line = line_of(text, &error);
-            return refuse(&format!("{place}, line {line}"), foreign(error.message()));
-        }
-    };
+    let table: SchemaTable = toml::from_str(text).map_err(|error| {
+        SchemaError::declaration(format!("{place}, line {}", line_of(text, &error)), foreign(error.message()))
+    })?;
     let is_noted = |line: &str| line.split_once('#').is_some_and(|(_, note)| note.to_ascii_lowercase().contains(NOTE));
     let source = match table.drafted {
         // A draft whose line was deleted is one still: only a word of a person confirms it.
@@ -207,8 +215,7 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
         Some(false) => DomainSource::Confirmed,
         Some(true) => DomainSource::Draft,
     };
-    let source = source(place.into());
-    table.domain(place, source)
+    table.domain(source(place.into())).map_err(|error| error.at(place))
 }
 
 /// The line on which a text is no TOML, or not that of its tables and keys, from 1.
@@ -218,116 +225,104 @@ pub fn line_of(text: &str, error: &toml::de::Error) -> usize {
 }
 
 impl SchemaTable {
-    /// The declared domain; `place` is the schema's name in messages.
-    pub(super) fn domain(self, place: &str, source: DomainSource) -> Result<Domain, SchemaError> {
+    /// The declared domain.
+    pub(super) fn domain(self, source: DomainSource) -> Result<Domain, SchemaError> {
         let Some(label) = self.label else {
-            let problem = "no label; add [label] with classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
-            return refuse(place, problem);
+            return refuse("no label; add [label] with classes = [\"no\", \"yes\"] or bounds = [LO, HI]");
         };
-        let (columns, unit) = (columns(place, self.columns)?, self.rows.unit(place)?);
+        let (columns, unit) = (columns(self.columns)?, self.rows.unit()?);
         if label.column.is_none() && matches!(columns, Columns::Named(_)) {
-            return refuse(place, "label: no column; add column = \"NAME\" under [label]");
+            return refuse("label: no column; add column = \"NAME\" under [label]");
         }
         let kind = match (label.classes, label.bounds) {
             (Some(classes), None) => Label::Classes(words(classes)),
-            (None, Some(bounds)) => Label::Number(bounds_of(place, "label", bounds)?),
-            _ => {
-                let problem = "label: declare either classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
-                return refuse(place, problem);
-            }
+            (None, Some(bounds)) => Label::Number(bounds),
+            _ => return refuse("label: declare either classes = [\"no\", \"yes\"] or bounds = [LO, HI]"),
         };
         let mut domain = Domain::new(columns, self.rows.storage, kind, source);
         (domain.label_column, domain.dropped) = (label.column, self.rows.drop);
         domain.test_is_public = self.test.public;
         (domain.format, domain.unit) = (self.rows.format, unit);
-        related(place, domain, self.rows.relation, self.rows.public_rows)
+        related(domain, self.rows.relation, self.rows.public_rows)
     }
 }
 
-fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Columns, SchemaError> {
+fn columns(tables: BTreeMap<Spanned<String>, Value>) -> Result<Columns, SchemaError> {
     if tables.is_empty() {
         return refuse(
-            place,
             "no columns; add [columns.NAME] for each, or [columns] with count = D and bounds = [LO, HI] if they have no names",
         );
     }
-    if !tables.values().all(Value::is_table) {
-        let table: toml::Table = tables.into_iter().map(|(key, value)| (key.into_inner(), value)).collect();
-        return match table.try_into::<MatrixTable>() {
-            Ok(MatrixTable { count, bounds }) => {
-                Ok(Columns::Matrix { count, bounds: bounds_of(place, "columns", bounds)? })
-            }
-            Err(error) => refuse(place, format!("columns: {}", foreign(error.message()))),
-        };
-    }
+    let is_named = tables.values().all(Value::is_table);
     let mut tables: Vec<_> = tables.into_iter().collect();
     // Features are in the order of the schema.
     tables.sort_by_key(|(name, _)| name.span().start);
-    let column = |(name, table): (Spanned<String>, Value)| {
-        let name = name.into_inner();
-        let key = format!("columns.{name}");
-        let kind = match table.try_into::<ColumnTable>() {
-            Ok(ColumnTable::Number { bounds, missing }) => {
-                ColumnKind::Number { bounds: bounds_of(place, &key, bounds)?, missing }
-            }
-            Ok(ColumnTable::Category { values, other }) => {
-                let values = words(values);
-                let other = match other.map(String::from) {
-                    None => Other::NullRow,
-                    Some(other) => match values.iter().position(|value| *value == other) {
-                        Some(index) => Other::Value(index),
-                        None if other == NULL_ROW => Other::NullRow,
-                        None => {
-                            let words = listing(values);
-                            let problem = format!("{key}: other = {other:?}; choose \"null-row\" or one of {words}");
-                            return refuse(place, problem);
-                        }
-                    },
-                };
-                ColumnKind::Category { values, other }
-            }
-            Err(error) => return refuse(place, format!("{key}: {}", foreign(error.message()))),
-        };
-        Ok(Column { name, kind })
+    let tables = tables.into_iter().map(|(name, value)| (name.into_inner(), value));
+    if is_named {
+        tables.map(column).collect::<Result<_, _>>().map(Columns::Named)
+    } else {
+        let MatrixTable { count, bounds } = declared("columns", Value::Table(tables.collect()))?;
+        Ok(Columns::Matrix { count, bounds })
+    }
+}
+
+/// What a table under this key declares.
+fn declared<T: DeserializeOwned>(key: &str, table: Value) -> Result<T, SchemaError> {
+    table.try_into().or_else(|error: toml::de::Error| refuse(format!("{key}: {}", foreign(error.message()))))
+}
+
+fn column((name, table): (String, Value)) -> Result<Column, SchemaError> {
+    let key = format!("columns.{name}");
+    let kind = match declared(&key, table)? {
+        ColumnTable::Number { bounds, missing } => ColumnKind::Number { bounds, missing },
+        ColumnTable::Category { values, other } => {
+            let values = words(values);
+            let other = match other.map(String::from) {
+                None => Other::NullRow,
+                Some(other) => match values.iter().position(|value| *value == other) {
+                    Some(index) => Other::Value(index),
+                    None if other == NULL_ROW => Other::NullRow,
+                    None => {
+                        let words = listing(values);
+                        return refuse(format!("{key}: other = {other:?}; choose \"null-row\" or one of {words}"));
+                    }
+                },
+            };
+            ColumnKind::Category { values, other }
+        }
     };
-    Ok(Columns::Named(tables.into_iter().map(column).collect::<Result<_, _>>()?))
+    Ok(Column { name, kind })
 }
 
 /// The domain under `relation`, if one is given, checked as a whole.
 pub(super) fn related(
-    place: &str,
     mut domain: Domain,
     relation: Option<Adjacency>,
     public_rows: Option<usize>,
 ) -> Result<Domain, SchemaError> {
-    let known = match domain.relation {
-        Relation::AddRemove { public_rows } => Some(public_rows),
-        Relation::ZeroOut | Relation::ReplaceOne => None,
-    };
-    domain.relation = match (relation.unwrap_or(domain.relation.adjacency()), public_rows) {
-        (Adjacency::ZeroOut, None) => Relation::ZeroOut,
-        (Adjacency::ReplaceOne, None) => Relation::ReplaceOne,
-        (Adjacency::AddRemove, rows) => {
-            let Some(public_rows) = rows.or(known) else {
-                let problem = "add-remove needs a public number of rows, chosen without looking at them: public-rows = N \
-                               under [rows], or `public-rows N`";
-                return refuse(place, problem);
-            };
-            Relation::AddRemove { public_rows }
+    domain.relation = match (relation.unwrap_or(domain.relation.adjacency()), public_rows, domain.relation) {
+        (Adjacency::ZeroOut, None, _) => Relation::ZeroOut,
+        (Adjacency::ReplaceOne, None, _) => Relation::ReplaceOne,
+        (Adjacency::AddRemove, Some(public_rows), _)
+        | (Adjacency::AddRemove, None, Relation::AddRemove { public_rows }) => Relation::AddRemove { public_rows },
+        (Adjacency::AddRemove, None, _) => {
+            return refuse(
+                "add-remove needs a public number of rows, chosen without looking at them: public-rows = N under [rows], or \
+                 `public-rows N`",
+            );
         }
-        (relation, Some(_)) => {
+        (relation, Some(_), _) => {
             let problem = "leave it out, or choose add-remove";
-            return refuse(place, format!("public-rows is of add-remove alone, not of {relation}; {problem}"));
+            return refuse(format!("public-rows is of add-remove alone, not of {relation}; {problem}"));
         }
     };
-    if let (Some(column), None) = (domain.unit.as_ref().and_then(|unit| unit.column.as_ref()), &domain.label_column) {
-        let problem = format!(
+    if let (Some(UnitDeclaration { column: Some(column), .. }), None) = (&domain.unit, &domain.label_column) {
+        return refuse(format!(
             "unit: {column:?} is the name of a column, and columns have no names; write unit = true, and give a file with \
              the unit of each row (`unit-ids FILE`)"
-        );
-        return refuse(place, problem);
+        ));
     }
-    domain.check().map_err(|error| of_domain(place, "", &error))?;
+    domain.check()?;
     Ok(domain)
 }
 
@@ -335,28 +330,28 @@ pub(super) fn related(
 /// names). [`parse`] reads the same domain.
 pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     let quoted = |text: &str| Value::String(text.into()).to_string();
-    let list = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", ");
+    let list = |words: &[String]| format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "));
     let note = |key: &str| notes.get(key).map_or_else(String::new, |note| format!("  # {note}"));
     let range = |bounds: Bounds| format!("bounds = [{}, {}]", number(bounds.lo()), number(bounds.hi()));
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     if domain.is_draft() {
         lines.push(
-            "# Read from the data. A person checks every line below, without looking at the rows where they are".into(),
+            "# Read from the data. A person checks every line below, without looking at the rows where they are\n\
+             # private, and then sets drafted = false. Until then a run on this schema claims nothing."
+                .into(),
         );
-        lines.push("# private, and then sets drafted = false. Until then a run on this schema claims nothing.".into());
     }
     if let DomainSource::Draft(_) | DomainSource::Confirmed(_) = domain.source.of_columns() {
         lines.push(format!("drafted = {}\n", domain.is_draft()));
     }
-    lines.push("[rows]".into());
-    lines.push(format!("relation = {}", quoted(domain.relation.adjacency().name())));
+    lines.push(format!("[rows]\nrelation = {}", quoted(domain.relation.adjacency().name())));
     if let Relation::AddRemove { public_rows } = domain.relation {
         lines.push(format!("public-rows = {public_rows}"));
     }
     lines.extend(domain.format.map(|format| format!("format = {}", quoted(format.name()))));
     lines.push(format!("storage = {}", quoted(domain.storage.name())));
     if !domain.dropped.is_empty() {
-        lines.push(format!("drop = [{}]{}", list(&domain.dropped), note("drop")));
+        lines.push(format!("drop = {}{}", list(&domain.dropped), note("drop")));
     }
     if let Some(UnitDeclaration { column, reduction, most_rows }) = &domain.unit {
         let unit = column.as_ref().map_or_else(|| "true".to_owned(), |column| quoted(column));
@@ -366,8 +361,7 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     }
     match &domain.columns {
         Columns::Matrix { count, bounds } => {
-            let bounds = range(*bounds) + &note("columns");
-            lines.push(format!("\n[columns]\ncount = {count}\n{bounds}"));
+            lines.push(format!("\n[columns]\ncount = {count}\n{}{}", range(*bounds), note("columns")));
         }
         Columns::Named(columns) => {
             for Column { name, kind } in columns {
@@ -384,7 +378,7 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
                             Other::NullRow => Some(NULL_ROW),
                             Other::Value(index) => Some(values[*index].as_str()),
                         };
-                        lines.push(format!("kind = \"category\"\nvalues = [{}]", list(values)));
+                        lines.push(format!("kind = \"category\"\nvalues = {}", list(values)));
                         lines.extend(other.map(|other| format!("other = {}", quoted(other))));
                     }
                 }
@@ -394,7 +388,7 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     lines.push(format!("\n[label]{}", note("label")));
     lines.extend(domain.label_column.as_ref().map(|column| format!("column = {}", quoted(column))));
     lines.push(match &domain.label {
-        Label::Classes(names) => format!("classes = [{}]", list(names)),
+        Label::Classes(names) => format!("classes = {}", list(names)),
         Label::Number(bounds) => range(*bounds),
     });
     lines.push(format!("\n[test]\npublic = {}\n", domain.test_is_public));

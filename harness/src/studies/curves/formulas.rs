@@ -11,7 +11,7 @@ use crate::experiment::{Cell, Configuration, Context, Execution, Measure, Outcom
 
 /// The measure. A method is a formula; option: `eigenvalues` of a quadratic.
 pub(crate) const FORMULAS: Measure =
-    Measure { cells, ..Measure::new("formulas", Execution::Concurrent, &["eigenvalues"], run) };
+    Measure { cells, is_default: true, ..Measure::new("formulas", Execution::Concurrent, &["eigenvalues"], run) };
 
 /// Curves of a cell by name, each as points (x, y).
 type Curves = Vec<(String, Curve)>;

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use crate::estimates::crossing;
 use crate::experiment::{Cell, Context, Execution, Measure, Outcome, Run, Selection, Study, settings};
 use crate::grouping::by_key;
+use crate::lines::number;
 use crate::statistics::{Choices, mean, median};
 
 /// The measure. Options: R (`radius`), C of the error (`error-constant`), and rounds over K (`rounds-per-ball`). Runs share their rows.
@@ -96,22 +97,22 @@ fn derive(_: &Study, mut runs: Vec<Value>) -> anyhow::Result<Vec<Value>> {
         (line["method"].clone(), parameters)
     };
     for line in &mut runs {
-        line["ratio"] = (number(&line["excess"]) / number(&line["error"])).into();
+        line["ratio"] = number(line, "excess / error").into();
     }
     let mut needs = Vec::new();
     for ((_, parameters), runs) in by_key(runs.iter().map(|line| (setting(line), line))) {
-        let [n, d, epsilon] = ["rows", "dimension", "epsilon"].map(|name| number(&parameters[name]));
+        let [n, d, epsilon] = ["rows", "dimension", "epsilon"].map(|name| number(&parameters, name));
         let of_seeds = by_key(runs.iter().map(|run| (run["repeat"].as_u64(), *run)));
         let need = |(_, runs): &(Option<u64>, Vec<&Value>)| {
-            let points = runs.iter().map(|run| (number(&run["gradient_queries"]), number(&run["ratio"])));
+            let points = runs.iter().map(|run| (number(run, "gradient_queries"), number(run, "ratio")));
             let mut points: Vec<_> = points.collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             crossing(&points, 1.0).filter(|(_, is_first)| !is_first).map(|(queries, _)| queries)
         };
         let found: Option<Vec<f64>> = of_seeds.iter().map(need).collect();
-        let budgets = by_key(runs.iter().map(|run| (&run["parameters"], number(&run["ratio"]))));
+        let budgets = by_key(runs.iter().map(|run| (&run["parameters"], number(run, "ratio"))));
         let least = budgets.iter().map(|(_, ratios)| mean(ratios)).fold(f64::INFINITY, f64::min);
-        let rounds = median(&runs.iter().map(|run| number(&run["rounds"])).collect::<Vec<_>>());
+        let rounds = median(&runs.iter().map(|run| number(run, "rounds")).collect::<Vec<_>>());
         let [.., (_, theorem)] = parallel::PRIVATE_QUERIES;
         for (seed, (_, runs)) in of_seeds.iter().enumerate() {
             let queries = found.as_ref().map(|found| found[seed]);
@@ -133,10 +134,6 @@ fn derive(_: &Study, mut runs: Vec<Value>) -> anyhow::Result<Vec<Value>> {
         json!({ "method": name, "parameters": { "epsilon": 1.0 }, "log_dimension": x.collect::<Vec<_>>(), "log_queries": y })
     }));
     Ok(needs)
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or(f64::NAN)
 }
 
 /// Rows whose population risk has a known minimiser.

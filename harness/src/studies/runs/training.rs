@@ -38,6 +38,7 @@ pub(crate) const TRAINING: Measure = Measure {
     like: "quick-training",
     cells,
     derive,
+    is_default: true,
     ..Measure::new("training", Execution::Concurrent, &["metric"], run)
 };
 
