@@ -59,6 +59,12 @@ pub enum LedgerError {
         path.display(), rounded_down(100.0 * left)
     )]
     Exceeded { path: PathBuf, wanted: String, left: f64, way_out: String },
+    #[error(
+        "ledger {}: of a selection ε and δ alone are known, which its {filter} filter would count as {counted}. A ledger with \
+         the basic filter adds them up; this run read no row and spent nothing",
+        path.display()
+    )]
+    Selection { path: PathBuf, filter: FilterKind, counted: String },
     #[error("ledger {}: {source}", path.display())]
     Privacy { path: PathBuf, source: PrivacyError },
     #[error(transparent)]
@@ -321,10 +327,17 @@ impl Account {
         let all = together(spent, share);
         // The one of ε and δ that there is less of.
         let part = usize::from(all[1] > all[0]);
+        let filter = self.budget.filter;
+        if statement.selection.is_some() && filter != FilterKind::Basic {
+            let counted = match share[part] {
+                share if share.is_finite() => format!("{} % of the budget", rounded_up(100.0 * share, 3)),
+                _ => "more than any budget".to_owned(),
+            };
+            return Err(LedgerError::Selection { path: self.path.clone(), filter, counted });
+        }
         if all[part] <= 1.0 {
             return Ok(share);
         }
-        let filter = self.budget.filter;
         let whole = self.budget.filter().ok().and_then(|filter| filter.room([0.0; 2], statement.delta.unwrap_or(0.0)));
         // A looser accountant may state more than the budget of a run that fits an empty ledger.
         let is_more = |epsilon: &f64| share[part] > 1.0 && whole.is_some_and(|whole| *epsilon > whole);
@@ -336,7 +349,7 @@ impl Account {
             (None, _) => format!("more of it than the {filter} filter can count"),
         };
         let by_numbers = beyond.is_none() && filter != FilterKind::Basic;
-        let way_out = if by_numbers && (share[part].is_infinite() || statement.selection.is_some()) {
+        let way_out = if by_numbers && share[part].is_infinite() {
             "; of such a run ε and δ alone are counted, which a ledger with the basic filter adds up".to_owned()
         } else {
             self.room_in_words(statement.delta.unwrap_or(0.0))

@@ -36,7 +36,7 @@ classes = ["no", "yes"]
 
 # 3. Train. The noise is drawn from a key of the operating system: a release.
 model = rounds.LogisticRegression(epsilon=1.0, delta=1e-6, domain=domain).fit(private, private["stays"])
-print("claim:", model.privacy_["claim"], "at most epsilon", model.epsilon, "per", model.privacy_["unit"])
+print("claim:", model.privacy_["claim"], "epsilon", round(model.privacy_["epsilon"], 3), "per", model.privacy_["unit"])
 print("features:", domain.feature_names, "coefficients:", model.coef_.shape)
 
 # 4. Judge it on rows that are public; accuracy on private ones is covered by no statement.

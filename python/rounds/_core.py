@@ -31,6 +31,14 @@ class Privacy(dict):  # type: ignore[type-arg]
     reason: nothing is declared
     """
 
+    def _is_fixed(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a statement says what was released, and does not change; dict(privacy) is a copy that does")
+
+    __setitem__ = __delitem__ = __ior__ = update = pop = popitem = clear = setdefault = _is_fixed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
     def __str__(self) -> str:
         def text(value: Any) -> str:
             if not isinstance(value, dict):

@@ -185,9 +185,11 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"`domain` is a rounds.Domain, not {type(self.domain).__name__}: Domain.read(path) and Domain.parse(text) make one")
         if self.domain is not None and self.bounds is not None:
             raise ValueError("`bounds` is for arrays without a `domain`, which declares its own: leave one of them out")
+        if not isinstance(self.secure, (bool, np.bool_)):
+            raise TypeError(f"`secure` is True or False, not {self.secure!r}")
         secure = self._is_release()
         changed = self._changed()
-        if secure and changed:
+        if self.secure and changed:
             raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
         X = self._validated(X, reset=True)
         y, loss, label, is_read = self._target(self._labels(y, X))
@@ -201,7 +203,9 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         for name in ("epochs", "batch_size", "learning_rate", "clip_norm"):
             settings[name] = getattr(self, name)
         selection = getattr(self, "_selection", {})
-        self._is_training = True
+        # One step, whatever other threads do.
+        if self.__dict__.setdefault("_is_training", mine := object()) is not mine:
+            raise RuntimeError("this estimator is training in another thread; its copies (sklearn.base.clone) can train at once")
         try:
             run = (tune if selection else train)(
                 X,
@@ -221,13 +225,14 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 **selection,
             )
         finally:
-            del self._is_training
+            self.__dict__.pop("_is_training", None)
         self.model_: Model = run.model
         self.outcome_ = run.outcome
         self.privacy_ = run.privacy
         self.n_iter_ = int(run.outcome["rounds"])
         if fitted_before:
-            self.privacy_.update(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
+            void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
+            self.privacy_ = Privacy({**run.privacy, **void})
         self._set_coefficients(domain)
         return self
 

@@ -404,6 +404,16 @@ fn a_selection_is_booked_as_it_runs_and_not_before_its_public_rows_are_read() {
     tuning.training.privacy.delta = 5e-5;
     tuning.grid = Grid::new([("sampling", ["fixed", "shuffled"])]).expect("a grid");
     tuning.trials = 2.0;
+    // Another filter would count more than ε and δ say.
+    let basic = fs::read(folder.join("budget")).expect("a file");
+    let gaussian =
+        Budget::new("table.csv", &domain(Relation::ReplaceOne), Some(200), (FilterKind::Gaussian, 1.0, 1e-4));
+    fs::remove_file(folder.join("budget")).expect("a file");
+    Ledger::create(&folder.join("budget"), &gaussian.expect("a budget")).expect("a new file");
+    let refused = tune(&tuning, &Execution::default(), &mut ()).err().expect("refused").to_string();
+    assert!(refused.contains("ε and δ alone are known") && refused.contains("the basic filter"), "{refused}");
+    assert!(state_of_runs(folder).is_empty());
+    fs::write(folder.join("budget"), basic).expect("a file");
     let tuned = tune(&tuning, &Execution::default(), &mut ()).expect("it fits");
     let (account, privacy) = (Account::read(&folder.join("budget")).expect("whole"), tuned.model.privacy());
     let booked = &account.runs[0].statement;
