@@ -213,6 +213,23 @@ def test_a_fitted_step_before_an_estimator_voids_the_claim():
         assert make_pipeline(free, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
 
 
+def test_one_estimator_trains_once_at_a_time_and_its_settings_and_statement_are_what_they_say():
+    X, y, _ = rows(600)
+    model = LogisticRegression(bounds=(-1, 1), classes=[0, 1])
+    model._is_training = object()
+    with pytest.raises(RuntimeError, match="another thread"):
+        model.fit(X, y)
+    del model._is_training
+    with pytest.raises(TypeError, match="`secure` is True or False, not 'False'"):
+        clone(model).set_params(secure="False").fit(X, y)
+    stated = model.fit(X, y).privacy_
+    with pytest.raises(TypeError, match="does not change"):
+        stated["epsilon"] = 0.01
+    with pytest.raises(TypeError, match="does not change"):
+        stated.update(epsilon=0.01)
+    assert pickle.loads(pickle.dumps(stated)) == stated and not hasattr(model, "_is_training")
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_may_repeat_or_change_rows_is_no_release(jobs):
     X, y, _ = rows(600)
@@ -223,9 +240,10 @@ def test_what_may_repeat_or_change_rows_is_no_release(jobs):
         around(clone(release).set_params(secure=False), n_jobs=jobs).fit(X, y)
     with pytest.raises(ValueError, match="may repeat or change them"):
         StackingClassifier([("any", GaussianNB())], release, n_jobs=jobs).fit(X, y)
-    # One that gives its parts seeds makes simulations of them.
-    with pytest.warns(UserWarning, match="a simulation"):
-        bag = BaggingClassifier(release, n_estimators=2).fit(X, y)
+    # Seeds of its parts make no simulations of releases.
+    with pytest.raises(ValueError, match="may repeat or change them"):
+        BaggingClassifier(release, n_estimators=2).fit(X, y)
+    bag = BaggingClassifier(clone(release).set_params(secure=False), n_estimators=2).fit(X, y)
     assert {part.privacy_["claim"] for part in bag.estimators_} == {"simulation"}
     # Scores on parts of the rows are of rows as they are.
     assert len(cross_val_score(release, X, y, cv=2, n_jobs=jobs, error_score="raise")) == 2

@@ -285,7 +285,7 @@ fn undeclared_rows_are_taken_as_they_are_in_every_format() {
     let part = folder.write("part.svm", svm("", 1));
     assert_eq!(document(&format!("evaluate {model} {}", part.display()))["auc"], Value::Null);
     let other = folder.write("other.svm", svm("1", 60));
-    assert_ends(&format!("evaluate {model} {}", other.display()), 1, "label 10|0, 1");
+    assert_ends(&format!("evaluate {model} {}", other.display()), 1, "row 1|label \"10\"|0, 1");
     let wide = folder.write("wide.csv", "1,2,3,4\n1,2,3,5\n");
     assert_refused(&format!("predict {model} {}", wide.display()), "the model reads 2");
 }

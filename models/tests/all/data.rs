@@ -149,7 +149,7 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
     root.write("mnist/train-labels-idx1-ubyte", idx(8, &[3], &[2, 0, 10]));
     let undeclared = load_declared("mnist", Some(root.path()), None);
     assert_says(undeclared, "row 3|label 10|0 to 9");
-    assert_says(load("mnist", Some(root.path())), "4 columns|schema declares 784");
+    assert_says(load("mnist", Some(root.path())), "4 columns|its domain has 784");
 }
 
 // CIFAR-10
