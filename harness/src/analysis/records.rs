@@ -63,7 +63,8 @@ fn misspelt<'r>(runs: &'r [Rc<Run>], name: &str) -> Option<&'r str> {
     }
     let objects = runs.iter().flat_map(|run| [Some(&run.0), run.0.get("parameters")]);
     let fields = objects.filter_map(|of| of?.as_object()).flat_map(|of| of.keys().map(String::as_str));
-    nearest(name, &Vec::from_iter(BTreeSet::from_iter(fields)))
+    let names: Vec<_> = fields.collect::<BTreeSet<_>>().into_iter().collect();
+    nearest(name, &names)
 }
 
 fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
