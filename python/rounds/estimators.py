@@ -191,22 +191,22 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         changed = self._changed()
         if self.secure and changed:
             raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
-        X = self._validated(X, reset=True)
-        y, loss, label, is_read = self._target(self._labels(y, X))
-        fitted_before = changed == _FITTED_STEPS
-        domain = self.domain
-        if domain is None:
-            domain = self._declared(X, label, secure, is_read or fitted_before)
-        elif fitted_before:
-            raise ValueError(f"{_FITTED_STEPS}. Give `domain` to rows as they are")
-        settings = dict(self.options or {})
-        for name in ("epochs", "batch_size", "learning_rate", "clip_norm"):
-            settings[name] = getattr(self, name)
-        selection = getattr(self, "_selection", {})
         # One step, whatever other threads do.
         if self.__dict__.setdefault("_is_training", mine := object()) is not mine:
             raise RuntimeError("this estimator is training in another thread; its copies (sklearn.base.clone) can train at once")
         try:
+            X = self._validated(X, reset=True)
+            y, loss, label, is_read = self._target(self._labels(y, X))
+            fitted_before = changed == _FITTED_STEPS
+            domain = self.domain
+            if domain is None:
+                domain = self._declared(X, label, secure, is_read or fitted_before)
+            elif fitted_before:
+                raise ValueError(f"{_FITTED_STEPS}. Give `domain` to rows as they are")
+            settings = dict(self.options or {})
+            for name in ("epochs", "batch_size", "learning_rate", "clip_norm"):
+                settings[name] = getattr(self, name)
+            selection = getattr(self, "_selection", {})
             run = (tune if selection else train)(
                 X,
                 y,
@@ -224,16 +224,16 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 **settings,
                 **selection,
             )
+            self.model_: Model = run.model
+            self.outcome_ = run.outcome
+            self.privacy_ = run.privacy
+            self.n_iter_ = int(run.outcome["rounds"])
+            if fitted_before:
+                void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
+                self.privacy_ = Privacy({**run.privacy, **void})
+            self._set_coefficients(domain)
         finally:
             self.__dict__.pop("_is_training", None)
-        self.model_: Model = run.model
-        self.outcome_ = run.outcome
-        self.privacy_ = run.privacy
-        self.n_iter_ = int(run.outcome["rounds"])
-        if fitted_before:
-            void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
-            self.privacy_ = Privacy({**run.privacy, **void})
-        self._set_coefficients(domain)
         return self
 
     def _judged(self, X: Any, y: Any) -> Any:
@@ -338,7 +338,7 @@ def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candid
         told = f"fits {told} {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
         if varies:
             told += ", whose budgets the grid decides: they add up"
-        elif ignores_labels and not moves:
+        elif ignores_labels and not moves and estimator.epsilon is not None and "noise_multiplier" not in (estimator.options or {}):
             epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
             told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
     if moves:
@@ -357,8 +357,9 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
     # By the kind of estimator a number of folds is one of StratifiedKFold.
     by_number = known.StratifiedKFold if isinstance(estimator, ClassifierMixin) else known.KFold
     kind = by_number if search.cv is None or isinstance(search.cv, int) else type(search.cv)
-    # Versions of scikit-learn before 1.9 count folds later.
-    folds = getattr(search, "n_splits_", search.cv if isinstance(search.cv, int) else 5 if search.cv is None else None)
+    # A setting, and never what scikit-learn counted: folds by groups or one for each row follow from private rows.
+    own = getattr(search.cv, "n_splits", None) if kind.__module__.startswith("sklearn.") else None
+    folds = search.cv if isinstance(search.cv, int) else 5 if search.cv is None else own
     candidates, varies = 1, False
     if type(search) in (known.GridSearchCV, known.RandomizedSearchCV):
         grid = search.param_distributions if hasattr(search, "param_distributions") else search.param_grid

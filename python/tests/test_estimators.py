@@ -218,7 +218,9 @@ def test_one_estimator_trains_once_at_a_time_and_its_settings_and_statement_are_
     model = LogisticRegression(bounds=(-1, 1), classes=[0, 1])
     model._is_training = object()
     with pytest.raises(RuntimeError, match="another thread"):
-        model.fit(X, y)
+        model.fit(X[:, :2], y)
+    # It left the fit under way as it was.
+    assert not hasattr(model, "n_features_in_") and hasattr(model, "_is_training")
     del model._is_training
     with pytest.raises(TypeError, match="`secure` is True or False, not 'False'"):
         clone(model).set_params(secure="False").fit(X, y)
@@ -294,8 +296,10 @@ def test_the_warning_of_a_search_never_fails():
         (GridSearchCV(model, {"alpha": [0.0]}, cv=LeaveOneGroupOut()), {"groups": np.arange(600) % 3}),
         (RandomizedSearchCV(model, {"alpha": [0.0, 0.1, 0.2]}, n_iter=1, cv=PredefinedSplit(np.arange(600) % 3)), {}),
     ]:
-        with pytest.warns(UserWarning, match="4 releases"):
+        # How many folds there are follows from private rows or from what nobody sees before they are made: not told.
+        with pytest.warns(UserWarning, match="fits many releases, each at") as told:
             search.fit(X, y, **given)
+        assert not any("folds, and each" in str(one.message) for one in told)
 
 
 def test_the_warning_of_a_search_counts_units_and_leaves_budgets_of_a_grid_open():

@@ -48,10 +48,10 @@ impl Words {
         place.ok().map(|place| self.numbers[place].1)
     }
 
-    /// The index of the word that a field is.
+    /// The index of the word that a field is, or is but for blanks around it.
     pub fn of_field(&self, field: &[u8]) -> Option<u32> {
-        let spelt = self.spelt.get(field.trim_ascii()).copied();
-        spelt.or_else(|| self.of_number(number(field) as f32))
+        let spelt = self.spelt.get(field).or_else(|| self.spelt.get(field.trim_ascii()));
+        spelt.copied().or_else(|| self.of_number(number(field) as f32))
     }
 }
 
