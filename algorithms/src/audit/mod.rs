@@ -48,7 +48,7 @@ use crate::problem::Problem;
 
 /// Probability that a bound exceeds the truth.
 pub const ERROR: f64 = 1e-4;
-/// What names the release of moments in place of an algorithm.
+/// The name of the release of moments, given in place of an algorithm's.
 pub const MOMENTS: &str = "moments";
 /// Fewest runs of an audit.
 pub const FEWEST_RUNS: u64 = 400;
@@ -290,7 +290,7 @@ fn checked(settings: &AuditSettings) -> Result<Adjacency, AuditError> {
     Ok(adjacency)
 }
 
-/// What is audited.
+/// The subject of an audit: an algorithm in a scene, or the release of moments.
 #[derive(Clone, Copy)]
 pub enum Subject {
     /// An algorithm in one of its scenes.

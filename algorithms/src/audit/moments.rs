@@ -31,7 +31,7 @@ const REACH: (f32, f32) = (1.0, 2.0);
 /// Coordinates of the sums whose noise has one deviation: on the diagonal, and off it.
 type Coordinates = [Vec<f64>; 2];
 
-/// What a row of such features adds to the sums.
+/// The contribution to the sums of a row whose features all have this value.
 fn contribution(form: Form, feature: f64) -> Coordinates {
     let off = |count: usize, entry: f64| vec![std::f64::consts::SQRT_2 * entry; count];
     let pairs = if form == Form::Full { WIDTH * (WIDTH - 1) / 2 } else { 0 };

@@ -242,7 +242,7 @@ fn label_of(file: &Path, name: &str, of: &Summary, task: Option<Task>) -> Result
 /// Integers that differ in more values may be classes or numbers.
 const DOUBTFUL_CLASSES: usize = 20;
 
-/// What to say where a label of integers was taken for so many classes, or for a number.
+/// The warning that a label of integers was taken for this many classes, or for a number; none for few classes.
 pub(super) fn doubtful_integers(name: &str, classes: Option<usize>) -> Option<String> {
     match classes {
         Some(classes) if classes <= DOUBTFUL_CLASSES => None,

@@ -30,7 +30,7 @@ pub(super) const MOST_CLASSES: usize = 65_536;
 /// unless they are too many.
 ///
 /// # Errors
-/// What the labels hold, where it is not of the task.
+/// The labels do not fit the task: the message names what they hold.
 pub(super) fn classes(
     word: Option<String>,
     has_fractions: bool,

@@ -266,7 +266,7 @@ fn columns(tables: BTreeMap<Spanned<String>, Value>) -> Result<Columns, SchemaEr
     }
 }
 
-/// What a table under this key declares.
+/// The kind of declaration in a table under this key.
 fn declared<T: DeserializeOwned>(key: &str, table: Value) -> Result<T, SchemaError> {
     table.try_into().or_else(|error: toml::de::Error| refuse(format!("{key}: {}", foreign(error.message()))))
 }
