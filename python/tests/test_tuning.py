@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import threading
-import time
 import warnings
 
 import numpy as np
@@ -144,20 +142,22 @@ def test_a_fitted_step_before_a_search_voids_its_claim():
 
 def test_an_interrupted_selection_tells_no_trial_and_goes_on(tmp_path):
     kept = tmp_path / "run.ckpt"
-    X, y = numbers(2_000, 10)
-    settings = dict(domain=DOMAIN, grid=GRID, trials=8, epsilon=1.0, delta=1e-6, epochs=40, batch_size=50, seed=1)
+    X, y = numbers(2_000, 500)
+    domain = rounds.Domain.matrix(500, (-1.0, 1.0), classes=["0", "1"])
+    # Trials of a second or more after a calibration of milliseconds: the signal comes while they run.
+    settings = dict(domain=domain, algorithm="dp-ftrl", grid=GRID, trials=8, epsilon=1.0, delta=1e-6, epochs=400, batch_size=50, seed=1)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def interrupt():
-        while not kept.exists():
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
     stages = []
+
+    def interrupt(*told):
+        stages.append(told)
+        if told[0] == "trials":
+            os.kill(os.getpid(), signal.SIGINT)
+
     with pytest.raises(KeyboardInterrupt, match="stopped before the selection was done.*resume"):
-        rounds.tune(X, y, **settings, checkpoint=kept, progress=lambda *told: stages.append(told))
+        rounds.tune(X, y, **settings, checkpoint=kept, progress=interrupt)
     signal.signal(signal.SIGINT, before)
+    assert kept.is_file()
     assert {stage for stage, *_ in stages} <= {"loading", "planning", "trials"} and all(done == 0 for _, done, _ in stages)
     resumed = rounds.tune(X, y, **settings, checkpoint=kept, resume=kept)
     assert hash_of(resumed) == hash_of(rounds.tune(X, y, **settings)) and not kept.exists()
