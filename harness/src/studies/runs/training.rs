@@ -365,8 +365,11 @@ fn fitted(run: &Run<'_>, loaded: &Loaded, map: FeatureMap) -> anyhow::Result<Out
     training.data.features = Some(map);
     training.seed = run.trial.seed(run.study.definition.seed);
     let started = Instant::now();
-    let fit::Fitted { outcome, .. } =
-        fit::fit(&training, &fit::Execution::default(), &mut ()).with_context(|| cell.key())?;
+    let fit::Fitted { outcome, .. } = match fit::fit(&training, &fit::Execution::default(), &mut ()) {
+        Ok(fitted) => fitted,
+        Err(refusal @ fit::FitError::Prepare(_)) => return Ok(Outcome::Skipped(refusal.to_string())),
+        Err(error) => return Err(error).with_context(|| cell.key()),
+    };
     let seconds = started.elapsed().as_secs_f64();
     let Some(fit::Quality::Accuracy(accuracy)) = outcome.test else {
         bail!(
@@ -489,6 +492,10 @@ mod tests {
             let Some(fit::Quality::Accuracy(accuracy)) = fitted.outcome.test else { panic!("test rows") };
             assert_eq!(number(run, "test_accuracy").to_bits(), accuracy.to_bits());
         }
+        // Settings that the algorithm refuses leave their cells out and no others.
+        let sizes = "rounds = 20, batch-size = [4000, 90000]";
+        let (_, some) = testing::small(&TRAINING, &ON_MOMENTS.replace("rounds = 20", sizes), 1).unwrap();
+        assert_eq!((some.samples.len(), some.skipped.len()), (12, 6), "{:?}", some.skipped);
         let refused = |from: &str, to: &str| {
             let error = testing::small(&TRAINING, &ON_MOMENTS.replace(from, to), 1).err().expect("refused");
             format!("{error:#}")
