@@ -1,11 +1,48 @@
 //! Discrete Fourier transforms of real sequences.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 pub use realfft::num_complex::Complex64;
 pub use realfft::num_traits::pow as power;
+
+/// The sines of a length, which take longer to compute than a transform that reads them.
+#[derive(Clone)]
+struct Tables {
+    length: usize,
+    forward: Arc<dyn RealToComplex<f64>>,
+    backward: Arc<dyn ComplexToReal<f64>>,
+}
+
+thread_local! {
+    /// Those that this thread used last, the last one first: a search transforms a few lengths again and again.
+    static LATEST: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lengths that are kept come to at most this: some 25 MB.
+const MOST_KEPT: usize = 1 << 20;
+
+impl Tables {
+    fn of(length: usize) -> Self {
+        LATEST.with_borrow_mut(|latest| {
+            let known = latest.iter().position(|tables| tables.length == length).map(|place| latest.remove(place));
+            let tables = known.unwrap_or_else(|| {
+                let mut planner = RealFftPlanner::<f64>::new();
+                let forward = planner.plan_fft_forward(length);
+                Self { length, forward, backward: planner.plan_fft_inverse(length) }
+            });
+            latest.insert(0, tables.clone());
+            let mut kept = 0;
+            latest.retain(|tables| {
+                kept += tables.length;
+                kept <= MOST_KEPT
+            });
+            tables
+        })
+    }
+}
 
 /// The transform X_k = Σ_j x_j·e^{−2πi·jk/n} of n real numbers and its inverse without the factor 1/n. X has the
 /// ⌊n/2⌋ + 1 entries that determine the others.
@@ -18,9 +55,7 @@ pub struct RealFourier {
 impl RealFourier {
     /// The transforms of `length` numbers.
     pub fn new(length: usize) -> Self {
-        let mut planner = RealFftPlanner::<f64>::new();
-        let forward = planner.plan_fft_forward(length);
-        let backward = planner.plan_fft_inverse(length);
+        let Tables { forward, backward, .. } = Tables::of(length);
         let scratch = vec![Complex64::default(); forward.get_scratch_len().max(backward.get_scratch_len())];
         Self { forward, backward, scratch }
     }

@@ -9,6 +9,11 @@ use rounds_numerics::{Complex64, RealFourier, power};
 
 use super::grid::GridLoss;
 
+/// e to this is 0 in a double.
+const LOG_LEAST: f64 = -745.0;
+/// Cells of a window of which one is looked at where δ is small.
+const BLOCK: usize = 64;
+
 /// The T-fold composition of grid losses, on a window.
 #[derive(Debug)]
 pub(super) struct Composed {
@@ -116,8 +121,15 @@ impl Composed {
             outside.0 += copies * (loss.log_moment(plan.edges.0) - log_step);
             outside.1 += copies * (loss.log_moment(plan.edges.1) - log_step);
             fourier.forward(&mut cells, &mut spectrum);
+            // Most coefficients are too small for their powers: those are told without a root and a logarithm.
+            let least = (LOG_LEAST / copies).exp() * (1.0 - 1e-9) - transform_error;
+            let least_squared = if least > 0.0 { least * least } else { 0.0 };
             for ((product, error), value) in product.iter_mut().zip(&mut coefficient_error).zip(&spectrum) {
-                raise(product, error, *value, *count, transform_error);
+                if value.norm_sqr() < least_squared {
+                    (*product, *error) = (Complex64::default(), 0.0);
+                } else {
+                    raise(product, error, *value, *count, transform_error);
+                }
             }
         }
         let coefficients = |index: usize| if index == 0 || 2 * index == length { 1.0 } else { 2.0 };
@@ -125,6 +137,7 @@ impl Composed {
             .iter()
             .zip(&coefficient_error)
             .enumerate()
+            .filter(|&(_, (&value, &error))| value != Complex64::default() || error != 0.0)
             .map(|(index, (value, error))| coefficients(index) * (error + transform_error * value.norm()))
             .sum::<f64>()
             / length as f64;
@@ -168,62 +181,82 @@ impl Composed {
         })
     }
 
-    /// δ at the grid points of the window, last to first: (loss, δ).
+    /// (loss, D) at the grid points of the window, last to first, for [`delta_of`](Self::delta_of).
     ///
     /// D_g = Σ_{h > g} m_h e^{−λ(h−g)Δ}(1 − e^{−(h−g)Δ}) is built from the right by additions of positive terms only.
-    fn deltas(&self) -> impl Iterator<Item = (f64, f64)> {
-        let window_end = self.window().1;
+    fn differences(&self) -> impl Iterator<Item = (f64, f64)> {
         let decay = (-self.lambda * self.interval).exp();
         let gain = decay * -(-self.interval).exp_m1();
         let decay_both = decay * (-self.interval).exp();
         let (mut difference, mut both) = (0.0, 0.0);
         (0..self.mass.len()).rev().map(move |cell| {
             let loss = (self.start + cell as i64) as f64 * self.interval;
-            let scale = self.log_moment - self.lambda * loss;
-            let lost = match self.bound {
-                // What lies above the window counts in full at its end.
-                Bound::Upper => self.outside.1 * (-self.lambda * (window_end - loss)).exp(),
-                // What lies outside may have wrapped to anywhere.
-                Bound::Lower => -(self.outside.0 + self.outside.1),
-            };
-            let tilted = f64::max(difference + lost, 0.0);
-            let delta = if tilted > 0.0 { (scale + tilted.ln()).exp() } else { 0.0 };
-            let value = (self.infinity + delta).min(1.0);
+            let here = difference;
             // Next cell to the left: everything moves one interval away, and this cell's mass joins.
             let sum = both + self.mass[cell];
             difference = decay * difference + gain * sum;
             both = decay_both * sum;
-            (loss, value)
+            (loss, here)
         })
+    }
+
+    /// δ at a grid point from D there.
+    fn delta_of(&self, (loss, difference): (f64, f64)) -> f64 {
+        let lost = match self.bound {
+            // What lies above the window counts in full at its end.
+            Bound::Upper => self.outside.1 * (-self.lambda * (self.window().1 - loss)).exp(),
+            // What lies outside may have wrapped to anywhere.
+            Bound::Lower => -(self.outside.0 + self.outside.1),
+        };
+        let tilted = f64::max(difference + lost, 0.0);
+        let scale = self.log_moment - self.lambda * loss;
+        let delta = if tilted > 0.0 { (scale + tilted.ln()).exp() } else { 0.0 };
+        (self.infinity + delta).min(1.0)
+    }
+
+    /// (loss, δ) at the grid points of the window, last to first.
+    fn deltas(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.differences().map(|(loss, difference)| (loss, self.delta_of((loss, difference))))
     }
 
     /// The ε of the window with δ(ε) = `delta`.
     pub(super) fn epsilon(&self, delta: f64) -> Located {
-        let mut right: Option<(f64, f64)> = None;
-        for (loss, value) in self.deltas() {
-            if value > delta {
-                return match right {
-                    None => Located::Above,
-                    Some((_, right_value)) => {
-                        // Between grid points δ is linear in e^ε.
-                        let fraction = ((value - delta) / (value - right_value)).clamp(0.0, 1.0);
-                        Located::At(loss + (fraction * self.interval.exp_m1()).ln_1p())
-                    }
-                };
+        // δ rises to the left: where it is small enough at the end of a block, it is in all of it.
+        let mut differences = self.differences();
+        let mut block = Vec::with_capacity(BLOCK);
+        let mut right = None;
+        loop {
+            block.clear();
+            block.extend(differences.by_ref().take(BLOCK));
+            let Some(&last) = block.last() else { return Located::Below };
+            let at_last = self.delta_of(last);
+            if at_last > delta {
+                break;
             }
-            right = Some((loss, value));
+            right = Some(at_last);
+        }
+        for (loss, difference) in block {
+            let value = self.delta_of((loss, difference));
+            if value > delta {
+                // Between grid points δ is linear in e^ε.
+                return right.map_or(Located::Above, |right| {
+                    let fraction = ((value - delta) / (value - right)).clamp(0.0, 1.0);
+                    Located::At(loss + (fraction * self.interval.exp_m1()).ln_1p())
+                });
+            }
+            right = Some(value);
         }
         Located::Below
     }
 
     /// δ at `epsilon`: by the chord in e^ε for an upper bound, and for a lower one at the grid point above.
     pub(super) fn delta(&self, epsilon: f64) -> Option<f64> {
-        let mut right: Option<(f64, f64)> = None;
-        for (loss, value) in self.deltas() {
-            if loss <= epsilon {
-                return Some(self.chord(epsilon - loss, value, right?.1));
+        let mut right = None;
+        for point in self.differences() {
+            if point.0 <= epsilon {
+                return Some(self.chord(epsilon - point.0, self.delta_of(point), self.delta_of(right?)));
             }
-            right = Some((loss, value));
+            right = Some(point);
         }
         None
     }
@@ -272,7 +305,7 @@ fn raise(product: &mut Complex64, error: &mut f64, value: Complex64, count: usiz
     let copies = count as f64;
     // |v + e|^T ≤ |v|^T e^{Te/|v|}; below this nothing is left of the coefficient.
     let log_power = copies * (norm + value_error).ln();
-    if log_power < -745.0 {
+    if log_power < LOG_LEAST {
         *product = Complex64::default();
         *error = 0.0;
         return;
