@@ -289,10 +289,11 @@ impl Bucket {
         }
         // Any cut whose mean loss is at least the target keeps the bound; the best one was found to 1e-7 of a bucket. A later
         // cut raises the mean, whichever end is fixed.
-        let safe = |cut: f64| self.balance(cut).1 >= 0.0;
-        if !safe(cut) {
+        let (mut total, mut excess) = self.balance(cut);
+        if excess < 0.0 {
             cut = (cut + 2.0 * tolerance).min(limit.max(self.fixed));
+            (total, excess) = self.balance(cut);
         }
-        safe(cut).then(|| (cut, self.balance(cut).0))
+        (excess >= 0.0).then_some((cut, total))
     }
 }
