@@ -360,7 +360,7 @@ impl Rows {
         domain: Option<Arc<problem::Domain>>,
         (units, explain): (Option<Vec<String>>, bool),
     ) -> PyResult<Self> {
-        if encoded.0.len() == 0 {
+        if encoded.0.is_empty() {
             return Err(PyValueError::new_err(format!("{name}: there are no rows; give one at least")));
         }
         let rows = detached(py, || dataset(name, encoded, domain.as_ref(), units.as_deref()))?;

@@ -17,7 +17,8 @@ from conftest import SCHEMA, frame, numbers
 import rounds
 
 DOMAIN = rounds.Domain.matrix(10, (-1.0, 1.0), classes=["0", "1"])
-LONG = dict(epsilon=1.0, delta=1e-6, epochs=2_000, batch_size=100, seed=1)
+# Seconds of rounds, beside the 50 ms after which a callback or a signal is seen at the latest.
+LONG = dict(epsilon=1.0, delta=1e-6, epochs=20_000, batch_size=100, seed=1, holds_out=False)
 
 
 def train(rows=2_000, seed=1, **settings):
@@ -27,7 +28,7 @@ def train(rows=2_000, seed=1, **settings):
 
 def signalling(stage):
     """A callback that interrupts this process when it is told of a stage."""
-    return lambda told, *_: os.kill(os.getpid(), signal.SIGINT) if told == stage else None
+    return lambda told, *_: signal.raise_signal(signal.SIGINT) if told == stage else None
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def interruptible():
 def test_an_interrupt_ends_a_run_that_goes_on_from_its_checkpoint(tmp_path, interruptible):
     kept = tmp_path / "run.ckpt"
     with pytest.raises(KeyboardInterrupt, match="stopped after round .*resume"):
-        train(**LONG, checkpoint=kept, progress=signalling("loading"))
+        train(**LONG, checkpoint=kept, checkpoint_every=100_000, progress=signalling("loading"))
     assert kept.is_file()
-    resumed = train(**LONG, checkpoint=kept, resume=kept)
+    resumed = train(**LONG, checkpoint=kept, checkpoint_every=100_000, resume=kept)
     assert not kept.exists()
-    whole = train(**LONG, holds_out=False)
+    whole = train(**LONG)
     assert resumed.outcome["model_sha256"] == whole.outcome["model_sha256"]
 
 
@@ -75,7 +76,7 @@ def test_an_interrupt_in_a_callback_is_one_too():
 
 def test_progress_is_told_and_stops_a_run(capsys):
     told = []
-    train(**LONG, progress=lambda *one: told.append(one), holds_out=False)
+    train(**LONG, progress=lambda *one: told.append(one))
     stages = [stage for stage, *_ in told]
     assert stages[:2] == ["loading", "planning"] and stages[-1] == "publishing"
     assert told[-1][1] == told[-1][2] > 0

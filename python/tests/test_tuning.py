@@ -1,7 +1,6 @@
 """Selections: the command's for the same inputs and seed, and what of their trials leaves."""
 
 import json
-import os
 import signal
 import warnings
 
@@ -155,7 +154,7 @@ def test_an_interrupted_selection_tells_no_trial_and_goes_on(tmp_path):
     def interrupt(*told):
         stages.append(told)
         if told[0] == "trials":
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt, match="stopped before the selection was done.*resume"):
         rounds.tune(X, y, **settings, checkpoint=kept, progress=interrupt)
