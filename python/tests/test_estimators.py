@@ -510,6 +510,15 @@ def test_what_stands_for_settings_of_scikit_learn_is_said(kind):
     assert "C" not in kind().get_params() and clone(kind(2.0, alpha=0.5)).get_params()["alpha"] == 0.5
 
 
+def test_a_weak_release_is_one_that_is_asked_for():
+    X, y, _ = rows(300)
+    for weak in (dict(epsilon=20.0), dict(delta=0.01)):
+        model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], **weak)
+        with pytest.raises(ValueError, match="allow_weak_privacy"):
+            model.fit(X, y)
+        assert model.set_params(options={"allow_weak_privacy": True}).fit(X, y).privacy_["claim"] == "release"
+
+
 def test_words_are_no_numbers_of_a_regression():
     X, y, _ = rows(300)
     words = np.where(y > 0, "high", "low")

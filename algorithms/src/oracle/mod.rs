@@ -513,7 +513,8 @@ fn lattice(problem: &PublicProblem, precision: Precision, weight: f32, clip: Cli
     of_terms(problem.model(), (problem.feature_grid()?, precision), weight, clip, problem.most_rows())
 }
 
-/// The unit of exact sums of clipped gradients, by public numbers; none where there is no lattice of them.
+/// The unit of exact sums of clipped gradients, by public numbers; none where there is no lattice of them. Terms of a weight above 1 have
+/// no finer one.
 pub(crate) fn unit_of_sums(problem: &PublicProblem, precision: Precision, clip: Clip) -> Option<f64> {
     match (problem.network(), clip) {
         (_, Clip::Unbounded) => None,
