@@ -164,12 +164,16 @@ lint: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)
 	$(if $(FEATURES),$(CARGO) clippy --workspace --exclude rounds-python --all-targets --features "$(FEATURES)" -- --deny warnings)
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --exclude rounds-python --no-deps --quiet
 
-# Installs the Debian packages $(1) with apt if it may, and says so; else prints the lines $(2).
+# Installs the Debian packages $(1) with apt if it may, and says so; else prints the lines $(2). With APT_LIMIT the downloads have so many seconds;
+# what is unpacked and set up has all the time it takes.
+APT_LIMIT :=
+limited = $(if $(APT_LIMIT),timeout $(APT_LIMIT))
 define install
 if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
   sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
   echo "installing $(1) with apt-get"; \
-  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(1) >/dev/null; \
+  $(limited) $$sudo apt-get update -qq && $(limited) $$sudo apt-get install -y -qq --download-only $(1) >/dev/null && \
+    DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(1) >/dev/null; \
 else \
   printf '%s\n' $(2) "Debian, Ubuntu: sudo apt-get install $(1)"; \
   exit 1; \

@@ -39,6 +39,8 @@ const TOLERANCE: f64 = 1e-9;
 /// What no document shows.
 const UNSHOWN: &str = "that this run took place, as its build runs, on rows of this domain, with a secret key; and of a selection, that the rows \
                        which it calls public are public";
+/// And of one that nobody has signed.
+const UNSIGNED: &str = ". Nobody has signed it: the name of the data, the build, and the hash of weights that are not in the file are taken on trust";
 
 /// A file without a statement that can be verified.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +100,7 @@ pub struct Verified {
     /// The weights are in the file, and those of the statement.
     pub weights: bool,
     /// What no document shows.
-    pub unshown: &'static str,
+    pub unshown: String,
     /// Nothing differs.
     pub holds: bool,
 }
@@ -158,6 +160,7 @@ impl Verifier {
             (Some(Some(signer)), Some(key)) if signer != key => Some("it is of another signer than that of `verify`"),
             _ => None,
         };
+        let is_signed = signer.is_some() && other.is_none();
         differences.extend(other.map(|difference| format!("signature: {difference}")));
         Ok(Verified {
             statement: rebuilt.privacy,
@@ -165,7 +168,7 @@ impl Verifier {
             differences,
             signer: header.signature.filter(|_| other.is_none()).map(|signature| signature.key),
             weights: weights.is_some(),
-            unshown: UNSHOWN,
+            unshown: format!("{UNSHOWN}{}", if is_signed { "" } else { UNSIGNED }),
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+pub use rounds_algorithms::catalog::nearest;
+
 /// The names of arguments, as messages have them in backticks.
 pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
     clip-features clip-norm compose data data-dir delta diagnostics dimension drop engine epochs epsilon factorization features first-index grid label \
@@ -54,22 +56,6 @@ pub fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
-pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    // Of candidates that are equally far, the one that is more alike: dp-sgd for dpsgd, not dp-gd.
-    let similarity = |candidate: &str| {
-        let apart = strsim::damerau_levenshtein(name, candidate);
-        let alike = strsim::jaro_winkler(name, candidate);
-        if apart <= (name.chars().count() / 3).max(1) { alike - apart as f64 } else { alike - 1e3 }
-    };
-    let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
-    candidates
-        .iter()
-        .copied()
-        .filter(|candidate| near(candidate))
-        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
-}
-
 /// An error with its causes, `what: why: why that`; a cause that is in the text already is not said again.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
@@ -106,11 +92,5 @@ mod tests {
         ] {
             assert_eq!((rounded_down(value).as_str(), rounded_up(value, 3).as_str()), (down, up));
         }
-    }
-
-    #[test]
-    fn near_names_are_suggested() {
-        assert_eq!(nearest("dpsgd", &["dp-gd", "dp-sgd", "sgd"]), Some("dp-sgd"));
-        assert_eq!(nearest("nothing-like-it", &["dp-gd"]), None);
     }
 }

@@ -16,7 +16,7 @@ _builds.load()
 
 from . import _rounds  # noqa: E402
 from ._rounds import Domain as Domain, Model as Model, Rows  # noqa: E402
-from ._rows import is_frame, lines_of, names_of, not_finite, rows_of, word  # noqa: E402
+from ._rows import checked, is_frame, lines_of, names_of, not_finite, rows_of, with_unit, word  # noqa: E402
 
 Progress = Callable[[str, int, int], object]
 
@@ -49,6 +49,8 @@ class Privacy(dict):  # type: ignore[type-arg]
         for key, value in self.items():
             if value is None or key == "mechanisms":
                 continue
+            if value == "simulation":
+                value = "simulation: anybody can draw its noise again, so it protects nobody; a release with these settings states this ε"
             lines = value if isinstance(value, list) else [value]
             shown.extend(f"{key.replace('_', ' ')}: {text(line)}" for line in lines)
         return "\n".join(shown)
@@ -109,8 +111,6 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(str(one) for one in value)
     if name in ("epsilon", "delta", "noise_multiplier", "learning_rate", "clip_norm", "epochs"):
-        if isinstance(value, str) or not hasattr(value, "__float__"):
-            raise TypeError(f"`{name}` is a number, not {value!r}")
         return repr(float(value))
     return str(value)
 
@@ -152,7 +152,8 @@ def train(
     domain : Domain, str or path, optional
         What is known of the rows without looking at them; a path is that of a schema. A release needs one.
     unit : array or str, optional
-        The id of each row's unit, a person say; of a file, the column's name. All rows of a unit are protected together.
+        The id of each row's unit, a person say, or the name of a column of ids (of a file, always), which the statement has then. All rows of a unit
+        are protected together.
     test : tuple of rows and labels, or path, optional
         Rows to test on: of a simulation, or of a file whose schema declares them public (``[test] public = true``).
     epsilon, delta : float
@@ -173,7 +174,8 @@ def train(
     **settings
         The command's other flags with underscores (`epochs`, `batch_size`, `learning_rate`, `clip_norm`, `loss`, `checkpoint`,
         `resume`, `model`, …), and parameters of the algorithm: ``python -m rounds train --help`` and ``python -m rounds list algorithms ID``
-        describe them.
+        describe them. ``allow_weak_privacy=True`` makes a release that is refused else, since it protects next to nothing: with ε above 10, or with δ of
+        1/n and more (1/N under add-remove), by which a whole row may be told.
 
     Returns
     -------
@@ -184,7 +186,8 @@ def train(
     ValueError
         Settings or rows that are refused, with the remedy. No message of a release shows a value of a row.
     KeyboardInterrupt
-        After the round in which it came. With `checkpoint` the message names the file, and ``resume=FILE`` goes on.
+        After the round in which it came. With `checkpoint` the message names the file, and ``resume=FILE`` goes on. A run that is done when it comes is
+        given as any other, with a warning: its budget is spent.
 
     Examples
     --------
@@ -193,7 +196,10 @@ def train(
     >>> run.privacy["claim"]
     'simulation'
     """
-    given = {"epsilon": epsilon, "delta": delta, "algorithm": algorithm, **settings}
+    given = checked({"epsilon": epsilon, "delta": delta, "algorithm": algorithm, "seed": seed, "threads": threads, **settings})
+    seed, threads = given.pop("seed"), given.pop("threads")
+    if given.get("ledger") is not None and seed is not None:
+        raise ValueError("`ledger` counts releases, and a seed (of an estimator random_state, or secure=False) makes a simulation: leave one out")
     if "secure" in given:
         raise TypeError("`secure` follows from `seed`: leave `seed` out for a release")
     given.update({"secure": True} if seed is None else {"seed": seed})
@@ -213,14 +219,14 @@ def train(
         if domain is not None and not isinstance(domain, Domain):
             domain = Domain.read(os.fspath(domain))
         if unit is not None and domain is not None and domain.unit is None:
-            domain = domain.by_unit()
+            domain = with_unit(domain, unit, data, y)
         if domain is not None and y is None:
             y = domain.label_column
         if y is None:
             raise ValueError("`y`, the labels of the rows, is missing")
         rows = rows_of(data, y, domain, unit, name=name, explain=seed is not None)
         if seed is not None and domain is not None:
-            _told(not_finite(data))
+            _told(not_finite(data, domain))
         if isinstance(test, (str, os.PathLike)):
             raise TypeError("`test` of rows in memory is a pair of rows and labels")
         if test is not None and seed is None:
@@ -283,7 +289,7 @@ def tune(
     (True, True)
     """
     lists = [(name.replace("_", "-"), words_of(name, values)) for name, values in grid.items()]
-    return train(data, y, _selection=(lists, float(trials), str(law), score_on), **settings)
+    return train(data, y, _selection=(lists, float(checked({"trials": trials})["trials"]), str(law), score_on), **settings)
 
 
 def words_of(name: str, values: Any) -> list[str]:
@@ -293,9 +299,26 @@ def words_of(name: str, values: Any) -> list[str]:
     return [str(value).lower() if isinstance(value, bool) else word(value) for value in values]
 
 
+def _file(given: Any) -> str:
+    """The path of a model or of the document of a run."""
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"the path of a file is needed, not a {type(given).__name__}: `model.write(path)` of a run (`model_.write` of an estimator) writes "
+                        "its model with the statement, json.dump(run.outcome, file) its document (`outcome_`)")
+    path = os.fspath(given)
+    try:
+        with open(path, "rb") as file:
+            start = file.read(9)
+    except OSError:
+        return path
+    # A model's file begins with a length, and then a brace.
+    if start.startswith(b"\x80") and not start.endswith(b"{"):
+        raise ValueError(f"{path}: a pickle, which joblib.load or pickle.load reads; `model_.write(path)` of the estimator in it writes its model")
+    return path
+
+
 def _for_model(model: Any) -> Model:
     model = getattr(model, "model_", getattr(model, "model", model))
-    return model if isinstance(model, Model) else Model.read(os.fspath(model))
+    return model if isinstance(model, Model) else Model.read(_file(model))
 
 
 def _rows_for(model: Model, data: Any, y: Any = None) -> tuple[Rows, bool]:
@@ -415,7 +438,7 @@ def account(
     >>> round(found["epsilon"], 2)
     1.83
     """
-    return dict(json.loads(_rounds.account(**locals())))
+    return dict(json.loads(_rounds.account(**checked(locals()))))
 
 
 def verify(
@@ -431,7 +454,7 @@ def verify(
     dict
         ``holds``, ``differences``, the ``statement`` that follows and what shows it.
     """
-    return dict(json.loads(_rounds.verify(statement, signer, factorization)))
+    return dict(json.loads(_rounds.verify(_file(statement), signer, factorization)))
 
 
 def compose(
@@ -451,7 +474,7 @@ def compose(
     """
     if isinstance(statements, (str, os.PathLike)):
         raise TypeError("`statements` is a list of files")
-    return dict(json.loads(_rounds.compose(list(statements), delta, signer, factorization)))
+    return dict(json.loads(_rounds.compose(list(map(_file, statements)), checked({"delta": delta})["delta"], signer, factorization)))
 
 
 def new_ledger(
@@ -489,7 +512,10 @@ def new_ledger(
     dict
         As of `ledger`.
     """
-    return dict(json.loads(_rounds.ledger(path, (data, domain, rows, filter, epsilon, delta))))
+    if not isinstance(domain, Domain):
+        raise TypeError(f"`domain` is a rounds.Domain, not a {type(domain).__name__}: Domain.read(path) and Domain.parse(text) make one")
+    given = checked({"rows": rows, "epsilon": epsilon, "delta": delta})
+    return dict(json.loads(_rounds.ledger(path, (data, domain, given["rows"], filter, given["epsilon"], given["delta"]))))
 
 
 def ledger(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -525,7 +551,7 @@ def factorize(
     >>> rounds.factorize(64, method="banded=8")["rms_error"] < rounds.factorize(64, method="identity")["rms_error"]
     True
     """
-    return dict(json.loads(_rounds.factorize(**locals())))
+    return dict(json.loads(_rounds.factorize(**checked(locals()))))
 
 
 def audit(
@@ -549,7 +575,7 @@ def audit(
     list of dict
         ``claimed_epsilon``, ``lower_bound_epsilon``, ``disproved`` and more; or the ``reason`` for no claim.
     """
-    return list(json.loads(_rounds.audit(**locals())))
+    return list(json.loads(_rounds.audit(**checked(locals()))))
 
 
 def clipped_sum(
@@ -584,7 +610,8 @@ def clipped_sum(
 
     weights = np.asarray(weights, dtype=np.float32)
     rows = _sum_rows(X, y, loss, domain)
-    found = _rounds.clipped_sum(rows, weights.ravel().tolist(), loss, clip_norm, threads or 0)
+    given = checked({"clip_norm": clip_norm, "threads": threads})
+    found = _rounds.clipped_sum(rows, weights.ravel().tolist(), loss, given["clip_norm"], given["threads"] or 0)
     return found.reshape(weights.shape)
 
 

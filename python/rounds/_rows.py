@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import math
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -23,8 +23,55 @@ from typing import Any
 from ._rounds import Domain, Rows
 
 
+# Arguments that are numbers, whole ones where the example is, which is shown to whoever gives another thing.
+_NUMBERS: dict[str, float] = dict(
+    epsilon=1.0, delta=1e-5, noise_multiplier=1.0, clip_norm=1.0, learning_rate=0.5, epochs=5.0, regularization=0.01, alpha=0.01, momentum=0.9,
+    sampling_rate=0.01, gap=1e-6, trials=10.0, huber=1.35, test_split=0.2, batch_size=256, steps=100, trees=1, m=100, n=10_000, rows=10_000, rounds=100,
+    dimension=10, runs=20_000, seed=1, key=1, random_state=1, threads=1, public_rows=10_000, lambda_tau=100,
+)  # fmt: skip
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments, of which those that are numbers are some."""
+    return {name: _checked(name, value) for name, value in given.items()}
+
+
+def _checked(name: str, value: Any) -> Any:
+    example = _NUMBERS.get(name)
+    if example is None or value is None:
+        return value
+    is_whole, found = isinstance(example, int), None
+    try:
+        if not isinstance(value, (str, bytes, bool)) and getattr(value, "dtype", None) != bool:
+            found = float(value)
+            if not is_whole:
+                return value
+            if 0 <= int(value) == value < 2**64:
+                return int(value)
+    except Exception:
+        pass
+    shown = number(value) if found is None else found
+    shown = shown if math.isfinite(shown) else example
+    told = repr(value) if isinstance(value, (str, bytes, Real)) else f"a {type(value).__name__}"
+    shown, kind = (max(round(abs(shown)), 1), "whole number from 0 to 2^64 − 1") if is_whole else (shown, "number")
+    raise (TypeError if found is None else ValueError)(f"`{name}` is a {kind}, not {told}: give {name}={shown}")
+
+
+def pair(name: str, value: Any) -> tuple[float, float]:
+    """Two numbers, the same for all columns."""
+    try:
+        lo, hi = (float(one) for one in value if not isinstance(one, str))
+        return lo, hi
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"`{name}` is two numbers, the lower one first, for all columns together, as {name}=(-1.0, 1.0)"
+                    + (", or \"bytes\"; a `domain` declares those of each column (rounds.Schema.draft)" if name == "bounds" else ""))
+
+
 def is_frame(data: Any) -> bool:
     """`data` is a data frame of pandas or polars, or a table of Arrow."""
+    if hasattr(data, "collect") and not hasattr(data, "shape"):
+        raise TypeError(f"a {type(data).__name__} has no rows in memory yet: give what its collect() gives")
     return hasattr(data, "column_names") or (hasattr(data, "columns") and hasattr(data, "__getitem__") and hasattr(data, "shape"))
 
 
@@ -71,6 +118,13 @@ def _fields(values: Any) -> list[str]:
 
 def array(values: Any) -> Any:
     """A vector, a column or a list as a NumPy array. Types that nulls or other values would change are arrays of objects."""
+    found = _array(values)
+    if found.dtype.kind == "c":
+        raise TypeError(f"a column or the labels have values of {found.dtype}; numbers or words are needed")
+    return found
+
+
+def _array(values: Any) -> Any:
     import numpy as np
 
     if isinstance(values, np.ma.MaskedArray):
@@ -289,6 +343,8 @@ def ids(unit: Any, rows: int) -> list[str] | None:
     """Ids of units as words, one a row; an empty one for a row of no unit."""
     if unit is None:
         return None
+    if isinstance(unit, str):
+        raise ValueError(f"`unit`: an array has no column {unit!r}; give the ids, one for each row, and leave them out of the rows")
     unit = array(unit)
     if unit.shape != (rows,):
         raise ValueError(f"unit has the shape {unit.shape}; one id for each of {rows} rows is needed")
@@ -365,10 +421,17 @@ def _matrix(X: Any, domain: Domain | None) -> Any:
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), values, rows.shape[1]
 
 
-def not_finite(X: Any) -> list[str]:
-    """What to say of values of an array that are no finite numbers, to somebody who may know."""
+def not_finite(X: Any, domain: Domain) -> list[str]:
+    """What to say of values that are no finite numbers, to somebody who may know."""
     import numpy as np
 
+    if domain.columns is not None and is_frame(X):
+        told = []
+        for name, values in [(name, column_of(X, name)) for name, kind in domain.columns if kind == "number"]:
+            words_of = _each(values) if values.dtype.kind in "OUS" else []
+            lost = sum(word(value).strip().lower() not in ("", "nan") and math.isnan(number(value)) for value in words_of)
+            told += [f"{lost} values of the column {name!r} are no numbers (1.5 is one, and 1,5 is none) and count as missing ones"] if lost else []
+        return told
     values = getattr(X, "data", X) if not isinstance(X, np.ndarray) else X
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fOUS":
         return []
@@ -381,6 +444,24 @@ def not_finite(X: Any) -> list[str]:
     return told + ([f"{infinite} values are infinite and cut to the bounds"] if infinite else [])
 
 
+def label_of(frame: Any, name: str, domain: Domain | None) -> Any:
+    """The label's column."""
+    if domain is not None and domain.label_column not in (None, name):
+        raise ValueError(f"the domain declares its label, the column {domain.label_column!r}, not {name!r}")
+    return column_of(frame, name)
+
+
+def with_unit(domain: Domain, unit: Any, frame: Any, label: Any) -> Domain:
+    """The domain of rows with these ids, or with those of a column that is neither feature nor label."""
+    if not isinstance(unit, str) or not is_frame(frame):
+        return domain.by_unit()
+    is_label = unit == domain.label_column or isinstance(label, str) and unit == label
+    if is_label or unit in dict(domain.columns or ((name, "") for name in names_of(frame))):
+        role = "the label" if is_label else "a feature"
+        raise ValueError(f"`unit`: the column {unit!r} is {role}, and a unit's ids are neither: name a column that the domain does not declare")
+    return domain.by_unit(column=unit)
+
+
 def rows_of(
     data: Any, y: Any = None, domain: Domain | None = None, unit: Any = None, *, name: str = "arrays", explain: bool = False
 ) -> Rows:
@@ -388,10 +469,7 @@ def rows_of(
     if unit is not None and domain is None:
         raise ValueError("`unit` needs a domain: without one nothing is claimed of a unit")
     if isinstance(unit, str) and is_frame(data):
-        if domain is not None and domain.unit == unit:
-            unit = None
-        else:
-            unit = column_of(data, unit)
+        unit = None if domain is not None and domain.unit == unit else column_of(data, unit)
     if unit is not None and domain is not None and domain.unit:
         # A statement names the unit of the schema.
         raise ValueError(f"the domain declares its unit, the column {domain.unit!r}: leave `unit` out")
@@ -412,9 +490,7 @@ def rows_of(
         columns.append(numbers(values) if kind == "number" else words(values, known))
     count = len(data) if not hasattr(data, "num_rows") else data.num_rows
     if isinstance(y, str):
-        if domain.label_column not in (None, y):
-            raise ValueError(f"the domain declares its label, the column {domain.label_column!r}, not {y!r}")
-        y = column_of(data, y)
+        y = label_of(data, y, domain)
     # Units order the rows of a training; rows that are only judged, one by one, keep their own order.
     if unit is None and y is not None and domain.unit and domain.unit in names_of(data):
         unit = column_of(data, domain.unit)

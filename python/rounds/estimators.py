@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 import weakref
@@ -20,6 +21,20 @@ from . import _rows
 from ._core import Domain, Model, Privacy, _probabilities, train, tune, words_of
 
 _FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
+# Of scikit-learn's own estimators, and what stands for it.
+_INSTEAD = {
+    "C": "`alpha` is λ of the regulariser beside the mean loss, 1/(C·n) for n rows whose features the bounds scale to [−1, 1]",
+    "max_iter": "`epochs` says how long it trains",
+    "sample_weight": "rows have no weights, since the noise is for what each adds at most",
+}
+# Settings of `rounds.train` that an estimator has elsewhere.
+_ELSEWHERE = {
+    "seed": "`random_state` of the estimator",
+    "regularization": "`alpha` of the estimator",
+    "loss": "the kind of estimator",
+    "unit": "`unit` of fit",
+    "holds_out": "fit, which holds out no row",
+}
 # Functions that fit a copy on each of several parts of the rows.
 _VALIDATIONS = ("cross_validate", "cross_val_predict", "learning_curve", "permutation_test_score", "validation_curve")
 # Estimators that a call of one of these has been warned of, by what the call alone holds.
@@ -47,6 +62,12 @@ def _reads_rows(step: Any) -> bool:
     if parts is not None:
         return any(_reads_rows(part[1]) for part in parts)
     return bool(get_tags(step).requires_fit)
+
+
+def _refuse_unknown(kind: type, given: Mapping[str, Any]) -> None:
+    for name in given:
+        told = _INSTEAD.get(name, "its settings are in its help, and `options` takes others of rounds.train")
+        raise TypeError(f"{kind.__name__} has no `{name}`: {told}")
 
 
 @dataclass(eq=False, repr=False)
@@ -126,7 +147,18 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             return 1
         if isinstance(state, np.random.RandomState):
             return int(state.randint(2**31 - 1))
-        return int(state)
+        return int(_rows.checked({"random_state": state})["random_state"])
+
+    def _settings(self) -> dict[str, Any]:
+        """Settings of `rounds.train`."""
+        if not isinstance(self.options, (Mapping, type(None))):
+            raise TypeError(f"`options` is a dictionary of settings of rounds.train, not a {type(self.options).__name__}")
+        own = self.get_params(deep=False)
+        for name in self.options or {}:
+            if name in _ELSEWHERE or name in own:
+                raise ValueError(f"`{name}` of `options` is settled by {_ELSEWHERE.get(name, f'`{name}` of the estimator')}: leave it out here")
+        names = ("epsilon", "delta", "algorithm", "epochs", "batch_size", "learning_rate", "clip_norm", "threads", "verbose")
+        return {**(self.options or {}), **{name: own[name] for name in names}, "regularization": float(_rows.checked({"alpha": self.alpha})["alpha"])}
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         """Labels, the loss, the declaration of the label, and whether that was read off the rows."""
@@ -137,21 +169,22 @@ class _Private(BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """Rows as scikit-learn checks them; those of a domain with named columns are left to it."""
+        is_frame = _rows.is_frame(X)
         if self._has_columns():
-            if not _rows.is_frame(X):
+            if not is_frame:
                 raise TypeError("the domain has named columns: give a data frame with these")
             if reset:
                 self.feature_names_in_ = np.array([name for name, _ in self.domain.columns], dtype=object)  # type: ignore
                 self.n_features_in_ = len(self.feature_names_in_)
             return X
         if self._is_secret():
-            if reset and self.domain is None and self.bounds is None and _rows.is_frame(X):
+            if reset and self.domain is None and self.bounds is None and is_frame:
                 raise ValueError("a release of a data frame needs the domain of its columns, `domain`: `rounds.Schema.draft(df)` drafts a schema "
                                  "for you to check; or give the `bounds` that all its columns share, which are numbers then")
             # scikit-learn's own checks show values. These have a place for each: no row of a release can fail.
             rows = _rows.sparse(X)
             rows = _rows.dense(X) if rows is None else rows
-            validate_data(self, X if _rows.is_frame(X) else rows, reset=reset, skip_check_array=True)
+            validate_data(self, X if is_frame else rows, reset=reset, skip_check_array=True)
             return rows
         is_declared = self.domain is not None or self.bounds is not None
         dtype = None if getattr(X, "dtype", None) in (np.uint8, np.float32) else np.float64
@@ -162,7 +195,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None")
         if _rows.is_frame(X) and isinstance(y, str):
-            return _rows.column_of(X, y)
+            return _rows.label_of(X, y, self.domain)
         if self._is_secret():
             return _rows.array(y)
         if _rows.is_frame(X):
@@ -174,8 +207,8 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
         return y
 
-    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
-        """Trains the model on rows `X` with the classes or numbers `y`; `unit` has the id of each row's unit, a person say.
+    def fit(self, X: Any, y: Any, *, unit: Any = None, **others: Any) -> Any:
+        """Trains the model on rows `X` with the classes or numbers `y`; `unit` has the id of each row's unit, a person say, or names a column of them.
 
         Returns
         -------
@@ -187,7 +220,8 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise ValueError("`bounds` is for arrays without a `domain`, which declares its own: leave one of them out")
         if not isinstance(self.secure, (bool, np.bool_)):
             raise TypeError(f"`secure` is True or False, not {self.secure!r}")
-        secure = self._is_release()
+        _refuse_unknown(type(self), others)
+        settings, secure = self._settings(), self._is_release()
         changed = self._changed()
         if self.secure and changed:
             raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
@@ -203,23 +237,14 @@ class _Private(BaseEstimator):  # type: ignore[misc]
                 domain = self._declared(X, label, secure, is_read or fitted_before)
             elif fitted_before:
                 raise ValueError(f"{_FITTED_STEPS}. Give `domain` to rows as they are")
-            settings = dict(self.options or {})
-            for name in ("epochs", "batch_size", "learning_rate", "clip_norm"):
-                settings[name] = getattr(self, name)
             selection = getattr(self, "_selection", {})
             run = (tune if selection else train)(
                 X,
                 y,
                 domain=domain,
                 unit=unit,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                algorithm=self.algorithm,
                 seed=None if secure else self._seed(),
-                threads=self.threads,
-                verbose=self.verbose,
                 loss=loss,
-                regularization=float(self.alpha),
                 holds_out=False,
                 **settings,
                 **selection,
@@ -260,8 +285,9 @@ class _Private(BaseEstimator):  # type: ignore[misc]
     def _declared(self, X: Any, label: dict[str, Any], secure: bool, is_read: bool) -> Domain | None:
         """The domain of an array with `bounds`; of a simulation without them one that is read off the rows."""
         is_sparse = not hasattr(X, "flags")
-        bounds, storage = self.bounds, "sparse" if is_sparse else "dense"
-        if isinstance(bounds, str) and bounds == "bytes" or (bounds is None and not secure and X.dtype == np.uint8 and not is_sparse):
+        is_bytes = isinstance(self.bounds, str) and self.bounds == "bytes"
+        bounds, storage = None if is_bytes or self.bounds is None else _rows.pair("bounds", self.bounds), "sparse" if is_sparse else "dense"
+        if is_bytes or (bounds is None and not secure and X.dtype == np.uint8 and not is_sparse):
             bounds, storage = (0.0, 255.0), "sparse" if is_sparse else "bytes"
         if secure and (bounds is None or is_read):
             missing = "bounds" if bounds is None else self._label
@@ -274,7 +300,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             values = X.data if is_sparse else X
             largest = float(np.max(np.abs(values), initial=0.0)) or 1.0
             bounds = (-largest, largest)
-        return Domain.matrix(X.shape[1], tuple(map(float, bounds)), storage=storage, drafted=drafted, **label)  # type: ignore[arg-type]
+        return Domain.matrix(X.shape[1], bounds, storage=storage, drafted=drafted, **label)
 
     def _set_coefficients(self, domain: Domain | None) -> None:
         """Coefficients of raw values within the bounds; of named columns, of their features."""
@@ -303,6 +329,10 @@ def _warn_of_validation(name: str, estimator: _Private, call: Mapping[str, Any])
     """Says once what the fits of a cross-validation spend together; `call` has its local names."""
     if not estimator._is_secret():
         return
+    _refuse_ledger(name, estimator)
+    # The first score of permutation_test_score is that of rows as they are; those of other orders follow.
+    if "score" in call:
+        return
     if "parallel" in call:
         warned = _WARNED.setdefault(call["parallel"], weakref.WeakSet())
         if estimator in warned:
@@ -319,6 +349,12 @@ def _warn_of_validation(name: str, estimator: _Private, call: Mapping[str, Any])
         UserWarning,
         stacklevel=4,
     )
+
+
+def _refuse_ledger(name: str, estimator: _Private) -> None:
+    if isinstance(estimator.options, Mapping) and estimator.options.get("ledger") is not None:
+        raise ValueError(f"{name} fits on parts of the rows, and a ledger counts runs on all of them: leave `ledger` out of `options`, or choose by "
+                         "rounds.PrivateSearchCV, which is one run")
 
 
 def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candidates: int = 1, refit: bool = False, varies: bool = False) -> str:
@@ -352,6 +388,7 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
     """Says what the fits of a search spend together; `given` are further arguments of its fit."""
     if not estimator._is_secret():
         return
+    _refuse_ledger(type(search).__name__, estimator)
     from sklearn import model_selection as known
 
     # By the kind of estimator a number of folds is one of StratifiedKFold.
@@ -460,7 +497,8 @@ class LogisticRegression(_Classifier):
     epochs, batch_size, learning_rate, clip_norm : optional
         By default the algorithm's.
     options : dict, optional
-        Other settings of `rounds.train`: ``{"sampling": "shuffled", "checkpoint": "run.ckpt"}``.
+        Other settings of `rounds.train`: ``{"sampling": "shuffled", "checkpoint": "run.ckpt"}``, or ``{"allow_weak_privacy": True}``
+        for a release with ε above 10 or δ of 1/n and more.
     secure : bool
         A release: noise from a key of the operating system, and no statistic of the rows told. False is a simulation.
     random_state : int, optional
@@ -530,8 +568,10 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         if not self._is_secret():
-            y = y.astype(np.float64)
-        bounds, is_read = self.target_bounds, False
+            words, y = y, _rows.numbers(y)
+            if words.dtype.kind in "OUS" and (np.isnan(y) & (_rows.words(words)[1] >= 0)).any():
+                raise ValueError(f"y has words that are no numbers, which {type(self).__name__} learns: LogisticRegression learns classes")
+        bounds, is_read = None if self.target_bounds is None else _rows.pair("target_bounds", self.target_bounds), False
         if self.domain is not None:
             bounds = self.domain.label_bounds
         if bounds is None:
@@ -579,11 +619,26 @@ class HuberRegressor(_Regressor):
     huber: float = 1.35
 
     def _loss_of(self, span: float) -> str:
-        threshold = np.float32(2.0 * float(self.huber) / span)
+        threshold = np.float32(2.0 * float(_rows.checked({"huber": self.huber})["huber"]) / span)
         if not (np.isfinite(threshold) and threshold > 0):
             raise ValueError(f"`huber` is a positive number, not {self.huber!r}")
         return f"huber={threshold}"
 
+
+def _refusing(init: Any) -> Any:
+    """Tells what stands for a setting of scikit-learn's own estimators."""
+
+    @functools.wraps(init)
+    def told(self: Any, *given: Any, **settings: Any) -> None:
+        names = type(self)._get_param_names()
+        _refuse_unknown(type(self), {name: value for name, value in settings.items() if name not in names})
+        init(self, *given, **settings)
+
+    return told
+
+
+for _kind in (_Private, _Classifier, _Regressor, HuberRegressor):
+    setattr(_kind, "__init__", _refusing(_kind.__init__))
 
 # Settings of estimators that the library names otherwise.
 _NAMES = {"alpha": "regularization"}
@@ -634,8 +689,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     best_estimator_, best_params_
         The winner and its settings. To fit `best_estimator_` again would spend its budget again.
-    privacy_ : Privacy
-        The statement of the whole selection.
+    privacy_, outcome_
+        The statement of the whole selection, and the document of its run.
     cv_results_ : dict
         Of a simulation alone: ``params`` and ``mean_test_score`` of every trial, a score with its noise.
 
@@ -665,7 +720,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             setattr(tags, name, getattr(own, name))
         return tags
 
-    def fit(self, X: Any, y: Any, *, unit: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, *, unit: Any = None, **others: Any) -> Any:
         """Runs the trials on rows `X` with the labels `y`; `unit` has the id of each row's unit, a person say.
 
         Returns
@@ -684,7 +739,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if not best._is_secret():
             best._selection["diagnostics"] = True
         try:
-            best.fit(X, y, unit=unit)
+            best.fit(X, y, unit=unit, **others)
         finally:
             del best._selection
         told = {name.removeprefix("set "): text for name, text in best.outcome_["parameters"].items()}
@@ -693,16 +748,24 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         best.set_params(**{name: value for name, value in self.best_params_.items() if name in own})
         others = {name: value for name, value in self.best_params_.items() if name not in own}
         best.options = {**(best.options or {}), **others} if others else best.options
-        self.best_estimator_, self.privacy_ = best, best.privacy_
+        self.best_estimator_, self.privacy_, self.outcome_ = best, best.privacy_, best.outcome_
         if "trials" in best.outcome_:
             trials = best.outcome_["trials"]
             scores = [np.nan if trial["score"] is None else trial["score"] for trial in trials]
             params = [self._params({name.replace("-", "_"): text for name, text in trial["settings"]}) for trial in trials]
-            self.cv_results_ = {"params": params, "mean_test_score": np.array(scores)}
+            self._cv_results = {"params": params, "mean_test_score": np.array(scores)}
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         return self
+
+    @property
+    def cv_results_(self) -> dict[str, Any]:
+        """Of a simulation, ``params`` and ``mean_test_score`` of every trial."""
+        check_is_fitted(self, "best_estimator_")
+        if "trials" not in self.outcome_:
+            raise AttributeError("cv_results_: of a release the winner alone is told, no trial and no score; a simulation (secure=False of `estimator`) has them")
+        return self._cv_results
 
     def _params(self, texts: dict[str, str]) -> dict[str, Any]:
         """The given values that have these texts in the library."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from ._core import Privacy
 from ._rounds import Noise
+from ._rows import checked
 
 # Names of papers for mechanisms of the registry.
 _NAMES = {"mf": "optimal", "mf+": "optimal", "mf⁺": "optimal"}
@@ -115,23 +116,11 @@ def stream(
     -------
     Stream
     """
-    if epochs < 1 or rounds % epochs:
+    given = checked(locals())
+    rounds, epochs = given["rounds"], given.pop("epochs")
+    if epochs < 1 or epochs % 1 or rounds % epochs:
         raise ValueError(f"`epochs` {epochs} is 1 at least and divides `rounds` {rounds}: an example is in one round of each epoch")
     if lambda_tau is None and mechanism in ("mf+", "mf⁺"):
-        lambda_tau = rounds
-    noise = Noise(
-        _NAMES.get(mechanism, mechanism),
-        dimension,
-        key,
-        rounds=rounds,
-        rounds_per_epoch=rounds // epochs,
-        clip_norm=clip_norm,
-        noise_multiplier=noise_multiplier,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        workload=workload,
-        lambda_tau=lambda_tau,
-        threads=threads,
-    )
-    return Stream(noise)
+        given["lambda_tau"] = rounds
+    given["mechanism"] = _NAMES.get(mechanism, mechanism)
+    return Stream(Noise(seed=given.pop("key"), rounds_per_epoch=int(rounds // epochs), **given))

@@ -33,7 +33,13 @@ enum Buffer<'py> {
 }
 
 fn buffer<'py>(given: &Bound<'py, PyAny>) -> PyResult<Buffer<'py>> {
-    let needed = || PyTypeError::new_err("a writable NumPy array of float32 or float64 in C order is needed");
+    let needed = || {
+        let kind = given.getattr("dtype").map_or_else(|_| given.get_type().to_string(), |dtype| dtype.to_string());
+        PyTypeError::new_err(format!(
+            "a writable NumPy array of float32 or float64 in C order is needed, not this one ({kind}): make it by \
+             numpy.array(values, dtype=numpy.float64, order=\"C\"), and go on with what that gives"
+        ))
+    };
     let buffer: Buffer<'py> = given.extract().map_err(|_| needed())?;
     let is_in_order = match &buffer {
         Buffer::Single(values) => values.is_c_contiguous(),

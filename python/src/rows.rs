@@ -85,16 +85,16 @@ impl Domain {
         Ok(Self(Arc::new(domain)))
     }
 
-    /// The same domain, whose unit of privacy is that of the ids that rows come with.
-    #[pyo3(signature = (*, reduce = "mean", most_rows = None))]
-    fn by_unit(&self, reduce: &str, most_rows: Option<usize>) -> PyResult<Self> {
+    /// The same domain, whose unit of privacy is that of the ids in a column, or of those that rows come with.
+    #[pyo3(signature = (*, column = None, reduce = "mean", most_rows = None))]
+    fn by_unit(&self, column: Option<String>, reduce: &str, most_rows: Option<usize>) -> PyResult<Self> {
         let reduction = match reduce {
             "mean" => Reduction::Mean,
             "sum" => Reduction::Sum,
             other => return Err(PyValueError::new_err(format!("`reduce` is mean or sum, not {other:?}"))),
         };
         let mut domain = (*self.0).clone();
-        let column = domain.unit.take().and_then(|unit| unit.column);
+        let column = column.or_else(|| domain.unit.take().and_then(|unit| unit.column));
         domain.unit = Some(UnitDeclaration { column, reduction, most_rows });
         domain.check().map_err(|error| refused(&error))?;
         Ok(Self(Arc::new(domain)))
@@ -360,6 +360,9 @@ impl Rows {
         domain: Option<Arc<problem::Domain>>,
         (units, explain): (Option<Vec<String>>, bool),
     ) -> PyResult<Self> {
+        if encoded.0.is_empty() {
+            return Err(PyValueError::new_err(format!("{name}: there are no rows; give one at least")));
+        }
         let rows = detached(py, || dataset(name, encoded, domain.as_ref(), units.as_deref()))?;
         rows.map(Self).map_err(|error| of_rows(&error, explain))
     }

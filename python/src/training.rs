@@ -272,11 +272,13 @@ pub(crate) fn train(
         }
     };
     match (ended, raised) {
-        (Ok(_), Some(raised)) => Err(raised),
-        (Ok(mut tuned), None) => {
+        (Ok(_), Some(raised)) if !raised.is_instance_of::<PyKeyboardInterrupt>(py) => Err(raised),
+        (Ok(mut tuned), raised) => {
             tuned.outcome.warnings.iter_mut().for_each(|warning| *warning = as_python(warning));
             let document = serde_json::to_string(&tuned).map_err(|error| PyOSError::new_err(error.to_string()))?;
-            let warnings = face.warnings.into_inner().expect("no fault while it is held");
+            let mut warnings = face.warnings.into_inner().expect("no fault while it is held");
+            // Its budget is spent, and there is nothing left to stop.
+            warnings.extend(raised.map(|_| "the interrupt came when the run was done: here is its model".to_owned()));
             Ok((Model::new(tuned.model)?, document, warnings))
         }
         (Err(error @ (FitError::Stopped { .. } | FitError::Interrupted { .. })), Some(raised)) => {

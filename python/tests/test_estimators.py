@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import threading
 import warnings
 
 import numpy as np
@@ -25,6 +24,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     cross_val_predict,
     cross_val_score,
+    permutation_test_score,
     validation_curve,
 )
 from sklearn.multiclass import OneVsRestClassifier
@@ -305,7 +305,7 @@ def test_the_warning_of_a_search_never_fails():
 def test_the_warning_of_a_search_counts_units_and_leaves_budgets_of_a_grid_open():
     X, y, _ = rows(600)
     model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], domain=None)
-    by_unit = LogisticRegression(domain=rounds.Domain.matrix(5, (-1.0, 1.0), classes=["0", "1"]).by_unit(), options={"batch_size": 20})
+    by_unit = LogisticRegression(domain=rounds.Domain.matrix(5, (-1.0, 1.0), classes=["0", "1"]).by_unit(), batch_size=20)
     people = np.arange(600) // 3
     # A person's rows lie in all three folds: three fits a candidate.
     with pytest.warns(UserWarning, match="each unit takes part in at most 7 releases; no guarantee"):
@@ -341,6 +341,27 @@ def test_a_cross_validation_warns_once_with_what_its_fits_spend():
     ]:
         assert len(found) == 1 and found[0].startswith(expected[0]), found
     assert len(told(model, KFold(3), validation_curve, param_name="epochs", param_range=[1, 2])) == 1
+    assert len(told(model, KFold(3), permutation_test_score, n_permutations=3)) == 1
+    assert len(told(model, KFold(3), permutation_test_score, n_permutations=3, n_jobs=2)) == 1
+
+
+def test_no_part_of_the_rows_is_booked_in_a_ledger_of_all(tmp_path):
+    X, y, _ = rows(600)
+    domain = rounds.Domain.matrix(5, (-1.0, 1.0), classes=["0", "1"])
+    rounds.new_ledger(tmp_path / "budget", data="arrays", domain=domain, rows=600, epsilon=9.0, delta=1e-3)
+    model = LogisticRegression(0.5, 1e-6, domain=domain, options={"ledger": tmp_path / "budget"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for call in (
+            lambda: cross_val_score(model, X, y),
+            lambda: cross_val_predict(model, X, y),
+            lambda: cross_val_score(make_pipeline("passthrough", model), X, y),
+            lambda: GridSearchCV(model, {"alpha": [0.0, 0.1]}).fit(X, y),
+        ):
+            with pytest.raises(ValueError, match="fits on parts of the rows, and a ledger counts runs on all of them: leave `ledger` out"):
+                call()
+        assert rounds.ledger(tmp_path / "budget")["runs"] == []
+        assert clone(model).fit(X, y).privacy_["claim"] == "release"
 
 
 def test_missing_labels_are_refused_by_name_where_a_score_needs_them():
@@ -375,7 +396,7 @@ def test_predictions_stand_in_the_order_of_the_rows_and_a_unit_may_be_named():
     assert model.score(table, table["stays"]) == model.score(without, table["stays"])
     settings = dict(epsilon=1.0, secure=False, random_state=3, domain=rounds.Domain.parse(SCHEMA))
     named, given = (LogisticRegression(**settings).fit(table, "stays", unit=unit) for unit in ("person", table["person"]))
-    assert named.outcome_["model_sha256"] == given.outcome_["model_sha256"]
+    assert (named.coef_ == given.coef_).all() and given.privacy_["unit"] == "unit" and named.privacy_["unit"] == 'value of column "person"'
 
 
 def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused():
@@ -392,8 +413,9 @@ def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused()
     for unit in (np.arange(400), table["age"], "age"):
         with pytest.raises(ValueError, match="the domain declares its unit, the column 'person'"):
             LogisticRegression(domain=domain).fit(table, table["stays"], unit=unit)
-    with pytest.raises(ValueError, match="the domain declares its label"):
-        rounds.train(table, "plan", domain=domain, epsilon=1.0)
+    for fit in (lambda: rounds.train(table, "plan", domain=domain, epsilon=1.0), lambda: LogisticRegression(domain=domain).fit(table, "plan")):
+        with pytest.raises(ValueError, match="the domain declares its label"):
+            fit()
     with pytest.raises(TypeError, match="names of its columns") as refused:
         rounds.train("rows.csv", domain="schema.toml", unit=np.array(["P01"]), epsilon=1.0)
     assert "P01" not in str(refused.value)
@@ -431,24 +453,94 @@ def test_pickles_hold_no_key_and_none_is_made_while_training():
     X, y, _ = rows()
     model = LogisticRegression(bounds=(-1, 1), classes=[0, 1]).fit(X, y)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
-    long = LogisticRegression(bounds=(-1, 1), classes=[0, 1], secure=False, epochs=3_000, batch_size=50)
-    thread = threading.Thread(target=long.fit, args=(X, y))
-    thread.start()
-    refused = 0
-    while thread.is_alive() and not refused:
-        try:
-            pickle.dumps(long)
-        except TypeError as error:
-            refused += "is training" in str(error)
-    thread.join()
-    assert refused and pickle.dumps(long)
+    refused = []
+
+    def pickled(stage, *_):
+        with pytest.raises(TypeError, match="is training"):
+            pickle.dumps(model)
+        refused.append(stage)
+
+    model.set_params(options={"progress": pickled}).fit(X, y)
+    assert refused and pickle.dumps(model.set_params(options=None))
 
 
-@pytest.mark.parametrize("change, told", [(dict(epsilon="1"), "number"), (dict(huber=0.0), "huber"), (dict(bounds=(1, -1)), "bounds")])
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (dict(epsilon="1"), "`epsilon` is a number, not '1': give epsilon=1.0$"),
+        (dict(epsilon=True), "`epsilon` is a number, not True"),
+        (dict(batch_size=1.5), "`batch_size` is a whole number"),
+        (dict(alpha="a"), "`alpha` is a number, not 'a': give alpha=0.01$"),
+        (dict(random_state=-1, secure=False), "`random_state` is a whole number .*, not -1: give random_state=1$"),
+        (dict(random_state=1.5, secure=False), "`random_state` is a whole number"),
+        (dict(huber=0.0), "huber"),
+        (dict(huber="1"), "`huber` is a number, not '1'"),
+        (dict(bounds=(1, -1)), "bounds"),
+        (dict(bounds=[(-1, 1)] * 5), "`bounds` is two numbers.*for all columns together.*a `domain` declares those of each column"),
+        (dict(bounds=np.zeros((2, 5))), "`bounds` is two numbers"),
+        (dict(bounds=(-1, 0, 1)), "`bounds` is two numbers"),
+        (dict(bounds="byte"), "`bounds` is two numbers"),
+        (dict(target_bounds=3), "`target_bounds` is two numbers, the lower one first"),
+        (dict(options={"epsilon": 2.0}), "`epsilon` of `options` is settled by `epsilon` of the estimator: leave it out here"),
+        (dict(options={"seed": 3}), "`seed` of `options` is settled by `random_state`"),
+        (dict(options={"secure": False}), "`secure` of `options` is settled by `secure`"),
+        (dict(options={"epochs": 3}), "`epochs` of `options` is settled by `epochs`"),
+        (dict(options={"regularization": 1.0}), "`regularization` of `options` is settled by `alpha`"),
+        (dict(options=["sampling"]), "`options` is a dictionary of settings"),
+        (dict(options={"ledger": "budget"}, random_state=1, secure=False), "`ledger` counts releases.*leave one out"),
+    ],
+)
 def test_settings_that_cannot_be_are_refused(change, told):
     X, _, y = rows(300)
     with pytest.raises((ValueError, TypeError), match=told):
         HuberRegressor(**{"bounds": (-1, 1), "target_bounds": (-10, 10), **change}).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS + REGRESSORS)
+def test_what_stands_for_settings_of_scikit_learn_is_said(kind):
+    with pytest.raises(TypeError, match=rf"{kind.__name__} has no `C`: `alpha` is .*1/\(C·n\)"):
+        kind(C=1.0)
+    with pytest.raises(TypeError, match="has no `solver`: its settings are in its help, and `options`"):
+        kind(solver="lbfgs")
+    X, y, _ = rows(300)
+    for fit in (kind().fit, rounds.PrivateSearchCV(kind(), {"alpha": [0.0, 0.1]}).fit):
+        with pytest.raises(TypeError, match="has no `sample_weight`: rows have no weights"):
+            fit(X, y, sample_weight=np.ones(300))
+    # The signature is as it was.
+    assert "C" not in kind().get_params() and clone(kind(2.0, alpha=0.5)).get_params()["alpha"] == 0.5
+
+
+def test_a_weak_release_is_one_that_is_asked_for():
+    X, y, _ = rows(300)
+    for weak in (dict(epsilon=20.0), dict(delta=0.01)):
+        model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], **weak)
+        with pytest.raises(ValueError, match="allow_weak_privacy"):
+            model.fit(X, y)
+        assert model.set_params(options={"allow_weak_privacy": True}).fit(X, y).privacy_["claim"] == "release"
+
+
+def test_words_are_no_numbers_of_a_regression():
+    X, y, _ = rows(300)
+    words = np.where(y > 0, "high", "low")
+    for target in (words, words.astype(object)):
+        with pytest.raises(ValueError, match="y has words that are no numbers, which Ridge learns: LogisticRegression"):
+            Ridge(bounds=(-1, 1), secure=False).fit(X, target)
+    assert Ridge(bounds=(-1, 1), secure=False).fit(X, y.astype(str)).privacy_["claim"] == "none"
+
+
+def test_a_lazy_frame_and_complex_columns_are_refused():
+    import pandas as pd
+    import polars
+
+    X, y, _ = rows(300)
+    for secure in (True, False):
+        model = LogisticRegression(bounds=(-1, 1), classes=[0, 1], secure=secure)
+        with pytest.raises(TypeError, match="LazyFrame has no rows in memory yet"):
+            model.fit(polars.DataFrame(X).lazy(), y)
+        with pytest.raises((TypeError, ValueError), match="[Cc]omplex"):
+            model.fit(pd.DataFrame(X.astype(complex)), y)
+        with pytest.raises((TypeError, ValueError), match="[Cc]omplex"):
+            model.fit(X, y.astype(complex))
 
 
 def test_three_classes_need_softmax():

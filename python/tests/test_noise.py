@@ -60,6 +60,9 @@ def test_buffers_are_written_in_place_in_order():
     for buffer in (np.zeros(4), np.zeros(10)[::2], np.zeros(5, int), [0.0] * 5, np.zeros((5, 2))[:, :1], np.zeros((5, 2))):
         with pytest.raises((ValueError, TypeError)):
             streams().add(buffer)
+    for buffer, kind in [(np.zeros(5, np.float16), "float16"), (np.zeros(5, int), "int64"), ([0.0] * 5, "<class 'list'>")]:
+        with pytest.raises(TypeError, match=f"float32 or float64 in C order is needed, not this one .{kind}.: make it by numpy.array"):
+            streams().add(buffer)
     fixed = np.zeros(5)
     fixed.flags.writeable = False
     with pytest.raises((ValueError, TypeError)):

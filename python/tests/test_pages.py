@@ -7,6 +7,7 @@ from conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "python/docs"))
 
+import scripts  # noqa: E402
 from scripts import SCRIPTS, run  # noqa: E402
 
 
@@ -17,3 +18,15 @@ def test_a_script_runs(path, tmp_path):
         pytest.skip(f"{lacks} is not installed")
     assert done.returncode == 0, done.stderr
     assert done.stdout and "False" not in done.stdout
+
+
+def test_a_page_is_skipped_where_the_system_s_python_cannot_run_its_script(tmp_path, monkeypatch):
+    page, system, asked = tmp_path / "page.py", tmp_path / "python3", tmp_path / "asked"
+    page.write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    for serves in (False, True):
+        # Without NumPy, or too old: asked for these it fails.
+        system.write_text(f'#!/bin/sh\ntouch {asked}\n[ "$1" != -c ] || exit {0 if serves else 1}\necho ran\n')
+        system.chmod(0o755)
+        monkeypatch.setattr(scripts, "SYSTEM", str(system))
+        done, lacks = run(page, tmp_path)
+        assert asked.exists() and (lacks, done.stdout) == ((None, "ran\n") if serves else ("torch", ""))

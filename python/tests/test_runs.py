@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ from conftest import SCHEMA, frame, numbers
 import rounds
 
 DOMAIN = rounds.Domain.matrix(10, (-1.0, 1.0), classes=["0", "1"])
-LONG = dict(epsilon=1.0, delta=1e-6, epochs=2_000, batch_size=100, seed=1)
+# Seconds of rounds, beside the 50 ms after which a callback or a signal is seen at the latest.
+LONG = dict(epsilon=1.0, delta=1e-6, epochs=20_000, batch_size=100, seed=1, holds_out=False)
 
 
 def train(rows=2_000, seed=1, **settings):
@@ -25,25 +26,43 @@ def train(rows=2_000, seed=1, **settings):
     return rounds.train(X, y, domain=DOMAIN, **{"epsilon": 1.0, "delta": 1e-6, "seed": seed, **settings})
 
 
-def test_an_interrupt_ends_a_run_that_goes_on_from_its_checkpoint(tmp_path):
-    kept = tmp_path / "run.ckpt"
+def signalling(stage):
+    """A callback that interrupts this process when it is told of a stage."""
+    return lambda told, *_: signal.raise_signal(signal.SIGINT) if told == stage else None
+
+
+@pytest.fixture
+def interruptible():
     # A process that a script has started in the background ignores the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def interrupt():
-        while not kept.exists():
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt, match="stopped after round .*resume"):
-        train(**LONG, checkpoint=kept)
+    yield
     signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_a_run_that_goes_on_from_its_checkpoint(tmp_path, interruptible):
+    kept = tmp_path / "run.ckpt"
+    with pytest.raises(KeyboardInterrupt, match="stopped after round .*resume"):
+        train(**LONG, checkpoint=kept, checkpoint_every=100_000, progress=signalling("loading"))
     assert kept.is_file()
-    resumed = train(**LONG, checkpoint=kept, resume=kept)
+    resumed = train(**LONG, checkpoint=kept, checkpoint_every=100_000, resume=kept)
     assert not kept.exists()
-    whole = train(**LONG, holds_out=False)
+    whole = train(**LONG)
     assert resumed.outcome["model_sha256"] == whole.outcome["model_sha256"]
+
+
+@pytest.mark.parametrize("seed", [1, None])
+def test_an_interrupt_loses_no_run_that_is_done(interruptible, seed):
+    # Nothing stops a run whose model is being published.
+    with pytest.warns(UserWarning, match="interrupt came when the run was done"):
+        run = train(seed=seed, rows=3_000, progress=signalling("publishing"))
+    assert run.privacy["claim"] == ("release" if seed is None else "simulation")
+
+    def stop(stage, *_):
+        if stage == "publishing":
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        train(seed=seed, rows=3_000, progress=stop)
 
 
 def test_an_interrupt_in_a_callback_is_one_too():
@@ -57,7 +76,7 @@ def test_an_interrupt_in_a_callback_is_one_too():
 
 def test_progress_is_told_and_stops_a_run(capsys):
     told = []
-    train(**LONG, progress=lambda *one: told.append(one), holds_out=False)
+    train(**LONG, progress=lambda *one: told.append(one))
     stages = [stage for stage, *_ in told]
     assert stages[:2] == ["loading", "planning"] and stages[-1] == "publishing"
     assert told[-1][1] == told[-1][2] > 0
@@ -83,19 +102,20 @@ def test_a_closed_stream_ends_no_run(monkeypatch):
 
 def test_the_interpreter_goes_on_and_two_runs_at_once_are_those_alone():
     alone = [train(seed=seed, epochs=200, holds_out=False).outcome["model_sha256"] for seed in (1, 2)]
-    found = [None, None]
+    found, both = [None, None], threading.Barrier(2, timeout=60)
+
+    def meet(stage, *_):
+        # Neither returns before the other has begun.
+        if stage == "loading":
+            both.wait()
 
     def work(place):
-        found[place] = train(seed=place + 1, epochs=200, holds_out=False).outcome["model_sha256"]
+        found[place] = train(seed=place + 1, epochs=200, holds_out=False, progress=meet).outcome["model_sha256"]
 
     threads = [threading.Thread(target=work, args=(place,)) for place in (0, 1)]
     [thread.start() for thread in threads]
-    ticks = 0
-    while any(thread.is_alive() for thread in threads):
-        ticks += 1
-        time.sleep(0.001)
+    [thread.join() for thread in threads]
     assert found == alone
-    assert ticks > 3
 
 
 def test_models_do_not_depend_on_threads():
@@ -169,7 +189,16 @@ def test_rows_of_bytes_are_read_where_they_are():
 @pytest.mark.parametrize(
     "change, error, told",
     [
-        (dict(epsilon="1"), TypeError, "`epsilon` is a number"),
+        (dict(epsilon="1"), TypeError, "`epsilon` is a number, not '1': give epsilon=1.0$"),
+        (dict(epsilon=True), TypeError, "`epsilon` is a number, not True: give epsilon=1.0$"),
+        (dict(epsilon=np.True_), TypeError, "`epsilon` is a number"),
+        (dict(delta="1e-6"), TypeError, "`delta` is a number, not '1e-6': give delta=1e-06$"),
+        (dict(batch_size=1.5), ValueError, "`batch_size` is a whole number from 0 to .*, not 1.5: give batch_size=2$"),
+        (dict(batch_size="50"), TypeError, "`batch_size` is a whole number .*: give batch_size=50$"),
+        (dict(seed=-1), ValueError, "`seed` is a whole number .*, not -1: give seed=1$"),
+        (dict(threads="all"), TypeError, "`threads` is a whole number .*, not 'all': give threads=1$"),
+        (dict(ledger="/nowhere"), ValueError, "`ledger` counts releases, and a seed"),
+        (dict(algorithm="lbfgs"), ValueError, "no algorithm 'lbfgs'; `rounds list"),
         (dict(epsilon=-1.0), ValueError, "epsilon"),
         (dict(epsilon=float("nan")), ValueError, "epsilon"),
         (dict(delta=2.0), ValueError, "delta"),
@@ -195,13 +224,15 @@ def test_settings_that_cannot_be_are_refused_with_the_remedy(change, error, told
         (np.zeros(10, np.float32), [0], ValueError, "dimensions"),
         (np.zeros((5, 10), np.float32), [0, 1], ValueError, "inconsistent"),
         (np.zeros((5, 10), np.complex64), [0, 1, 0, 1, 0], TypeError, "complex"),
-        (np.zeros((0, 10), np.float32), [], ValueError, "."),
+        (np.zeros((0, 10), np.float32), [], ValueError, "there are no rows"),
+        (np.zeros((5, 10), np.float32), np.zeros(5, complex), TypeError, "complex128"),
         (np.zeros((5, 10), np.float32), None, ValueError, "labels"),
     ],
 )
 def test_rows_that_cannot_be_are_refused_with_the_remedy(X, y, error, told):
-    with pytest.raises(error, match=told):
-        rounds.train(X, y, domain=DOMAIN, epsilon=1.0, seed=1)
+    for seed in (1, None):
+        with pytest.raises(error, match=told):
+            rounds.train(X, y, domain=DOMAIN, epsilon=1.0, delta=1e-6, seed=seed)
 
 
 def test_words_in_an_array_are_missing_numbers():
@@ -209,6 +240,115 @@ def test_words_in_an_array_are_missing_numbers():
     X[3] = "a"
     with pytest.warns(UserWarning, match="10 values are NaN"):
         rounds.train(X, y, domain=DOMAIN, epsilon=1.0, seed=1, epochs=1)
+
+
+def test_numbers_that_are_none_are_told_of_a_simulation_alone():
+    table, domain = frame(2_000), rounds.Domain.parse(SCHEMA)
+    table["age"] = [f"{age:.1f}".replace(".", ",") if place % 4 == 0 else age for place, age in enumerate(table["age"])]
+    lost = (table["age"].map(type) == str).sum() - (table["age"] == "nan").sum()
+    settings = dict(domain=domain, epsilon=1.0, delta=1e-6, epochs=1)
+    with pytest.warns(UserWarning, match=f"{lost} values of the column 'age' are no numbers .* count as missing"):
+        rounds.train(table, seed=1, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rounds.train(table, **settings)
+        rounds.train(frame(2_000)[["age", "plan", "income", "stays"]].dropna(), seed=1, **settings)
+
+
+def test_a_statement_of_a_simulation_says_that_it_protects_nobody():
+    assert "simulation: anybody can draw its noise again, so it protects nobody" in str(train().privacy)
+    assert "nobody" not in str(train(rows=3_000, seed=None).privacy)
+
+
+def test_a_unit_in_a_column_is_stated_by_its_name_and_is_neither_feature_nor_label(tmp_path):
+    table, domain = frame(2_000), rounds.Domain.parse(SCHEMA)
+    settings = dict(domain=domain, epsilon=1.0, delta=1e-6, batch_size=20, epochs=1)
+    run = rounds.train(table, unit="person", model=tmp_path / "model", **settings)
+    assert run.privacy["unit"] == 'value of column "person"' and run.outcome["n"] == 500
+    verified = rounds.verify(tmp_path / "model")
+    assert verified["holds"] and verified["statement"]["unit"] == run.privacy["unit"]
+    for rows in (table, table.drop(columns="person")):
+        found = rounds.evaluate(run, rows)
+        assert found["rows"] + found["left_out"] == 2_000
+    for column, role in [("age", "a feature"), ("stays", "the label")]:
+        with pytest.raises(ValueError, match=f"{column!r} is {role}, and a unit's ids are neither: name a column"):
+            rounds.train(table, unit=column, **settings)
+    plain = table[["age", "income"]]
+    with pytest.raises(ValueError, match="'age' is a feature"):
+        rounds.train(plain, table["stays"], unit="age", **{**settings, "domain": rounds.Domain.matrix(2, (0.0, 100.0), classes=["no", "yes"])})
+    with pytest.raises(ValueError, match="an array has no column 'person'; give the ids"):
+        rounds.train(plain.to_numpy(), table["stays"], unit="person", **{**settings, "domain": rounds.Domain.matrix(2, (0.0, 100.0), classes=["no", "yes"])})
+
+
+@pytest.mark.parametrize("algorithm", ["dp-sgd", "dp-gd", "dp-ftrl", "dp-mf"])
+def test_noise_that_cannot_be_drawn_is_refused_before_it_is_booked(tmp_path, algorithm):
+    X, y = numbers(400, 10)
+    rounds.new_ledger(tmp_path / "budget", data="arrays", domain=DOMAIN, rows=400, epsilon=1.0, delta=1e-4)
+    found = []
+    for epsilon in (1e-9, 1e-5, 1e-4, 1e-3, 1e-2, 0.1):
+        try:
+            rounds.train(X, y, domain=DOMAIN, algorithm=algorithm, epsilon=epsilon, delta=1e-6, epochs=2, ledger=tmp_path / "budget")
+            found.append(True)
+        except ValueError as refused:
+            assert "`epsilon`: the noise is" in str(refused) and "take a larger one" in str(refused)
+            found.append(False)
+        # What is booked is done.
+        assert [run["state"] for run in rounds.ledger(tmp_path / "budget")["runs"]] == ["done"] * sum(found)
+    assert found == sorted(found) and not found[0] and found[-1]
+    train(epsilon=1e-9, algorithm=algorithm, epochs=2)
+
+
+def test_what_is_no_file_of_a_model_is_refused_with_the_remedy(tmp_path):
+    run, path = train(rows=3_000, seed=None), tmp_path / "run.pickle"
+    path.write_bytes(pickle.dumps(run.model))
+    for given in (run.outcome, run.privacy, run):
+        with pytest.raises(TypeError, match="path of a file is needed.*json.dump"):
+            rounds.verify(given)
+        with pytest.raises(TypeError, match="path of a file is needed.*json.dump"):
+            rounds.compose([given])
+    for call in (rounds.verify, lambda path: rounds.compose([path]), lambda path: rounds.predict(path, numbers(3, 10)[0])):
+        with pytest.raises(ValueError, match="a pickle, which joblib.load .*model_.write"):
+            call(path)
+    # Whatever length a model's file begins with.
+    for length in (0x80, 0x480, 0x9580):
+        path.write_bytes(length.to_bytes(8, "little") + b"{" + b" " * length)
+        with pytest.raises(ValueError, match="no JSON"):
+            rounds.verify(path)
+    run.model.write(tmp_path / "model")
+    assert "Nobody has signed it: the name of the data, the build" in rounds.verify(tmp_path / "model")["unshown"]
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda: rounds.account("gaussian", epsilon="1", delta=1e-5), "`epsilon` is a number, not '1': give epsilon=1.0$"),
+        (lambda: rounds.account("gaussian", epsilon=1, delta="0,1"), "`delta` is a number, not '0,1': give delta=1e-05$"),
+        (lambda: rounds.account("gaussian", noise_multiplier=None, epsilon=True, delta=1e-5), "`epsilon` is a number, not True"),
+        (lambda: rounds.account("gaussian", epsilon=1, delta=1e-5, steps=1.5), "`steps` is a whole number .*: give steps=2$"),
+        (lambda: rounds.noise.stream("tree", 3, rounds=4, epsilon="1"), "`epsilon` is a number, not '1'"),
+        (lambda: rounds.noise.stream("tree", 3, rounds=4, epsilon=1, clip_norm="1"), "`clip_norm` is a number"),
+        (lambda: rounds.noise.stream("tree", 3, -1, rounds=4, epsilon=1), "`key` is a whole number .*, not -1"),
+        (lambda: rounds.noise.stream("tree", 3, rounds=3, epochs=1.5, epsilon=1), "`epochs` 1.5 is 1 at least and divides"),
+        (lambda: rounds.new_ledger("/nowhere", data="a", domain=DOMAIN, rows=9, epsilon="1", delta=1e-5), "`epsilon` is a number, not '1'"),
+        (lambda: rounds.new_ledger("/nowhere", data="a", domain=DOMAIN, rows=9, epsilon=1, delta="1e-5"), "`delta` is a number"),
+        (lambda: rounds.new_ledger("/nowhere", data="a", domain="schema.toml", rows=9, epsilon=1, delta=1e-5), "`domain` is a rounds.Domain, not a str"),
+        (lambda: rounds.compose([], delta="1e-5"), "`delta` is a number"),
+        (lambda: rounds.audit("dp-gd", epsilon="1"), "`epsilon` is a number"),
+        (lambda: rounds.factorize("64"), "`rounds` is a whole number .*: give rounds=64$"),
+        (lambda: rounds.clipped_sum([[1.0]], [1.0], np.zeros((1, 2)), loss="squared", clip_norm="1"), "`clip_norm` is a number"),
+        (lambda: rounds.tune(*numbers(9, 10), domain=DOMAIN, epsilon=1, grid={"momentum": [0, 0.5]}, trials="3"), "`trials` is a number, not '3': give trials=3.0$"),
+    ],
+)
+def test_arguments_that_are_no_numbers_are_named_with_the_number_to_pass(call, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        call()
+
+
+def test_numbers_of_any_library_are_taken():
+    import decimal
+
+    found = [rounds.account("gaussian", epsilon=one, delta=1e-5, steps=steps)["noise_multiplier"] for one, steps in [(1, 3), (1.0, np.int8(3)), (np.float32(1), 3.0), (decimal.Decimal(1), np.float64(3))]]
+    assert len(set(found)) == 1
 
 
 def test_data_frames_that_cannot_be_are_refused_with_the_remedy():
@@ -221,6 +361,12 @@ def test_data_frames_that_cannot_be_are_refused_with_the_remedy():
         rounds.train(np.zeros((5, 3)), [0] * 5, domain=domain, epsilon=1.0, seed=1)
     with pytest.raises(ValueError, match="drafted = false"):
         rounds.train(table, domain=rounds.Domain.parse(rounds.Schema.draft(table)), epsilon=1.0)
+    with pytest.raises(TypeError, match="values of complex128; numbers"):
+        rounds.train(table.assign(income=1j), domain=domain, epsilon=1.0)
+    lazy = pytest.importorskip("polars").from_pandas(table).lazy()
+    for call in (rounds.Schema.draft, lambda frame: rounds.train(frame, domain=domain, epsilon=1.0), lambda frame: rounds.predict(train().model, frame)):
+        with pytest.raises(TypeError, match="a LazyFrame has no rows in memory yet: give what its collect"):
+            call(lazy)
 
 
 def test_messages_of_rows_in_memory_name_no_file_to_draft_from():

@@ -1,7 +1,6 @@
 """Selections: the command's for the same inputs and seed, and what of their trials leaves."""
 
 import json
-import os
 import signal
 import warnings
 
@@ -89,6 +88,9 @@ def test_a_release_of_a_search_has_no_score():
     search = PrivateSearchCV(LogisticRegression(bounds=(-1, 1), classes=[0, 1]), GRID, epsilon=1.0, delta=1e-6, trials=3).fit(X, y)
     assert search.privacy_["claim"] == "release" and search.privacy_["epsilon"] <= 1.0
     assert not hasattr(search, "cv_results_") and not hasattr(search, "best_score_")
+    with pytest.raises(AttributeError, match="of a release the winner alone is told.*secure=False"):
+        search.cv_results_
+    assert search.outcome_["privacy"] == search.privacy_ and search.outcome_ is search.best_estimator_.outcome_
     assert "trials" not in search.best_estimator_.outcome_ and not hasattr(search.best_estimator_, "_selection")
     assert set(search.best_params_) == set(GRID) and search.score(X, y) > 0.6
     numbers_of = Ridge(bounds=(-1, 1), target_bounds=(-10, 10))
@@ -152,7 +154,7 @@ def test_an_interrupted_selection_tells_no_trial_and_goes_on(tmp_path):
     def interrupt(*told):
         stages.append(told)
         if told[0] == "trials":
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt, match="stopped before the selection was done.*resume"):
         rounds.tune(X, y, **settings, checkpoint=kept, progress=interrupt)

@@ -33,20 +33,21 @@ impl<D: Fn(u64, &mut dyn FnMut(u64, f64))> Addressed<D> {
             terms: Vec::with_capacity(most as usize),
         }
     }
+
+    fn in_units(&self, unit: f64) -> Result<f64> {
+        in_units(self.standard_deviation, unit, self.most.into(), MOST_OF_SUMS)
+    }
 }
 
 impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send> NoiseMechanism for Addressed<D> {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         self.progress.take(round)?;
+        let scale = unit.map_or(Ok(self.standard_deviation), |unit| self.in_units(unit))?;
         let (key, terms) = (&self.key, &mut self.terms);
         terms.clear();
         (self.draws)(round, &mut |round, coefficient| {
             terms.push(Term { purpose: NOISE, round, coefficient });
         });
-        let scale = match unit {
-            None => self.standard_deviation,
-            Some(unit) => in_units(self.standard_deviation, unit, self.most.into(), MOST_OF_SUMS)?,
-        };
         terms.iter_mut().for_each(|term| term.coefficient *= scale);
         let terms = &*terms;
         if unit.is_some() {
@@ -62,6 +63,10 @@ impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send> NoiseMechanism for Addressed<D
             });
         }
         Ok(())
+    }
+
+    fn check_unit(&self, unit: f64) -> Result<()> {
+        self.in_units(unit).map(drop)
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

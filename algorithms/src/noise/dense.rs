@@ -173,12 +173,18 @@ fn row_size(row: &[f64]) -> f64 {
     row.iter().map(|entry| entry.abs()).sum()
 }
 
+impl Dense {
+    fn in_units(&self, unit: f64) -> Result<f64> {
+        let size = self.rows.iter().map(|row| row_size(row)).fold(0.0, f64::max);
+        in_units(self.standard_deviation, unit, size, MOST_OF_RECURSIONS)
+    }
+}
+
 impl NoiseMechanism for Dense {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
-        let size = || self.rows.iter().map(|row| row_size(row)).fold(0.0, f64::max);
-        let scale = unit.map(|unit| in_units(self.standard_deviation, unit, size(), MOST_OF_RECURSIONS)).transpose()?;
+        let scale = unit.map(|unit| self.in_units(unit)).transpose()?;
         let (key, dimension, round) = (&self.key, self.dimension, round as usize);
         if matches!(self.made, Made::Nothing) {
             self.made = match (key, scale) {
@@ -212,6 +218,10 @@ impl NoiseMechanism for Dense {
             _ => panic!("a run gives a unit in every round or in none"),
         }
         Ok(())
+    }
+
+    fn check_unit(&self, unit: f64) -> Result<()> {
+        self.in_units(unit).map(drop)
     }
 
     fn resident_vectors(&self) -> usize {

@@ -280,10 +280,13 @@ fn a_lattice_that_is_too_fine_is_refused_with_a_remedy() {
         for key in keys() {
             let mut mechanism = stream(key, 1.0);
             let mut sum = vec![0.0; DIMENSION];
+            let planned = mechanism.check_unit(2_f64.powi(-50));
             let found = mechanism.add_increment(0, &mut sum, Some(2_f64.powi(-50)), &Engine::Sequential);
+            assert_eq!(planned, found, "{name}: known before a round");
             let Err(NoiseError::TooFine { unit, coarser }) = found else { panic!("{name}: {found:?}") };
             assert!(sum.iter().all(|sum| *sum == 0.0));
-            assert!(coarser > 1.0 && found.unwrap_err().to_string().contains("times as coarse"));
+            assert!(coarser > 1.0 && found.unwrap_err().to_string().contains("times too large"));
+            assert_eq!(mechanism.check_unit(1.01 * unit * coarser), Ok(()), "{name}");
             let remedy = mechanism.add_increment(1, &mut sum, Some(1.01 * unit * coarser), &Engine::Sequential);
             assert_eq!(remedy, Ok(()), "{name}");
         }

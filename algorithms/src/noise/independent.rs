@@ -69,6 +69,10 @@ impl NoiseMechanism for IndependentGaussian {
         Level::Gaussian(self.standard_deviation).add(&self.key, round, sum, unit, engine)
     }
 
+    fn check_unit(&self, unit: f64) -> Result<()> {
+        Level::Gaussian(self.standard_deviation).in_units(unit).map(drop)
+    }
+
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("noise_next", &mut self.progress.next);
     }

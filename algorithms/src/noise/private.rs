@@ -164,6 +164,10 @@ impl NoiseMechanism for PrivateNoise {
         self.stream.add_increment(round, sum, unit, engine)
     }
 
+    fn check_unit(&self, unit: f64) -> Result<()> {
+        self.stream.check_unit(unit)
+    }
+
     fn resident_vectors(&self) -> usize {
         self.stream.resident_vectors()
     }

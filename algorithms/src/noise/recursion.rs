@@ -173,6 +173,11 @@ impl<R: Recursion> Recursive<R> {
         own + scale * self.planned.carried(round, &lock(&blocks[block]).errors)
     }
 
+    fn in_units(&self, unit: f64) -> Result<f64> {
+        let size = 1.0 + self.planned.gains().iter().sum::<f64>();
+        in_units(self.standard_deviation, unit, size, MOST_OF_RECURSIONS)
+    }
+
     /// Adds W, not rounded.
     fn add<F: NoiseScalar>(&self, blocks: &[Mutex<Block<F>>], round: u64, sum: &mut [f64], engine: &Engine) {
         engine.for_each_chunk(sum, BLOCK_COORDINATES, &|offset, part| {
@@ -193,8 +198,7 @@ impl<R: Recursion> NoiseMechanism for Recursive<R> {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
-        let size = || 1.0 + self.planned.gains().iter().sum::<f64>();
-        let scale = unit.map(|unit| in_units(self.standard_deviation, unit, size(), MOST_OF_RECURSIONS)).transpose()?;
+        let scale = unit.map(|unit| self.in_units(unit)).transpose()?;
         if matches!(self.kept, Kept::Nothing) {
             self.kept = match (&self.key, scale) {
                 (StreamKey::Simulation(_), None) => Kept::Single(self.blocks()),
@@ -208,6 +212,10 @@ impl<R: Recursion> NoiseMechanism for Recursive<R> {
             _ => panic!("a run gives a unit in every round or in none"),
         }
         Ok(())
+    }
+
+    fn check_unit(&self, unit: f64) -> Result<()> {
+        self.in_units(unit).map(drop)
     }
 
     fn resident_vectors(&self) -> usize {

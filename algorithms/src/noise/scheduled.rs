@@ -86,6 +86,11 @@ pub(super) enum Level {
 }
 
 impl Level {
+    pub(super) fn in_units(self, unit: f64) -> Result<f64> {
+        let (Self::Laplace(level) | Self::Gaussian(level)) = self;
+        in_units(level, unit, 1.0, MOST_OF_SUMS)
+    }
+
     /// Adds fresh noise, from the stream (key, noise, round); W is the real variable of this law.
     pub(super) fn add(
         self,
@@ -97,7 +102,7 @@ impl Level {
     ) -> Result<()> {
         let (Self::Laplace(level) | Self::Gaussian(level)) = self;
         if let Some(unit) = unit {
-            let scale = in_units(level, unit, 1.0, MOST_OF_SUMS)?;
+            let scale = self.in_units(unit)?;
             add_rounded(sum, engine, &|block, noise| match self {
                 Self::Laplace(_) => fill_rounded_laplace(key, NOISE, round, block, scale, noise),
                 Self::Gaussian(_) => fill_rounded_gaussian(key, NOISE, round, block, scale, noise),
@@ -167,16 +172,23 @@ impl ScheduledNoise {
         let progress = Progress::new(levels.rounds() as u64);
         Self { key, levels, progress }
     }
+
+    fn level(&self, round: usize) -> Level {
+        match &self.levels {
+            NoiseLevels::Laplace { scales } => Level::Laplace(scales[round]),
+            NoiseLevels::Gaussian { standard_deviations } => Level::Gaussian(standard_deviations[round]),
+        }
+    }
 }
 
 impl NoiseMechanism for ScheduledNoise {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()> {
         self.progress.take(round)?;
-        let level = match &self.levels {
-            NoiseLevels::Laplace { scales } => Level::Laplace(scales[round as usize]),
-            NoiseLevels::Gaussian { standard_deviations } => Level::Gaussian(standard_deviations[round as usize]),
-        };
-        level.add(&self.key, round, sum, unit, engine)
+        self.level(round as usize).add(&self.key, round, sum, unit, engine)
+    }
+
+    fn check_unit(&self, unit: f64) -> Result<()> {
+        (0..self.levels.rounds()).try_for_each(|round| self.level(round).in_units(unit).map(drop))
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

@@ -34,8 +34,7 @@ pub enum NoiseError {
     },
     /// The lattice is too fine for noise of this size.
     #[error(
-        "the noise is too large for exact rounding to multiples of {unit:e}: choose a lattice at least {coarser:.1} times \
-        as coarse (rows of fewer bits or residuals of fewer digits)"
+        "the noise is {coarser:.1} times too large for exact rounding to multiples of {unit:e}, the lattice of the sums"
     )]
     TooFine {
         /// Step γ of the lattice.
@@ -58,6 +57,12 @@ pub trait NoiseMechanism: Send {
     /// # Errors
     /// A round out of order, or past the last round that the mechanism was made for; noise too large for the lattice.
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()>;
+
+    /// Refuses a unit γ whose lattice is too fine for this noise, before a round is drawn.
+    ///
+    /// # Errors
+    /// As [`add_increment`](Self::add_increment) with this unit.
+    fn check_unit(&self, unit: f64) -> Result<()>;
 
     /// Vectors of length p that the mechanism keeps.
     fn resident_vectors(&self) -> usize {

@@ -10,7 +10,8 @@ use super::optimizer::{AssumptionWarning, Optimizer};
 use super::parameters::{Common, Parameter, Parameters, Range};
 use super::scene::Scene;
 use super::settings::{Bits, Settings, SettingsError};
-use crate::noise::{Calibration, NoisePlanError, StrategyMemory};
+use crate::noise::{Calibration, NoiseError, NoiseMechanism as _, NoisePlanError, StrategyMemory};
+use crate::oracle::unit_of_sums;
 use crate::privacy::{Accountant, Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
@@ -127,6 +128,9 @@ pub enum PrepareError {
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
+    /// Noise that no exact sum of the run can take.
+    #[error("`epsilon`: {0}; take a larger one, or a smaller `noise-multiplier`")]
+    Lattice(#[from] NoiseError),
     /// Constants that no theorem covers, or a budget that cannot be divided.
     #[error(transparent)]
     Theory(#[from] TheoryError),
@@ -395,6 +399,11 @@ impl Checked<'_> {
         if prepared.privacy.claim == Claim::Release && !is_exact {
             let reason = format!("the rounding of {} is not covered by its noise: no release is claimed", algorithm.id);
             prepared.privacy = prepared.privacy.revoked(reason);
+        }
+        if let Some(noise) = prepared.optimizer.noise().filter(|_| is_exact)
+            && let Some(unit) = unit_of_sums(problem, prepared.precision.into(), noise.clip())
+        {
+            noise.check_unit(unit)?;
         }
         Ok(prepared)
     }

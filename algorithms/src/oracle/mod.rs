@@ -27,7 +27,7 @@ use rounds_kernels::{network, vector};
 use self::shared::Reader;
 use crate::parallel::{Engine, lock, partition};
 use crate::privacy::Sampling;
-use crate::problem::Problem;
+use crate::problem::{Problem, PublicProblem};
 use crate::sampling::Sampler;
 
 /// The parts of a round whose time is measured separately.
@@ -394,16 +394,12 @@ impl<'a> Oracle<'a> {
     /// # Errors
     /// Batches too large for exact sums, by public numbers.
     pub fn lattice(&self, weight: f32, clip: Clip) -> Result<Option<SumLattice>, QueryError> {
-        let Some(grid) = self.problem.feature_grid().filter(|_| self.exact && clip != Clip::Unbounded) else {
+        if self.problem.feature_grid().is_none() || !self.exact || clip == Clip::Unbounded {
             return Ok(None);
-        };
-        let rows = self.problem.most_rows();
-        if self.problem.rows() > rows {
-            return Err(QueryError::Lattice { rows });
         }
-        let grid = (grid, self.precision);
-        let of_terms = if self.problem.unit().is_some() { SumLattice::of_units } else { SumLattice::new };
-        of_terms(self.problem.model(), grid, weight, clip, rows).map(Some).ok_or(QueryError::Lattice { rows })
+        let rows = self.problem.most_rows();
+        let lattice = lattice(self.problem, self.precision, weight, clip).filter(|_| self.problem.rows() <= rows);
+        lattice.map(Some).ok_or(QueryError::Lattice { rows })
     }
 
     /// Counts a round of `queries` queries a row.
@@ -508,6 +504,24 @@ impl<'a> Oracle<'a> {
         };
         self.count_clips(clip, rows, tally.clipped);
         Ok(())
+    }
+}
+
+/// The lattice of [`Oracle::lattice`], by public numbers.
+fn lattice(problem: &PublicProblem, precision: Precision, weight: f32, clip: Clip) -> Option<SumLattice> {
+    let of_terms = if problem.unit().is_some() { SumLattice::of_units } else { SumLattice::new };
+    of_terms(problem.model(), (problem.feature_grid()?, precision), weight, clip, problem.most_rows())
+}
+
+/// The unit of exact sums of clipped gradients, by public numbers; none where there is no lattice of them. Terms of a weight above 1 have
+/// no finer one.
+pub(crate) fn unit_of_sums(problem: &PublicProblem, precision: Precision, clip: Clip) -> Option<f64> {
+    match (problem.network(), clip) {
+        (_, Clip::Unbounded) => None,
+        (None, _) => lattice(problem, precision, 1.0, clip).map(|lattice| lattice.unit()),
+        (Some(_), Clip::Bounded { clip_norm, .. }) => {
+            network::GradientLattice::new(clip_norm, problem.most_rows()).map(|lattice| lattice.unit())
+        }
     }
 }
 
