@@ -163,8 +163,8 @@ mod tests {
 
     use rounds_algorithms::oracle::QueryError;
 
-    use super::super::release::{explained, of_schema};
     use super::super::settings::Training;
+    use super::super::setup::{explained, of_schema};
     use super::*;
     use crate::data::{PLANTED, planted};
 
