@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Settings;
-use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError, PublicProblem, Relation};
+use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Problem, ProblemError, PublicProblem, Relation};
 use rounds_kernels::loss::Loss;
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +14,7 @@ use super::booking::Booking;
 use super::error::FitError;
 use super::observer::Execution;
 use super::settings::{DataSettings, Training};
-use super::setup::{Setup, explained, of_schema, public_problem};
+use super::setup::{Setup, of_schema, public_problem};
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, TrainTest};
 use crate::factorization_cache;
@@ -64,7 +64,8 @@ pub(super) fn load(mut setup: Setup, mut booking: Option<Booking>) -> Result<Loa
         (setup.domain, counted) = (Some(Arc::new(bounded)), Some(counts));
     }
     let planned = planned(&setup);
-    let mut part = rows(&setup)?;
+    let mut part = setup.all_read(rows(&setup))?;
+    group.check_same_rows(&part.digests)?;
     let map = data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
     let map = map.and_then(|map| {
         // Under add/remove the number of rows is private.
@@ -91,7 +92,10 @@ pub(super) fn load(mut setup: Setup, mut booking: Option<Booking>) -> Result<Loa
         }
         map => map,
     };
-    let (train, loss, test) = group.all_ok(treated(training, map.as_ref(), part))?;
+    let treat = |rows| treated(training, map.as_ref(), rows);
+    let (train, loss) = setup.all_read(treat(part.train))?;
+    let test = setup.all_read(part.test.map(treat).transpose())?;
+    let test = group.all_ok(test.map(|(test, loss)| optimizer.problem(test, loss)).transpose())?;
     drop(map);
     if train.domain().is_none() {
         setup.warnings.extend(data::doubts(&train, data.declaration.columns.task));
@@ -151,7 +155,7 @@ fn release(
     if let Some(booking) = booking {
         booking.begin(&planned, &problem)?;
     }
-    let prepared = |rows| map.prepared(rows).map_err(|error| explained(training, error));
+    let prepared = |rows| setup.all_read(map.prepared(rows));
     let part = Part { train: prepared(part.train)?, test: part.test.map(prepared).transpose()?, ..part };
     let sums = map.sums(&part.train).map_err(FitError::features)?;
     // Another step, sensitivity or multiplier would scale the same noise otherwise.
@@ -195,7 +199,7 @@ fn check_memory(problem: &Problem, execution: &Execution) -> Result<(), FitError
 /// **Privacy.** It reads the settings, the declared domain and the number of rows, which is public under zero-out and replace-one and not
 /// read under add/remove. What it remembers is used where the loaded problem has the same public part, and follows from that alone.
 fn planned(setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
-    let (optimizer, data) = (&setup.training.optimizer, &setup.training.data);
+    let data = &setup.training.data;
     if setup.execution.group.ranks().is_some()
         || data.rows.is_some()
         || data.features.is_some()
@@ -205,11 +209,7 @@ fn planned(setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
     }
     let domain = setup.domain.as_ref().filter(|domain| domain.unit.is_none())?;
     let (name, rows) = data::promised_rows(&data.data, data.data_dir.as_deref())?;
-    let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
-    let mut public = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization).ok()?;
-    if let Some(network) = &optimizer.model_kind {
-        public = public.with_network(network).ok()?;
-    }
+    let public = public_problem(&setup.training, (&name, None), domain, rows).ok()?;
     let algorithm = setup.algorithm;
     let strategies = StrategyMemory::filled_from(factorization_cache::source());
     let settings = Settings { strategies, ..setup.settings.clone() };
@@ -220,52 +220,32 @@ fn planned(setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
 }
 
 /// This rank's training rows and the test rows.
-fn rows(setup: &Setup) -> Result<Part, FitError> {
-    let (training, group, domain) = (&setup.training, &setup.execution.group, setup.domain.as_ref());
-    let request = training.request(domain);
-    let part = match &training.data.rows {
-        None => group.read_part(&training.data.data, training.data.data_dir.as_deref(), request),
-        Some(_) if group.ranks().is_some() => group.all_ok(Err(FitError::argument(
-            "data",
-            "ranks read their rows from files; rows in memory are for one process",
-        )))?,
-        Some(rows) => {
-            let rows = request
-                .split
-                .map_or_else(|| Ok(TrainTest::clone(rows)), |split| rows.split(Path::new(&training.data.data), split));
-            rows.map(|rows| Part { train: rows.train, test: rows.test, digests: Digests::default() })
-        }
+fn rows(setup: &Setup) -> Result<Part, DataError> {
+    let Setup { training, execution, domain, .. } = setup;
+    let (data, request) = (&training.data, training.request(domain.as_ref()));
+    let Some(rows) = &data.rows else {
+        return execution.group.read_part(&data.data, data.data_dir.as_deref(), request);
     };
-    let mut part = group.all_ok(part.map_err(|error: DataError| explained(training, error)))?;
-    if let (Some(_), Some(domain)) = (&training.data.rows, domain) {
-        // What the run declares of its test rows.
-        let of_run = |rows: Dataset| rows.in_domain(Arc::clone(domain)).map_err(|error| explained(training, error));
-        part = Part { train: of_run(part.train)?, test: part.test.map(of_run).transpose()?, ..part };
-    }
-    group.check_same_rows(&part.digests)?;
-    Ok(part)
+    let rows = match request.split {
+        None => TrainTest::clone(rows),
+        Some(split) => rows.split(Path::new(&data.data), split)?,
+    };
+    // What the run declares of its test rows.
+    let of_run = |rows: Dataset| match domain {
+        None => Ok(rows),
+        Some(domain) => rows.in_domain(Arc::clone(domain)),
+    };
+    Ok(Part { train: of_run(rows.train)?, test: rows.test.map(of_run).transpose()?, digests: Digests::default() })
 }
 
 /// Rows, which are prepared for the map of their features, with treated features and the targets of their loss, and the loss.
-fn treated(
-    training: &Training,
-    map: Option<&Mapper>,
-    part: Part,
-) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
-    let treat = |dataset: Dataset| {
-        let DataSettings { scale_features, clip_features, .. } = training.data;
-        let dataset = match map {
-            Some(map) => map.finished(dataset),
-            None => Ok(dataset),
-        };
-        let dataset = dataset.and_then(|dataset| scaled_and_clipped(dataset, scale_features, clip_features));
-        let fitting = dataset.and_then(|dataset| dataset.for_loss(training.optimizer.loss));
-        fitting.map_err(|error| explained(training, error))
+fn treated(training: &Training, map: Option<&Mapper>, rows: Dataset) -> Result<(Dataset, Loss), DatasetError> {
+    let DataSettings { scale_features, clip_features, .. } = training.data;
+    let rows = match map {
+        Some(map) => map.finished(rows)?,
+        None => rows,
     };
-    let (train, loss) = treat(part.train)?;
-    let test = part.test.map(treat).transpose()?;
-    let test = test.map(|(test, loss)| training.optimizer.problem(test, loss));
-    Ok((train, loss, test.transpose().map_err(|error: ProblemError| error)?))
+    scaled_and_clipped(rows, scale_features, clip_features)?.for_loss(training.optimizer.loss)
 }
 
 /// The problem with what the run needs of its rows.
@@ -317,7 +297,9 @@ mod tests {
         };
         let (early, used) = coefficients(&|_| ());
         assert_eq!(early, Some(used));
-        // Rows that are treated are another problem than that of the header.
-        assert_eq!(coefficients(&|training| training.data.scale_features = Some(0.5)).0, None);
+        let (early, used) = coefficients(&|training| training.data.scale_features = Some(0.5));
+        assert_eq!(early, Some(used), "of treated rows, too");
+        // A part of the rows is another problem than that of the header.
+        assert_eq!(coefficients(&|training| training.data.test_split = Some(0.5)).0, None);
     }
 }

@@ -57,6 +57,11 @@ pub(super) struct Setup {
 }
 
 impl Setup {
+    /// What every rank has read, or the error of one, of a release without anything of the rows.
+    pub(super) fn all_read<T, E: Into<DataError>>(&self, read: Result<T, E>) -> Result<T, FitError> {
+        self.execution.group.all_ok(read.map_err(|error| explained(&self.training, error)))
+    }
+
     /// What decides a run beside its rows, for the keys of what is released of them before its plan.
     pub(super) fn decided(&self) -> Vec<u8> {
         let decided = (&self.parameters, (self.execution.build)().identity(), instructions::level());
@@ -153,6 +158,10 @@ fn check_ranks(
         let problem = "moments are summed in one process; leave out ranks";
         return group.all_ok(Err(FitError::argument(format!("features {map}"), problem)));
     }
+    if group.ranks().is_some() && data.rows.is_some() {
+        let problem = "ranks read their rows from files; rows in memory are for one process";
+        return group.all_ok(Err(FitError::argument("data", problem)));
+    }
     let kept = &training.checkpoint;
     let every = kept.file.is_some().then(|| kept.interval());
     let lines = parameters.iter().map(|(name, value)| format!("`{name}` {value}\n"));
@@ -184,7 +193,6 @@ pub(super) fn explained(training: &Training, error: impl Into<DataError>) -> Fit
 pub(super) fn of_schema(training: &Training, error: SchemaError) -> FitError {
     match error {
         SchemaError::Data(error) => explained(training, error),
-        SchemaError::Draft(error) => explained(training, error),
         error => FitError::Schema(error),
     }
 }
