@@ -96,7 +96,7 @@ fn fit_drawn(
     let mut executor = run(&loaded, (prepared, plan.binding.as_ref()), observer)?;
     let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
     observer.enter(Stage::Publishing);
-    let (model, outcome) = publish::publish(loaded, plan, (ledger, weights), observer)?;
+    let (model, outcome) = publish::publish(&mut loaded, plan, (ledger, weights), observer)?;
     Ok(Fitted { model, outcome })
 }
 

@@ -7,7 +7,6 @@ use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{self, Domain, DomainSource, MOST_ROWS_PER_PUBLIC_ROW, Problem, PublicProblem};
-use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
@@ -15,7 +14,6 @@ use super::load::Loaded;
 use super::settings::Training;
 use super::setup::Setup;
 use crate::checkpoint::Binding;
-use crate::keyed::KeyedDigest;
 use crate::model_file::{Given, NormBound, TrainedOn};
 use crate::text::three_digits;
 
@@ -45,15 +43,7 @@ pub(super) fn plan(loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
     group.check_same("factorization", coefficients.as_deref().unwrap_or_default())?;
     let values = (&prepared.mechanism, prepared.rounds, &prepared.parameters);
     let values = serde_json::to_string(&values).expect("names and values");
-    let binding = digest.map(|rows| Binding {
-        data: KeyedDigest::new(source, &rows),
-        build: (execution.build)().identity(),
-        isa: instructions::level().to_owned(),
-        coefficients,
-        parameters: loaded.setup.parameters.clone(),
-        plan: values,
-        booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
-    });
+    let binding = digest.map(|rows| loaded.binding(&rows, coefficients, values));
     let prepared = match source {
         StreamKey::Simulation(_) => prepared,
         StreamKey::Release(_) => {

@@ -24,7 +24,7 @@ use crate::predictions::regression;
 
 /// Evaluates, writes and describes the model of a run that ended with these weights, after the work in this ledger.
 pub(super) fn publish(
-    mut loaded: Loaded,
+    loaded: &mut Loaded,
     plan: Plan,
     (ledger, weights): (Ledger, Vec<f32>),
     observer: &mut dyn Observer,
@@ -38,10 +38,10 @@ pub(super) fn publish(
         evaluated => group.all_ok(evaluated.transpose())?,
     };
     group.check_same("model", &digest(&weights))?;
-    let (model, place) = keep(&loaded, &plan, weights, observer)?;
+    let (model, place) = keep(loaded, &plan, weights, observer)?;
     booking::done(loaded.booking.take(), observer, &model);
-    let outcome = outcome(&loaded, plan, (ledger, evaluated, &model), observer)?;
-    Ok((model, Outcome { model: place, ..outcome }))
+    let outcome = outcome(loaded, plan, (ledger, evaluated), (&model, place), observer)?;
+    Ok((model, outcome))
 }
 
 /// Writes the model and removes the checkpoints of a run that is finished, on rank 0; the model, and where it lies.
@@ -105,7 +105,8 @@ fn keep(
 fn outcome(
     loaded: &Loaded,
     plan: Plan,
-    (ledger, evaluated, model): (Ledger, Option<Evaluation>, &Model),
+    (ledger, evaluated): (Ledger, Option<Evaluation>),
+    (model, place): (&Model, Option<PathBuf>),
     observer: &mut dyn Observer,
 ) -> Result<Outcome, FitError> {
     let Loaded { setup, problem, .. } = loaded;
@@ -164,7 +165,7 @@ fn outcome(
         diagnostics,
         seed: (!training.privacy.secure).then_some(training.seed),
         warnings,
-        model: None,
+        model: place,
         shown,
     })
 }

@@ -25,7 +25,6 @@ use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::arithmetic::in_default_mode;
-use rounds_kernels::instructions;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use rounds_kernels::vector;
@@ -39,9 +38,9 @@ use super::outcome::Outcome;
 use super::settings::DataSettings;
 use super::setup::{explained, identity, of_system, set_up, with_factorization};
 use super::{plan as run_plan, publish};
-use crate::checkpoint::{self, Binding, Checkpoint};
+use crate::checkpoint::{self, Checkpoint};
 use crate::data::{self, LabelUse, Request};
-use crate::keyed::{KeyedDigest, branched, unused};
+use crate::keyed::{branched, unused};
 use crate::model_file::{Model, Target, treat_features};
 
 /// A selection that is finished; serialised, what may be told of it.
@@ -131,17 +130,10 @@ fn tune_drawn(
     let rows = loaded.problem.dataset().digest();
     (loaded.setup.is_bound, loaded.digest) = (true, Some(rows));
     let (source, counted) = (loaded.setup.source.clone(), loaded.counted.unwrap_or_default());
-    let parameters: Vec<_> = loaded.setup.parameters.iter().cloned().chain(tuning.bound()).collect();
+    loaded.setup.parameters.extend(tuning.bound());
     let scored = public.as_ref().map_or([0; 32], |rows| rows.dataset().digest());
-    let binding = Binding {
-        data: KeyedDigest::new(&source, &[rows, scored, counted].concat()),
-        build: (execution.build)().identity(),
-        isa: instructions::level().to_owned(),
-        coefficients: None,
-        booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
-        parameters: parameters.clone(),
-        plan: serde_json::to_string(&selection.statement).expect("names and values"),
-    };
+    let stated = serde_json::to_string(&selection.statement).expect("names and values");
+    let binding = loaded.binding(&[rows, scored, counted].concat(), None, stated);
     let mut best = Best { weights: vec![0.0; loaded.problem.parameters()], ..Best::default() };
     let kept = &training.checkpoint;
     if let (Some(resumed), Some(path)) = (&loaded.setup.resumed, &kept.resume) {
@@ -149,7 +141,7 @@ fn tune_drawn(
         best.ledger = resumed.ledger();
     }
     let mut selecting = Selecting { tuning, selection: &selection, public: public.as_ref(), source: &source };
-    let decided = serde_json::to_vec(&parameters).expect("names and values");
+    let decided = serde_json::to_vec(&binding.parameters).expect("names and values");
     let draws = branched(&source, "selection", &decided);
     let count = number_of_trials(selection.statement.trials, &draws);
     let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
@@ -193,7 +185,7 @@ fn tune_drawn(
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     // The checkpoints of the selection, which its trials have none of.
     loaded.setup.training.checkpoint = kept.clone();
-    let (model, outcome) = publish::publish(loaded, plan, (best.ledger, best.weights), observer)?;
+    let (model, outcome) = publish::publish(&mut loaded, plan, (best.ledger, best.weights), observer)?;
     Ok(Tuned { model, outcome, trials: told })
 }
 
