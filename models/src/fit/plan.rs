@@ -12,7 +12,7 @@ use rounds_kernels::random::StreamKey;
 use super::error::FitError;
 use super::load::Loaded;
 use super::settings::Training;
-use super::setup::Setup;
+use super::setup::{Setup, draft_command};
 use crate::checkpoint::Binding;
 use crate::model_file::{Given, NormBound, TrainedOn};
 use crate::text::three_digits;
@@ -70,7 +70,7 @@ fn stated(loaded: &Loaded, prepared: Prepared, binding: Option<Binding>) -> Resu
     let drafted = DomainSource::Draft(training.data.data.clone());
     if problem.domain().is_some_and(|domain| *domain.source.of_columns() == drafted)
         && privacy.reason.as_deref() == problem.unclaimable()
-        && let Some(command) = training.draft_command()
+        && let Some(command) = draft_command(training)
     {
         privacy.reason = privacy.reason.map(|reason| format!("{reason} (`{command}` writes it)"));
     }

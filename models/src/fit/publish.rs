@@ -16,7 +16,7 @@ use super::load::{Loaded, placed};
 use super::observer::{Execution, Observer};
 use super::outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown};
 use super::plan::Plan;
-use super::setup::Setup;
+use super::setup::{Setup, draft_command};
 use crate::checkpoint;
 use crate::data::Split;
 use crate::model_file::{Header, Model, digest};
@@ -122,7 +122,7 @@ fn outcome(
     let stored = if problem.public().unit().is_some() { problem.dataset().len() } else { problem.rows() };
     let null_rows = evaluated.filter(|_| shown == Shown::All).map(|of| stored - of.rows);
     if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > stored) {
-        let remedy = training.draft_command().map_or_else(
+        let remedy = draft_command(training).map_or_else(
             || "; mend their domain, or the values".to_owned(),
             |command| format!(". `{command}` drafts a schema"),
         );

@@ -19,10 +19,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::error::FitError;
-use crate::data::{self, Declaration, Request, Split, TrainTest, UNIT_OF_FILE, schema_beside};
+use crate::data::{self, Declaration, Request, Split, TrainTest, UNIT_OF_FILE};
 use crate::factorization_cache;
 use crate::features::FeatureMap;
-use crate::text::quoted;
 
 /// Largest ε of a release without `allow-weak-privacy`.
 const MOST_EPSILON: f64 = 10.0;
@@ -281,24 +280,6 @@ impl Training {
     pub fn private(mut self, epsilon: f64, delta: f64) -> Self {
         (self.privacy.epsilon, self.privacy.delta) = (Some(epsilon), delta);
         self
-    }
-
-    /// The command that drafts the schema of these data, to the place where a run finds it. None for rows in memory.
-    pub(super) fn draft_command(&self) -> Option<String> {
-        if self.data.rows.is_some() {
-            return None;
-        }
-        let (path, columns) = (&self.data.data, &self.data.declaration.columns);
-        let mut command = format!("rounds schema {}", quoted(path));
-        let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
-        columns.label.iter().for_each(|label| add(" --label ", label));
-        if !columns.drop.is_empty() {
-            add(" --drop ", &columns.drop.join(","));
-        }
-        columns.task.iter().for_each(|task| add(" --task ", task.name()));
-        columns.unit.iter().for_each(|unit| add(" --unit ", unit));
-        add(" -o ", &schema_beside(Path::new(path)).to_string_lossy());
-        Some(command)
     }
 
     /// The part of the rows that is kept for testing.

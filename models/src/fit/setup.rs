@@ -33,6 +33,7 @@ use crate::group::Group;
 use crate::keyed;
 use crate::model_file::{self, Given, NormBound, scaled_and_clipped};
 use crate::signature::SecretKey;
+use crate::text::quoted;
 
 /// A run before its rows: its settings, and all that they decide.
 pub(super) struct Setup {
@@ -213,10 +214,8 @@ fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), F
                        needs the ids of its units (`unit-ids FILE`)";
         return Err(FitError::argument("data", problem));
     }
-    let draft = training.draft_command();
-    match (domain.as_ref().map(|domain| domain.is_draft()), draft) {
-        (Some(_), _) if !secure => {}
-        (Some(false), Some(draft)) if domain.as_ref().is_some_and(|domain| declaration.columns_are_guessed(domain)) => {
+    match (&domain, draft_command(training)) {
+        (Some(of), Some(draft)) if secure && !of.is_draft() && declaration.columns_are_guessed(of) => {
             let problem = format!(
                 "`bounds` for all columns takes every column of the header for a number, and a word in one would be \
                  lost. Declare the columns by name: by a schema, which `{draft}` drafts for you to check (`bounds \
@@ -224,7 +223,6 @@ fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), F
             );
             return Err(FitError::argument("bounds", problem));
         }
-        (Some(_), _) => {}
         (None, draft) if secure => {
             let remedy = draft.map_or_else(
                 || "Rows in memory carry it, their `domain`".to_owned(),
@@ -239,23 +237,20 @@ fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), F
             let problem = format!("a release needs the declared domain of its data: {known}. {remedy}");
             return Err(FitError::argument("secure", problem));
         }
-        (None, None) => {}
         (None, Some(_)) => {
             let drafted = data::drafted(&training.data.data, &declaration);
             let drafted = drafted.map_err(|error| of_schema(training, error))?;
             (domain, warnings) = drafted.map_or_else(Default::default, |(domain, warnings)| (Some(domain), warnings));
         }
+        _ => {}
     }
     if let Some(domain) = &domain {
         check_domain(training, domain)?;
     }
-    if let Some(domain) = domain.as_mut().filter(|_| training.data.test_split.is_some()) {
-        // They are rows of the private file, whatever the schema says of test rows.
-        Arc::make_mut(domain).test_is_public = false;
-    }
-    if let (true, Some(_), Some(domain)) = (secure, &training.data.rows, &mut domain) {
-        // No file shows that test rows in memory are none of the training rows, and a comparison of rows would tell of them. The
-        // model evaluates public rows after the run.
+    // Rows of a split are of the private file, whatever the schema says of test rows. No file shows that test rows in memory are none of the
+    // training rows, and a comparison of rows would tell of them; the model evaluates public rows after the run.
+    let is_private = training.data.test_split.is_some() || (secure && training.data.rows.is_some());
+    if let Some(domain) = domain.as_mut().filter(|_| is_private) {
         Arc::make_mut(domain).test_is_public = false;
     }
     Ok((domain, warnings))
@@ -291,13 +286,31 @@ fn domain(training: &Training, declaration: &Declaration) -> Result<Option<Arc<D
     }
     // Else the number of rows would set batches and divisors of a claim that keeps it private.
     let drawn_for = domain.as_ref().map(|domain| domain.relation.adjacency());
-    if let (Some(given), Some(declared)) =
-        (training.privacy.adjacency, drawn_for.filter(|&of| training.privacy.adjacency != Some(of)))
+    if let (Some(given), Some(declared)) = (training.privacy.adjacency, drawn_for)
+        && given != declared
     {
         let problem = format!("{given} is not the relation of the rows' domain, {declared}; declare it there");
         return Err(FitError::argument("adjacency", problem));
     }
     Ok(domain)
+}
+
+/// The command that drafts the schema of these data, to the place where a run finds it. None for rows in memory.
+pub(super) fn draft_command(training: &Training) -> Option<String> {
+    if training.data.rows.is_some() {
+        return None;
+    }
+    let (path, columns) = (&training.data.data, &training.data.declaration.columns);
+    let mut command = format!("rounds schema {}", quoted(path));
+    let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
+    columns.label.iter().for_each(|label| add(" --label ", label));
+    if !columns.drop.is_empty() {
+        add(" --drop ", &columns.drop.join(","));
+    }
+    columns.task.iter().for_each(|task| add(" --task ", task.name()));
+    columns.unit.iter().for_each(|unit| add(" --unit ", unit));
+    add(" -o ", &data::schema_beside(Path::new(path)).to_string_lossy());
+    Some(command)
 }
 
 /// Refuses flags of a release that name a unit which its schema does not declare.
