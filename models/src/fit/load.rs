@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Settings;
 use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Problem, ProblemError, PublicProblem, Relation};
-use rounds_kernels::instructions;
 use rounds_kernels::loss::Loss;
 use sha2::{Digest as _, Sha256};
 
@@ -16,13 +15,12 @@ use super::error::FitError;
 use super::observer::Execution;
 use super::settings::{DataSettings, Training};
 use super::setup::{Setup, of_schema, public_problem};
-use crate::checkpoint::Binding;
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, TrainTest};
 use crate::factorization_cache;
 use crate::features::moments::Released;
 use crate::features::{self, Mapper};
-use crate::keyed::{KeyedDigest, derived};
+use crate::keyed::derived;
 use crate::model_file::{self, Given, TrainedOn, scaled_and_clipped};
 
 /// A run with its rows, before its plan.
@@ -40,21 +38,6 @@ pub(super) struct Loaded {
     pub(super) released: Option<ReleasedMoments>,
     /// SHA-256 of the rows of all ranks, where there are ranks.
     pub(super) digest: Option<[u8; 32]>,
-}
-
-impl Loaded {
-    /// The facts that a resumed run must share, and that decide its key.
-    pub(super) fn binding(&self, rows: &[u8], coefficients: Option<String>, plan: String) -> Binding {
-        Binding {
-            data: KeyedDigest::new(&self.setup.source, rows),
-            build: (self.setup.execution.build)().identity(),
-            isa: instructions::level().to_owned(),
-            coefficients,
-            parameters: self.setup.parameters.clone(),
-            plan,
-            booking: self.booking.as_ref().map(|booking| booking.run.clone()),
-        }
-    }
 }
 
 /// What was released of moments.

@@ -7,6 +7,7 @@ use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{self, Domain, DomainSource, MOST_ROWS_PER_PUBLIC_ROW, Problem, PublicProblem};
+use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
@@ -14,6 +15,7 @@ use super::load::Loaded;
 use super::settings::Training;
 use super::setup::{Setup, draft_command};
 use crate::checkpoint::Binding;
+use crate::keyed::KeyedDigest;
 use crate::model_file::{Given, NormBound, TrainedOn};
 use crate::text::three_digits;
 
@@ -43,7 +45,7 @@ pub(super) fn plan(loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
     group.check_same("factorization", coefficients.as_deref().unwrap_or_default())?;
     let values = (&prepared.mechanism, prepared.rounds, &prepared.parameters);
     let values = serde_json::to_string(&values).expect("names and values");
-    let binding = digest.map(|rows| loaded.binding(&rows, coefficients, values));
+    let binding = digest.map(|rows| binding(loaded, &rows, coefficients, values));
     let prepared = match source {
         StreamKey::Simulation(_) => prepared,
         StreamKey::Release(_) => {
@@ -53,6 +55,20 @@ pub(super) fn plan(loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
         }
     };
     group.all_ok(stated(loaded, prepared, binding))
+}
+
+/// The facts of a run that a resumed one must share, and that decide its key.
+pub(super) fn binding(loaded: &Loaded, rows: &[u8], coefficients: Option<String>, plan: String) -> Binding {
+    let setup = &loaded.setup;
+    Binding {
+        data: KeyedDigest::new(&setup.source, rows),
+        build: (setup.execution.build)().identity(),
+        isa: instructions::level().to_owned(),
+        coefficients,
+        parameters: setup.parameters.clone(),
+        plan,
+        booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
+    }
 }
 
 /// The plan that states what is prepared, or the refusal of a release that must not be.

@@ -111,11 +111,11 @@ fn outcome(
 ) -> Result<Outcome, FitError> {
     let Loaded { setup, problem, .. } = loaded;
     let Setup { training, execution, .. } = setup;
-    let shown = Shown::of(&training.privacy);
+    let (shown, weights) = (Shown::of(&training.privacy), model.weights());
     let Plan { mut warnings, expected_queries, .. } = plan;
     let test_is_public = setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
     let test = loaded.test.as_ref().filter(|_| test_is_public || shown.has_statistics());
-    let test = match test.map(|test| quality(loaded, test, model.weights())) {
+    let test = match test.map(|test| quality(loaded, test, weights)) {
         Some(Err(_)) if shown != Shown::All => None,
         found => found.transpose()?.flatten(),
     };

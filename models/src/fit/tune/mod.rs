@@ -133,7 +133,7 @@ fn tune_drawn(
     loaded.setup.parameters.extend(tuning.bound());
     let scored = public.as_ref().map_or([0; 32], |rows| rows.dataset().digest());
     let stated = serde_json::to_string(&selection.statement).expect("names and values");
-    let binding = loaded.binding(&[rows, scored, counted].concat(), None, stated);
+    let binding = run_plan::binding(&loaded, &[rows, scored, counted].concat(), None, stated);
     let mut best = Best { weights: vec![0.0; loaded.problem.parameters()], ..Best::default() };
     let kept = &training.checkpoint;
     if let (Some(resumed), Some(path)) = (&loaded.setup.resumed, &kept.resume) {
