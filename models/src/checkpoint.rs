@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::files::{self, OpenError};
-use crate::keyed::KeyedDigest;
+use crate::keyed::{KeyedDigest, derived};
 use crate::text::foreign;
 
 /// First bytes of every checkpoint of any version.
@@ -100,6 +100,11 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
+    /// The key of a run with this binding, from the source of its randomness.
+    pub(crate) fn key(&self, source: &StreamKey) -> StreamKey {
+        derived(source, "run", &serde_json::to_vec(self).expect("names and values"))
+    }
+
     /// The first difference but that of the data.
     fn difference(&self, now: &Self) -> Option<Difference> {
         // All but the digest of the domain are arguments.

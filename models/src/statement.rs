@@ -19,10 +19,8 @@ use serde_json::{Map, Value};
 
 use crate::data::check_private_bounds;
 use crate::factorization_cache;
-use crate::fit::load::{check_moments, with_factorization};
 use crate::fit::plan::{check_relation, of_run};
-use crate::fit::release::{check_domain, check_release};
-use crate::fit::setup::public_problem;
+use crate::fit::setup::{check_domain, check_moments, public_problem, with_factorization};
 use crate::fit::tune::SelectionPlan;
 use crate::fit::{Training, Tuning};
 use crate::ledger::is_ledger;
@@ -344,7 +342,7 @@ impl Verifier {
             Some(selection) => selection.stated(prepared.privacy, &problem),
         };
         let privacy = of_run(privacy, &data, Some(&domain));
-        check_release(&training, &problem, &privacy).map_err(said)?;
+        training.privacy.check_release(&problem, &privacy).map_err(said)?;
         let own = ["algorithm", "data"];
         let of_tuning = tuned.as_ref().map_or_else(Vec::new, Tuning::bound);
         let parameters = training.bound_parameters(None).into_iter().filter(|(name, _)| !own.contains(&name.as_str()));

@@ -13,7 +13,7 @@ use rounds_algorithms::problem::{
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest as _, Sha256};
 
-use super::error::{DataError, listing};
+use super::error::listing;
 use super::formats::{self, Declared, csv, csv::FirstLine};
 use super::ids::UNIT_OF_FILE;
 use super::labels::Task;
@@ -91,11 +91,11 @@ pub fn declare(
 pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Domain>, Vec<String>)>, SchemaError> {
     let path = Path::new(name_or_path);
     let draft = match names::find(name_or_path) {
-        None if path.exists() => draft::of_file(path, &flags.columns).map_err(DataError::for_reader)?,
+        None if path.exists() => draft::drafted(path, &flags.columns, false)?,
         _ => None,
     };
     let Some(draft) = draft else {
-        flags.columns.refuse_names(path).map_err(DataError::for_reader)?;
+        flags.columns.refuse_names(path)?;
         if flags.classes.is_none() && flags.public_rows.is_none() {
             return Ok(None);
         }
@@ -103,7 +103,7 @@ pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Do
                        (`rounds schema FILE` drafts one)";
         return Err(SchemaError::declaration(name_or_path, problem));
     };
-    let draft = draft.check(path).map_err(DataError::for_reader)?;
+    let draft = draft.check(path)?;
     let domain = overridden(draft.domain, flags).and_then(|domain| checked(domain, flags));
     Ok(Some((domain.map_err(|error| error.at(name_or_path))?, draft.warnings)))
 }

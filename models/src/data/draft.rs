@@ -94,13 +94,9 @@ impl Draft {
     }
 }
 
-/// The draft of the table of training rows at `path`; `None` if it has no table with a header.
-pub(super) fn of_file(path: &Path, flags: &ColumnUse) -> Result<Option<Draft>, DataError> {
-    drafted(path, flags, false)
-}
-
-/// [`of_file`], for a person to check: it proposes a unit where the flags name none.
-fn drafted(path: &Path, flags: &ColumnUse, proposes_unit: bool) -> Result<Option<Draft>, DataError> {
+/// The draft of the table of training rows at `path`; `None` if it has no table with a header. One for a person to check proposes a unit where
+/// the flags name none.
+pub(super) fn drafted(path: &Path, flags: &ColumnUse, proposes_unit: bool) -> Result<Option<Draft>, DataError> {
     let Some(file) = formats::table(path, None) else {
         return Ok(None);
     };

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Value};
 
-use super::error::{DataError, Explained, listing};
+use super::error::{DataError, listing};
 use crate::text::foreign;
 
 /// The reason for which no domain can be declared.
@@ -24,12 +24,9 @@ pub enum SchemaError {
     /// A schema that cannot be read or makes no domain: the problem and the way out.
     #[error("{place}: {problem}")]
     Declaration { place: String, problem: String },
-    /// The header of a table, or its rows for private bounds, cannot be read.
+    /// A table cannot be read: its header, or its rows for private bounds or a draft.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A table from which no domain can be drafted.
-    #[error(transparent)]
-    Draft(#[from] Explained),
 }
 
 /// Checks that a schema holds the domain, as the header of a model must.

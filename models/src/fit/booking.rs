@@ -4,11 +4,8 @@ use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{PublicProblem, Relation};
 
 use super::error::FitError;
-use super::observer::{Execution, Observer};
-use super::release::{check_domain, check_release};
-use super::settings::Training;
+use super::observer::Observer;
 use super::setup::{Setup, public_problem};
-use crate::checkpoint::Checkpoint;
 use crate::ledger::{Ledger, name_of};
 use crate::model_file::Model;
 
@@ -23,25 +20,16 @@ pub(super) struct Booking {
     pub(super) has_begun: bool,
 }
 
-/// What a run states by public facts alone.
-pub(super) type Stated<'a> = &'a dyn Fn(&Setup, &PublicProblem) -> Result<PrivacyStatement, FitError>;
-
-/// [`Stated`] of a single run.
-pub(super) fn of_run(setup: &Setup, problem: &PublicProblem) -> Result<PrivacyStatement, FitError> {
-    Ok(setup.algorithm.prepare(problem, &setup.settings)?.privacy)
-}
-
-/// Books the run in the ledger of its settings, if they name one, or finds the booking of the run that is resumed.
+/// Books the run in the ledger of its settings, if they name one, or finds the booking of the run that is resumed; `stated` is what a run states
+/// by public facts alone.
 ///
 /// The plan is made for the number of rows that the ledger declares, by the code that plans the run, and no row is read for it. The loaded rows must be
 /// as many, and what the run states that of the booking ([`Booking::begin`]).
 pub(super) fn book(
-    training: &Training,
-    execution: &Execution,
     setup: &Setup,
-    resumed: Option<&Checkpoint>,
-    stated: Stated<'_>,
+    stated: impl FnOnce(&PublicProblem) -> Result<PrivacyStatement, FitError>,
 ) -> Result<Option<Booking>, FitError> {
+    let training = &setup.training;
     let Some(path) = &training.ledger else {
         return Ok(None);
     };
@@ -53,7 +41,7 @@ pub(super) fn book(
     if training.privacy.diagnostics {
         return refused("diagnostics", "what it tells of the rows is in no ledger; leave it out, or `ledger`");
     }
-    if execution.group.count().is_some() {
+    if setup.execution.group.count().is_some() {
         return refused("ledger", "ranks keep none; run one process, with as many threads");
     }
     let mut ledger = Ledger::open(path)?;
@@ -63,7 +51,6 @@ pub(super) fn book(
     let Some(domain) = &setup.domain else {
         return refused("ledger", "it is of data of a declared domain");
     };
-    check_domain(training, domain)?;
     let rows = match (training.split(), domain.relation) {
         (Some(split), _) => split.training_rows(budget.rows).ok_or_else(|| {
             FitError::argument("test-split", "it leaves none of the rows for training or none for testing")
@@ -74,7 +61,7 @@ pub(super) fn book(
         }
         (None, _) => budget.rows,
     };
-    if let Some(checkpoint) = resumed {
+    if let Some(checkpoint) = &setup.resumed {
         let Some(run) = checkpoint.booking() else {
             return refused("ledger", "the run of this checkpoint was booked in none, and is resumed without");
         };
@@ -83,11 +70,11 @@ pub(super) fn book(
     }
     let problem = public_problem(training, (&training.data.data, None), domain, rows);
     let problem = problem.map_err(|problem| FitError::argument("ledger", problem))?;
-    let mut statement = stated(setup, &problem)?;
+    let mut statement = stated(&problem)?;
     if let Some(epsilon) = training.data.declaration.private_bounds() {
         statement = statement.after_private_bounds(epsilon);
     }
-    check_release(training, &problem, &statement)?;
+    training.privacy.check_release(&problem, &statement)?;
     let run = ledger.book(&statement)?;
     Ok(Some(Booking { ledger, run, rows, has_begun: false }))
 }

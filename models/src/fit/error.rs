@@ -163,8 +163,8 @@ mod tests {
 
     use rounds_algorithms::oracle::QueryError;
 
-    use super::super::release::{explained, of_schema};
     use super::super::settings::Training;
+    use super::super::setup::{explained, of_schema};
     use super::*;
     use crate::data::{PLANTED, planted};
 
@@ -181,7 +181,6 @@ mod tests {
         ];
         errors.extend(planted().into_iter().map(|error| explained(&training, error)));
         errors.extend(planted().into_iter().map(|error| of_schema(&training, SchemaError::Data(error))));
-        errors.extend(planted().into_iter().map(|error| of_schema(&training, SchemaError::Draft(error.for_reader()))));
         let shared = |error: &FitError| SharedError { message: with_causes(error), is_usage: error.is_usage() };
         errors.extend(errors.iter().map(shared).map(FitError::Shared).collect::<Vec<_>>());
         for error in &errors {
@@ -197,9 +196,7 @@ mod tests {
                 FitError::Explained(_) => panic!("{error}: of a run that claims nothing"),
                 // Of arguments, declarations, plans, places and the system: no row.
                 FitError::Argument { argument: _, problem: _ }
-                | FitError::Schema(
-                    SchemaError::Declaration { place: _, problem: _ } | SchemaError::Data(_) | SchemaError::Draft(_),
-                )
+                | FitError::Schema(SchemaError::Declaration { place: _, problem: _ } | SchemaError::Data(_))
                 | FitError::Prepare(_)
                 | FitError::Unknown(_)
                 | FitError::Checkpoint(_)

@@ -1,52 +1,37 @@
-//! The first step of a run: settings, checkpoint, key and rows.
+//! The second step of a run: its rows, and what is released of them before the plan.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use rounds_algorithms::catalog;
-use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Settings};
-use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError, PublicProblem};
-use rounds_kernels::instructions;
+use rounds_algorithms::optimizers::Settings;
+use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Problem, ProblemError, PublicProblem, Relation};
 use rounds_kernels::loss::Loss;
-use rounds_kernels::random::StreamKey;
 use sha2::{Digest as _, Sha256};
-use zeroize::Zeroizing;
 
-use super::booking::{Booking, Stated, book};
+use super::booking::Booking;
 use super::error::FitError;
-use super::key;
-use super::observer::{Execution, Observer, Stage};
-use super::release::{check_release, check_units, declared, explained, of_schema};
+use super::observer::Execution;
 use super::settings::{DataSettings, Training};
-use super::setup::{Setup, public_problem};
-use crate::checkpoint::Checkpoint;
+use super::setup::{Setup, of_schema, public_problem};
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, TrainTest};
-use crate::factorization_file::{FactorizationFile, FactorizationFileError};
+use crate::factorization_cache;
 use crate::features::moments::Released;
 use crate::features::{self, Mapper};
-use crate::keyed;
+use crate::keyed::derived;
 use crate::model_file::{self, Given, TrainedOn, scaled_and_clipped};
-use crate::signature::SecretKey;
 
-/// A run before its plan.
+/// A run with its rows, before its plan.
 pub(super) struct Loaded {
     pub(super) setup: Setup,
     pub(super) problem: Problem,
     pub(super) test: Option<Problem>,
-    pub(super) resumed: Option<Checkpoint>,
     /// The run in its ledger.
     pub(super) booking: Option<Booking>,
     /// The training rows' columns and label, for the model's file.
     pub(super) trained_on: TrainedOn,
-    /// The source of the run's key.
-    pub(super) source: StreamKey,
-    /// The run has a [`Binding`](crate::checkpoint::Binding): it is a release or has checkpoints.
-    pub(super) is_bound: bool,
     /// SHA-256 of the counts of private bounds, or of the sums of moments. Rows that differ may be encoded alike in bounds that differ.
     pub(super) counted: Option<[u8; 32]>,
     /// The moments of the rows, as the features have them.
@@ -63,61 +48,25 @@ pub(super) struct ReleasedMoments {
     pub(super) matrix: Released,
 }
 
-/// Reads the settings, the checkpoint and the data; `draw` is the system's generator, and `stated` what a ledger books.
-pub(super) fn load(
-    training: &Training,
-    execution: &Execution,
-    observer: &mut dyn Observer,
-    draw: impl FnOnce(&mut [u8]) -> Result<(), FitError>,
-    stated: Stated<'_>,
-) -> Result<Loaded, FitError> {
-    let group = &execution.group;
-    let mut setup = group.all_ok(set_up(training, group.is_root()))?;
-    setup.settings.calibrations = execution.calibrations.clone();
-    if group.ranks().is_some() && training.request(setup.domain.as_ref()).unit.is_some() {
-        return group.all_ok(Err(FitError::argument("unit", data::UNITS_OVER_RANKS)));
-    }
-    if let Some(map) = training.data.features.as_ref().filter(|map| group.ranks().is_some() && map.moments().is_some())
-    {
-        let problem = "moments are summed in one process; leave out ranks";
-        return group.all_ok(Err(FitError::argument(format!("features {map}"), problem)));
-    }
-    let kept = &training.checkpoint;
-    let every = kept.file.is_some().then(|| kept.interval());
-    let lines = setup.parameters.iter().map(|(name, value)| format!("`{name}` {value}\n"));
-    group.check_same("command line", &(lines.collect::<String>() + &format!("checkpoint every {every:?}")))?;
-    if group.count().is_some() {
-        // Rounds over ranks of other kernels would not add up to one run.
-        group.check_same("build", &(execution.build)().identity())?;
-        group.check_same("instruction set", instructions::level())?;
-    }
-    let is_bound = training.privacy.secure || kept.file.is_some() || kept.resume.is_some();
-    if is_bound {
-        // The executable is digested while rows are read.
-        let build = execution.build;
-        thread::spawn(build);
-    }
-    let resumed = resumed(training, execution)?;
-    let source = key::source(training, execution, resumed.as_ref(), draw)?;
-    setup.settings.key = keyed::unused(&source);
-
-    let mut booking = group.all_ok(book(training, execution, &setup, resumed.as_ref(), stated))?;
-    observer.enter(Stage::Loading);
+/// Reads and treats the rows of a run that is set up, and booked if it has a ledger.
+pub(super) fn load(mut setup: Setup, mut booking: Option<Booking>) -> Result<Loaded, FitError> {
+    let (training, group) = (&setup.training, &setup.execution.group);
+    let (data, optimizer) = (&training.data, &training.optimizer);
     let mut counted = None;
-    if let (Some(domain), Some(epsilon)) = (&mut setup.domain, training.data.declaration.private_bounds()) {
-        let decided = serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
-        let decided = decided.expect("names and values");
+    if let (Some(domain), Some(epsilon)) = (setup.domain.clone(), data.declaration.private_bounds()) {
+        let decided = setup.decided();
         let key = |counts: &[u8; 32]| {
             booking.iter_mut().for_each(|booking| booking.has_begun = true);
-            keyed::derived(&source, "bounds", &[&counts[..], &decided].concat())
+            derived(&setup.source, "bounds", &[&counts[..], &decided].concat())
         };
-        let bounded = data::bound_privately(&training.data.data, domain, epsilon, key);
+        let bounded = data::bound_privately(&data.data, &domain, epsilon, key);
         let (bounded, counts) = group.all_ok(bounded.map_err(|error| of_schema(training, error)))?;
-        (*domain, counted) = (Arc::new(bounded), Some(counts));
+        (setup.domain, counted) = (Some(Arc::new(bounded)), Some(counts));
     }
-    let planned = planned(training, execution, &setup);
-    let mut part = rows(training, execution, setup.domain.as_ref())?;
-    let map = training.data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
+    let planned = planned(&setup);
+    let mut part = setup.all_read(rows(&setup))?;
+    group.check_same_rows(&part.digests)?;
+    let map = data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
     let map = map.and_then(|map| {
         // Under add/remove the number of rows is private.
         let rows = |domain: &Arc<Domain>| domain.relation.public_rows(part.train.len());
@@ -126,19 +75,15 @@ pub(super) fn load(
     });
     let map = group.all_ok(map.map_err(FitError::features))?;
     let mut trained_on = TrainedOn {
-        private_bounds: training.data.declaration.private_bounds(),
+        private_bounds: data.declaration.private_bounds(),
         test_split: training.split(),
-        ..TrainedOn::of(&part.train, map.as_ref(), training.data.scale_features, training.data.clip_features)
+        ..TrainedOn::of(&part.train, map.as_ref(), data.scale_features, data.clip_features)
     };
     let mut released = None;
     let map = match map {
         Some(map) if map.map().moments().is_some() => {
-            let decided =
-                serde_json::to_vec(&(&setup.parameters, (execution.build)().identity(), instructions::level()));
-            let decided = [&counted.unwrap_or_default()[..], &decided.expect("names and values")].concat();
-            let key = |sums: &[u8; 32]| keyed::derived(&source, "moments", &[&sums[..], &decided].concat());
             let (moments, sums);
-            (part, moments, sums) = release(training, &setup, booking.as_mut(), (&map, part, trained_on.given), key)?;
+            (part, moments, sums) = release(&setup, booking.as_mut(), (&map, part, trained_on.given), counted)?;
             counted = Some(Sha256::digest([sums, counted.unwrap_or_default()].concat()).into());
             trained_on.features_sha256 = Some(model_file::digest(&moments.matrix));
             let map = map.with_released(Some(&moments.matrix)).map_err(FitError::features)?;
@@ -147,64 +92,38 @@ pub(super) fn load(
         }
         map => map,
     };
-    let (train, loss, test) = group.all_ok(treated(training, map.as_ref(), part))?;
+    let treat = |rows| treated(training, map.as_ref(), rows);
+    let (train, loss) = setup.all_read(treat(part.train))?;
+    let test = setup.all_read(part.test.map(treat).transpose())?;
+    let test = group.all_ok(test.map(|(test, loss)| optimizer.problem(test, loss)).transpose())?;
     drop(map);
     if train.domain().is_none() {
-        setup.warnings.extend(data::doubts(&train, training.data.declaration.columns.task));
+        setup.warnings.extend(data::doubts(&train, data.declaration.columns.task));
     }
     if !training.privacy.secure {
         setup.warnings.extend(data::unit_doubts(&train));
     }
     // A process alone digests its rows beside its plan.
-    let digest = group.ranks().filter(|_| is_bound).map(|ranks| train.digest_over(ranks));
-    let regularization = training.optimizer.regularization;
+    let digest = group.ranks().filter(|_| setup.is_bound).map(|ranks| train.digest_over(ranks));
     let problem = match group.ranks() {
-        None => training.optimizer.problem(train, loss)?,
+        None => optimizer.problem(train, loss)?,
         Some(ranks) => {
+            let regularization = optimizer.regularization;
             let shared = Problem::sharded(train, loss, true, regularization, ranks, |result| group.all_ok(result))?;
-            let network = training.optimizer.model_kind.as_ref();
+            let network = optimizer.model_kind.as_ref();
             network.map_or(Ok(()), |_| Err(ProblemError::NetworkRows("rows that ranks share out")))?;
             shared
         }
     };
-    let problem = placed(problem, &setup, execution);
-    group.all_ok(check_memory(&problem, execution))?;
+    let problem = placed(problem, &setup);
+    group.all_ok(check_memory(&problem, &setup.execution))?;
     check_units(&problem)?;
     if let Some(Ok((public, settings))) = planned.map(JoinHandle::join)
         && public == *problem.public()
     {
         setup.settings = settings;
     }
-    Ok(Loaded { setup, problem, test, resumed, booking, trained_on, source, is_bound, counted, released, digest })
-}
-
-/// Refuses a run whose features follow from moments where these are not released.
-pub(crate) fn check_moments(
-    training: &Training,
-    algorithm: &Algorithm,
-    domain: Option<&Domain>,
-) -> Result<(), FitError> {
-    let Some(map) = training.data.features.as_ref().filter(|map| map.moments().is_some()) else { return Ok(()) };
-    let refused = |problem: &str| Err(FitError::argument(format!("features {map}"), problem));
-    if !algorithm.private {
-        return refused(
-            "the moments that it follows from are released with noise, and this algorithm adds none: take dp-sgd",
-        );
-    }
-    if training.privacy.noise_multiplier.is_some() {
-        return refused("its moments take a share of ε, which `noise-multiplier` does not name: give `epsilon`");
-    }
-    if domain.is_some_and(|domain| domain.unit.is_some()) {
-        return refused(
-            "a unit moves moments by all of its rows, and what they come to is not bounded: leave it out, or declare no unit",
-        );
-    }
-    if training.model.as_deref().is_some_and(model_file::is_npy) {
-        return refused(
-            "a file called .npy holds weights alone, and would lose the matrix of the features: name the model .safetensors",
-        );
-    }
-    Ok(())
+    Ok(Loaded { setup, problem, test, booking, trained_on, counted, released, digest })
 }
 
 /// Releases the moments that a map follows from, over rows as they were given and loaded: the rows prepared for the map, what follows, and the
@@ -213,12 +132,12 @@ pub(crate) fn check_moments(
 /// **Privacy.** The noise is that of a plan from public facts alone, and the plan of the run must state the same ([`super::plan`]). Its key
 /// follows from the sums, so that no other sums meet the same noise.
 fn release(
-    training: &Training,
     setup: &Setup,
     booking: Option<&mut Booking>,
     (map, part, given): (&Mapper, Part, Option<Given>),
-    key: impl FnOnce(&[u8; 32]) -> StreamKey,
+    counted: Option<[u8; 32]>,
 ) -> Result<(Part, ReleasedMoments, [u8; 32]), FitError> {
+    let training = &setup.training;
     let argument = |problem: String| FitError::argument(format!("features {}", map.map()), problem);
     let domain = part.train.domain().cloned();
     let domain = domain
@@ -232,18 +151,35 @@ fn release(
             "algorithm '{id}' divides its budget by itself, and leaves moments none: take dp-sgd, dp-mf or dp-ftrl"
         ))
     })?;
-    check_release(training, &problem, &planned)?;
+    training.privacy.check_release(&problem, &planned)?;
     if let Some(booking) = booking {
         booking.begin(&planned, &problem)?;
     }
-    let prepared = |rows| map.prepared(rows).map_err(|error| explained(training, error));
+    let prepared = |rows| setup.all_read(map.prepared(rows));
     let part = Part { train: prepared(part.train)?, test: part.test.map(prepared).transpose()?, ..part };
     let sums = map.sums(&part.train).map_err(FitError::features)?;
     // Another step, sensitivity or multiplier would scale the same noise otherwise.
-    let digest = Sha256::digest([&sums.digest()[..], &noise.to_le_bytes()].concat()).into();
-    let moments = sums.released(noise, &key(&digest)).map_err(|problem| argument(problem.to_owned()))?;
+    let digest: [u8; 32] = Sha256::digest([&sums.digest()[..], &noise.to_le_bytes()].concat()).into();
+    let decided = [&digest[..], &counted.unwrap_or_default(), &setup.decided()].concat();
+    let moments = sums
+        .released(noise, &derived(&setup.source, "moments", &decided))
+        .map_err(|problem| argument(problem.to_owned()))?;
     let matrix = map.following(&moments).map_err(FitError::features)?;
     Ok((part, ReleasedMoments { noise, matrix }, digest))
+}
+
+/// Refuses rows of one unit, whose number is public but under add-remove.
+fn check_units(problem: &Problem) -> Result<(), FitError> {
+    let is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
+    match problem.public().unit() {
+        Some(unit) if is_public && problem.rows() == 1 => {
+            let unit = unit.column.as_ref().map_or_else(|| "unit-ids".to_owned(), |column| format!("unit {column}"));
+            let problem =
+                "all rows are of one unit, and a model of it would be a model of one: name what tells people apart";
+            Err(FitError::argument(unit, problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a network whose sums, gradients and weights exceed the memory of the machine, by public numbers.
@@ -257,89 +193,14 @@ fn check_memory(problem: &Problem, execution: &Execution) -> Result<(), FitError
         .map_err(|problem| FitError::argument("model-kind", problem + "; take smaller layers"))
 }
 
-/// The algorithm, its settings and the domain; refusals that need no row.
-fn set_up(training: &Training, is_root: bool) -> Result<Setup, FitError> {
-    let algorithm = catalog::find(&training.algorithm)?;
-    let regularization = training.optimizer.regularization;
-    if !(regularization >= 0.0 && regularization.is_finite()) {
-        let argument = format!("regularization {regularization}");
-        return Err(FitError::argument(argument, "a finite number of at least 0 is needed"));
-    }
-    if training.checkpoint.every == Some(0) {
-        return Err(FitError::argument("checkpoint-every", "at least 1 round is needed"));
-    }
-    if let Some(path) = training.model.as_ref().filter(|_| is_root) {
-        // Before the work rather than after it.
-        model_file::check_place(path, training.privacy.secure)?;
-    }
-    let kept = [&training.checkpoint.file, &training.checkpoint.resume];
-    if let Some(path) = kept.into_iter().flatten().find(|&path| training.model.as_ref() == Some(path)) {
-        let problem = format!("{} is the checkpoint; name another file for the model", path.display());
-        return Err(FitError::argument("model", problem));
-    }
-    if training.sign.is_some() && !training.privacy.secure {
-        return Err(FitError::argument("sign", "only a release is signed; give `secure`"));
-    }
-    let signer = training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?;
-    let (domain, warnings) = declared(training)?;
-    check_moments(training, algorithm, domain.as_deref())?;
-    if let (Some(map), Some(domain)) = (&training.data.features, &domain) {
-        // Before rows are read.
-        map.on(domain.features()).map_err(FitError::features)?;
-    }
-    let parameters = training.bound_parameters(domain.as_deref());
-    let (settings, factorization_used) = with_factorization(training, algorithm)?;
-    Ok(Setup { algorithm, settings, domain, warnings, factorization_used, parameters, signer })
-}
-
-/// The settings of the algorithm, with the factorisation that is given, and a flag that is set when it is used.
-pub(crate) fn with_factorization(
-    training: &Training,
-    algorithm: &Algorithm,
-) -> Result<(Settings, Option<Arc<AtomicBool>>), FitError> {
-    let mut settings = training.settings(algorithm)?;
-    let given = training.privacy.factorization.as_deref().map(given_factorization).transpose()?;
-    let factorization_used = given.map(|(source, used)| {
-        if algorithm.reads("noise") {
-            settings.set("noise", NoiseKind::Optimal);
-        }
-        settings.strategies = StrategyMemory::filled_from(source);
-        used
-    });
-    Ok((settings, factorization_used))
-}
-
-/// A source of the factorisation in a file, checked against every request, and a flag that the first request sets.
-fn given_factorization(path: &Path) -> Result<(FactorizationSource, Arc<AtomicBool>), FactorizationFileError> {
-    let file = FactorizationFile::read(path)?;
-    let used = Arc::new(AtomicBool::new(false));
-    let requested = used.clone();
-    let source = FactorizationSource::new(move |request| {
-        requested.store(true, Ordering::Relaxed);
-        file.check(request.workload, request.participation)
-    });
-    Ok((source, used))
-}
-
-/// The checkpoint to resume from: rank 0 reads it for all.
-fn resumed(training: &Training, execution: &Execution) -> Result<Option<Checkpoint>, FitError> {
-    let Some(path) = &training.checkpoint.resume else {
-        return Ok(None);
-    };
-    let group = &execution.group;
-    let read = if group.is_root() { Checkpoint::bytes(path) } else { Ok(Zeroizing::default()) };
-    let bytes = group.broadcast_secret(group.all_ok(read)?);
-    group.all_ok(Checkpoint::parse(path, &bytes).map(Some))
-}
-
 /// A plan made while rows are read, where a file's header promises their number: calibrations and factorisations take as long as rows
 /// take to unpack. The settings remember them; the plan itself, and its error, are left to the next step.
 ///
 /// **Privacy.** It reads the settings, the declared domain and the number of rows, which is public under zero-out and replace-one and not
 /// read under add/remove. What it remembers is used where the loaded problem has the same public part, and follows from that alone.
-fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
-    let (optimizer, data) = (&training.optimizer, &training.data);
-    if execution.group.ranks().is_some()
+fn planned(setup: &Setup) -> Option<JoinHandle<(PublicProblem, Settings)>> {
+    let data = &setup.training.data;
+    if setup.execution.group.ranks().is_some()
         || data.rows.is_some()
         || data.features.is_some()
         || setup.factorization_used.is_some()
@@ -348,14 +209,10 @@ fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<
     }
     let domain = setup.domain.as_ref().filter(|domain| domain.unit.is_none())?;
     let (name, rows) = data::promised_rows(&data.data, data.data_dir.as_deref())?;
-    let loss = optimizer.loss.unwrap_or(if domain.classes().is_some() { Loss::Softmax } else { Loss::Squared });
-    let mut public = PublicProblem::of_domain(name, domain, rows, loss, optimizer.regularization).ok()?;
-    if let Some(network) = &optimizer.model_kind {
-        public = public.with_network(network).ok()?;
-    }
+    let public = public_problem(&setup.training, (&name, None), domain, rows).ok()?;
     let algorithm = setup.algorithm;
-    let Settings { key, calibrations, .. } = setup.settings.clone();
-    let settings = Settings { key, calibrations, ..training.settings(algorithm).ok()? };
+    let strategies = StrategyMemory::filled_from(factorization_cache::source());
+    let settings = Settings { strategies, ..setup.settings.clone() };
     Some(thread::spawn(move || {
         drop(algorithm.prepare(&public, &settings));
         (public, settings)
@@ -363,63 +220,43 @@ fn planned(training: &Training, execution: &Execution, setup: &Setup) -> Option<
 }
 
 /// This rank's training rows and the test rows.
-fn rows(training: &Training, execution: &Execution, domain: Option<&Arc<Domain>>) -> Result<Part, FitError> {
-    let group = &execution.group;
-    let request = training.request(domain);
-    let part = match &training.data.rows {
-        None => group.read_part(&training.data.data, training.data.data_dir.as_deref(), request),
-        Some(_) if group.ranks().is_some() => group.all_ok(Err(FitError::argument(
-            "data",
-            "ranks read their rows from files; rows in memory are for one process",
-        )))?,
-        Some(rows) => {
-            let rows = request
-                .split
-                .map_or_else(|| Ok(TrainTest::clone(rows)), |split| rows.split(Path::new(&training.data.data), split));
-            rows.map(|rows| Part { train: rows.train, test: rows.test, digests: Digests::default() })
-        }
+fn rows(setup: &Setup) -> Result<Part, DataError> {
+    let Setup { training, execution, domain, .. } = setup;
+    let (data, request) = (&training.data, training.request(domain.as_ref()));
+    let Some(rows) = &data.rows else {
+        return execution.group.read_part(&data.data, data.data_dir.as_deref(), request);
     };
-    let mut part = group.all_ok(part.map_err(|error: DataError| explained(training, error)))?;
-    if let (Some(_), Some(domain)) = (&training.data.rows, domain) {
-        // What the run declares of its test rows.
-        let of_run = |rows: Dataset| rows.in_domain(Arc::clone(domain)).map_err(|error| explained(training, error));
-        part = Part { train: of_run(part.train)?, test: part.test.map(of_run).transpose()?, ..part };
-    }
-    group.check_same_rows(&part.digests)?;
-    Ok(part)
+    let rows = match request.split {
+        None => TrainTest::clone(rows),
+        Some(split) => rows.split(Path::new(&data.data), split)?,
+    };
+    // What the run declares of its test rows.
+    let of_run = |rows: Dataset| match domain {
+        None => Ok(rows),
+        Some(domain) => rows.in_domain(Arc::clone(domain)),
+    };
+    Ok(Part { train: of_run(rows.train)?, test: rows.test.map(of_run).transpose()?, digests: Digests::default() })
 }
 
 /// Rows, which are prepared for the map of their features, with treated features and the targets of their loss, and the loss.
-fn treated(
-    training: &Training,
-    map: Option<&Mapper>,
-    part: Part,
-) -> Result<(Dataset, Loss, Option<Problem>), FitError> {
-    let treat = |dataset: Dataset| {
-        let DataSettings { scale_features, clip_features, .. } = training.data;
-        let dataset = match map {
-            Some(map) => map.finished(dataset),
-            None => Ok(dataset),
-        };
-        let dataset = dataset.and_then(|dataset| scaled_and_clipped(dataset, scale_features, clip_features));
-        let fitting = dataset.and_then(|dataset| dataset.for_loss(training.optimizer.loss));
-        fitting.map_err(|error| explained(training, error))
+fn treated(training: &Training, map: Option<&Mapper>, rows: Dataset) -> Result<(Dataset, Loss), DatasetError> {
+    let DataSettings { scale_features, clip_features, .. } = training.data;
+    let rows = match map {
+        Some(map) => map.finished(rows)?,
+        None => rows,
     };
-    let (train, loss) = treat(part.train)?;
-    let test = part.test.map(treat).transpose()?;
-    let test = test.map(|(test, loss)| training.optimizer.problem(test, loss));
-    Ok((train, loss, test.transpose().map_err(|error: ProblemError| error)?))
+    scaled_and_clipped(rows, scale_features, clip_features)?.for_loss(training.optimizer.loss)
 }
 
 /// The problem with what the run needs of its rows.
-pub(super) fn placed(problem: Problem, setup: &Setup, execution: &Execution) -> Problem {
-    let mut problem = problem.placed_for(&execution.engine);
+pub(super) fn placed(problem: Problem, setup: &Setup) -> Problem {
+    let mut problem = problem.placed_for(&setup.execution.engine);
     // A run without a claim may read constants off the rows.
     if !setup.algorithm.private || problem.unclaimable().is_some() {
         problem = problem.with_longest_row();
     }
     let smoothness = setup.settings.parameters.get("smoothness");
-    if smoothness.is_some_and(|value| value == "estimate") && execution.group.count().is_none() {
+    if smoothness.is_some_and(|value| value == "estimate") && setup.execution.group.count().is_none() {
         problem = problem.with_second_moment();
     }
     problem
@@ -427,6 +264,7 @@ pub(super) fn placed(problem: Problem, setup: &Setup, execution: &Execution) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::setup::{of_system, set_up};
     use super::*;
 
     /// MNIST's files with so many training rows.
@@ -451,15 +289,22 @@ mod tests {
             (training.algorithm, training.optimizer.batch_size) = ("dp-mf".to_owned(), Some(20));
             training.data.data_dir = Some(folder.path().to_owned());
             change(&mut training);
-            let loaded =
-                load(&training, &Execution::default(), &mut (), key::of_system, &crate::fit::booking::of_run).unwrap();
+            let setup = set_up(&training, &Execution::default(), of_system).unwrap();
+            let loaded = load(setup, None).unwrap();
             let early = loaded.setup.settings.strategies.digest();
             loaded.setup.algorithm.prepare(&loaded.problem, &loaded.setup.settings).unwrap();
             (early, loaded.setup.settings.strategies.digest().unwrap())
         };
         let (early, used) = coefficients(&|_| ());
         assert_eq!(early, Some(used));
-        // Rows that are treated are another problem than that of the header.
-        assert_eq!(coefficients(&|training| training.data.scale_features = Some(0.5)).0, None);
+        let (early, used) = coefficients(&|training| training.data.scale_features = Some(0.5));
+        assert_eq!(early, Some(used), "of treated rows, too");
+        // A run that claims nothing reads the longest row, so that its problem is another one than that of the header.
+        let schema = folder.path().join("schema.toml");
+        let classes = (0..10).map(|class| format!("\"{class}\"")).collect::<Vec<_>>().join(", ");
+        let columns = "[columns]\ncount = 784\nbounds = [0, 255]\n";
+        let text = format!("drafted = true\n[rows]\nstorage = \"bytes\"\n{columns}[label]\nclasses = [{classes}]\n");
+        std::fs::write(&schema, text).unwrap();
+        assert_eq!(coefficients(&|training| training.data.declaration.schema = Some(schema.clone())).0, None);
     }
 }

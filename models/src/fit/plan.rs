@@ -1,4 +1,4 @@
-//! The second step of a run: its plan, and the statement of it.
+//! The third step of a run: its plan, and the statement of it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -6,17 +6,14 @@ use std::sync::atomic::Ordering;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
+use rounds_algorithms::problem::{self, Domain, DomainSource, MOST_ROWS_PER_PUBLIC_ROW, Problem, PublicProblem};
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
-use super::key;
 use super::load::Loaded;
-use super::observer::Execution;
-use super::release::{check_release, check_rows};
 use super::settings::Training;
-use super::setup::Setup;
+use super::setup::{Setup, draft_command};
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
 use crate::model_file::{Given, NormBound, TrainedOn};
@@ -35,11 +32,11 @@ pub(super) struct Plan {
 }
 
 /// Prepares the optimiser, twice of a release: what the first plan says enters its key. Then states it.
-pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
+pub(super) fn plan(loaded: &Loaded) -> Result<(Prepared, Plan), FitError> {
+    let Setup { algorithm, settings, execution, source, .. } = &loaded.setup;
     let group = &execution.group;
-    let Setup { algorithm, settings, .. } = &loaded.setup;
     let (prepared, digest) = std::thread::scope(|scope| {
-        let digest = loaded.is_bound.then(|| scope.spawn(|| rows_digest(loaded)));
+        let digest = loaded.setup.is_bound.then(|| scope.spawn(|| rows_digest(loaded)));
         let prepared = group.all_ok(algorithm.prepare(&loaded.problem, settings))?;
         Ok::<_, FitError>((prepared, digest.map(|digest| digest.join().expect("a digest"))))
     })?;
@@ -48,33 +45,36 @@ pub(super) fn plan(training: &Training, execution: &Execution, loaded: &Loaded) 
     group.check_same("factorization", coefficients.as_deref().unwrap_or_default())?;
     let values = (&prepared.mechanism, prepared.rounds, &prepared.parameters);
     let values = serde_json::to_string(&values).expect("names and values");
-    let binding = digest.map(|rows| Binding {
-        data: KeyedDigest::new(&loaded.source, &rows),
-        build: (execution.build)().identity(),
+    let binding = digest.map(|rows| binding(loaded, &rows, coefficients, values));
+    let prepared = match source {
+        StreamKey::Simulation(_) => prepared,
+        StreamKey::Release(_) => {
+            let key = binding.as_ref().expect("every release is bound").key(source);
+            // What is remembered of the plan makes the second one quick.
+            group.all_ok(algorithm.prepare(&loaded.problem, &Settings { key, ..settings.clone() }))?
+        }
+    };
+    group.all_ok(stated(loaded, prepared, binding))
+}
+
+/// The facts of a run that a resumed one must share, and that decide its key.
+pub(super) fn binding(loaded: &Loaded, rows: &[u8], coefficients: Option<String>, plan: String) -> Binding {
+    let setup = &loaded.setup;
+    Binding {
+        data: KeyedDigest::new(&setup.source, rows),
+        build: (setup.execution.build)().identity(),
         isa: instructions::level().to_owned(),
         coefficients,
-        parameters: loaded.setup.parameters.clone(),
-        plan: values,
+        parameters: setup.parameters.clone(),
+        plan,
         booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
-    });
-    let StreamKey::Release(_) = loaded.source else {
-        return group.all_ok(stated(training, loaded, prepared, binding));
-    };
-    // What is remembered of the plan makes the second one quick.
-    let key = key::of_run(&loaded.source, binding.as_ref().expect("every release is bound"));
-    let prepared = group.all_ok(algorithm.prepare(&loaded.problem, &Settings { key, ..settings.clone() }))?;
-    group.all_ok(stated(training, loaded, prepared, binding))
+    }
 }
 
 /// The plan that states what is prepared, or the refusal of a release that must not be.
-fn stated(
-    training: &Training,
-    loaded: &Loaded,
-    prepared: Prepared,
-    binding: Option<Binding>,
-) -> Result<(Prepared, Plan), FitError> {
+fn stated(loaded: &Loaded, prepared: Prepared, binding: Option<Binding>) -> Result<(Prepared, Plan), FitError> {
     let Loaded { setup, problem, .. } = loaded;
-    let algorithm = setup.algorithm;
+    let Setup { training, algorithm, .. } = setup;
     if loaded.released.as_ref().map(|released| released.noise) != prepared.privacy.moments_noise {
         let problem = "the plan of these rows is not the one by which their moments were released";
         return Err(FitError::argument("features", problem));
@@ -82,11 +82,11 @@ fn stated(
     check_relation(training, problem, &prepared.privacy)?;
     let domain = problem.domain().map(|domain| &**domain);
     let mut privacy = of_run(prepared.privacy.clone(), &loaded.trained_on, domain);
-    check_release(training, problem, &privacy)?;
+    training.privacy.check_release(problem, &privacy)?;
     let drafted = DomainSource::Draft(training.data.data.clone());
     if problem.domain().is_some_and(|domain| *domain.source.of_columns() == drafted)
         && privacy.reason.as_deref() == problem.unclaimable()
-        && let Some(command) = training.draft_command()
+        && let Some(command) = draft_command(training)
     {
         privacy.reason = privacy.reason.map(|reason| format!("{reason} (`{command}` writes it)"));
     }
@@ -155,6 +155,18 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
     privacy
 }
 
+/// Refuses data that are no data set of the domain's public number of rows or units.
+fn check_rows(problem: &Problem) -> Result<(), FitError> {
+    if problem.rows() <= problem.most_rows() {
+        return Ok(());
+    }
+    let of = if problem.public().unit().is_some() { "units" } else { "rows" };
+    let problem = format!(
+        "the data have more than {MOST_ROWS_PER_PUBLIC_ROW} times as many {of}, and are no data set of the declared domain"
+    );
+    Err(FitError::argument("public-rows", problem))
+}
+
 /// Digests of the rows and of the counts of private bounds.
 fn rows_digest(loaded: &Loaded) -> Vec<u8> {
     let rows = loaded.digest.unwrap_or_else(|| loaded.problem.dataset().digest());
@@ -199,6 +211,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::load::load;
+    use super::super::observer::Execution;
+    use super::super::setup::{of_system, set_up};
     use super::*;
 
     #[test]
@@ -213,12 +227,12 @@ mod tests {
         };
         let refusal = |rank: ThreadRanks, differs: bool| {
             let execution = Execution::on(Engine::over_ranks(Arc::new(rank), 1).unwrap());
-            let mut loaded =
-                load(&training, &execution, &mut (), key::of_system, &crate::fit::booking::of_run).unwrap();
+            let setup = set_up(&training, &execution, of_system).unwrap();
+            let mut loaded = load(setup, None).unwrap();
             let source = FactorizationSource::new(toeplitz);
             let source = if differs { source } else { FactorizationSource::default() };
             loaded.setup.settings.strategies = StrategyMemory::filled_from(source);
-            plan(&training, &execution, &loaded).err().map(|error| error.to_string())
+            plan(&loaded).err().map(|error| error.to_string())
         };
         for differs in [false, true] {
             let refusals = std::thread::scope(|scope| {

@@ -9,8 +9,8 @@ use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::parameters::Common;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
-use rounds_algorithms::privacy::{Accountant, Adjacency};
-use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError};
+use rounds_algorithms::privacy::{Accountant, Adjacency, PrivacyStatement, PrivacyWarning};
+use rounds_algorithms::problem::{Dataset, Domain, Problem, ProblemError, PublicProblem};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -19,10 +19,12 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::error::FitError;
-use crate::data::{Declaration, Request, Split, TrainTest, UNIT_OF_FILE, schema_beside};
+use crate::data::{self, Declaration, Request, Split, TrainTest, UNIT_OF_FILE};
 use crate::factorization_cache;
 use crate::features::FeatureMap;
-use crate::text::quoted;
+
+/// Largest ε of a release without `allow-weak-privacy`.
+const MOST_EPSILON: f64 = 10.0;
 
 /// A training run: all that decides its model, and the files that it keeps.
 ///
@@ -149,6 +151,36 @@ impl Default for PrivacySettings {
     }
 }
 
+impl PrivacySettings {
+    /// Refuses a release that claims nothing, or a claim that protects next to nothing.
+    pub(crate) fn check_release(&self, problem: &PublicProblem, stated: &PrivacyStatement) -> Result<(), FitError> {
+        if !self.secure {
+            return Ok(());
+        }
+        let (Some(epsilon), Some(delta)) = (stated.epsilon, stated.delta) else {
+            let reason = stated.reason.as_deref().unwrap_or("nothing is claimed");
+            let problem = format!("this run would claim nothing: {reason}. Without `secure` it runs and says so");
+            return Err(FitError::argument("secure", problem));
+        };
+        if self.allow_weak_privacy {
+            return Ok(());
+        }
+        if let Some(warning) = PrivacyWarning::for_delta(delta, problem.rows()) {
+            return Err(FitError::argument("delta", format!("{warning}, or give `allow-weak-privacy`")));
+        }
+        if epsilon > MOST_EPSILON {
+            return Err(FitError::argument(
+                "epsilon",
+                format!(
+                    "ε = {epsilon}: above {MOST_EPSILON} a release protects next to nothing; lower `epsilon` or raise \
+                     `noise-multiplier`, or give `allow-weak-privacy`"
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// The objective of a run and its steps; absent values have the algorithm's default.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -250,30 +282,6 @@ impl Training {
         self
     }
 
-    /// The declared domain, with the relation of the privacy settings if they have one.
-    pub(super) fn declaration(&self) -> Declaration {
-        let declared = self.data.declaration.clone();
-        Declaration { relation: self.privacy.adjacency.or(declared.relation), ..declared }
-    }
-
-    /// The command that drafts the schema of these data, to the place where a run finds it. None for rows in memory.
-    pub(super) fn draft_command(&self) -> Option<String> {
-        if self.data.rows.is_some() {
-            return None;
-        }
-        let (path, columns) = (&self.data.data, &self.data.declaration.columns);
-        let mut command = format!("rounds schema {}", quoted(path));
-        let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
-        columns.label.iter().for_each(|label| add(" --label ", label));
-        if !columns.drop.is_empty() {
-            add(" --drop ", &columns.drop.join(","));
-        }
-        columns.task.iter().for_each(|task| add(" --task ", task.name()));
-        columns.unit.iter().for_each(|unit| add(" --unit ", unit));
-        add(" -o ", &schema_beside(Path::new(path)).to_string_lossy());
-        Some(command)
-    }
-
     /// The part of the rows that is kept for testing.
     pub(crate) fn split(&self) -> Option<Split> {
         self.data.test_split.map(|fraction| Split { fraction, seed: self.seed })
@@ -295,6 +303,11 @@ impl Training {
             split: self.split(),
             ..Request::default()
         }
+    }
+
+    /// The file of test rows, which the settings name or which lies beside the data.
+    pub(super) fn test_file(&self) -> Option<PathBuf> {
+        data::test_file(Path::new(&self.data.data), self.request(None))
     }
 
     /// Every setting that decides the model, and the declared domain, as name and value. The execution engine does not decide the

@@ -20,12 +20,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rounds_algorithms::oracle::Ledger;
-use rounds_algorithms::privacy::CalibrationMemory;
+use rounds_algorithms::privacy::{CalibrationMemory, PrivacyStatement};
 use rounds_algorithms::problem::{Domain, Problem, PublicProblem};
 use rounds_algorithms::selection::{beats, draw_settings, noisy, number_of_trials, score};
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::arithmetic::in_default_mode;
-use rounds_kernels::instructions;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use rounds_kernels::vector;
@@ -35,13 +34,13 @@ use super::booking;
 use super::error::FitError;
 use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
-use super::outcome::{Outcome, Shown};
-use super::release::{check_release, explained, identity};
+use super::outcome::Outcome;
 use super::settings::DataSettings;
-use super::{key, plan as run_plan, publish, setup};
-use crate::checkpoint::{self, Binding, Checkpoint};
+use super::setup::{explained, identity, of_system, set_up, with_factorization};
+use super::{plan as run_plan, publish};
+use crate::checkpoint::{self, Checkpoint};
 use crate::data::{self, LabelUse, Request};
-use crate::keyed::{KeyedDigest, branched};
+use crate::keyed::{branched, unused};
 use crate::model_file::{Model, Target, treat_features};
 
 /// A selection that is finished; serialised, what may be told of it.
@@ -87,7 +86,7 @@ pub struct TrialScore {
 pub fn tune(tuning: &Tuning, execution: &Execution, observer: &mut dyn Observer) -> Result<Tuned, FitError> {
     // Which points a selection tried is not released: what it calibrated must not be found by the time of a later run.
     let own = Execution { calibrations: CalibrationMemory::default(), ..execution.clone() };
-    in_default_mode(|| tune_drawn(tuning, &own, observer, key::of_system))
+    in_default_mode(|| tune_drawn(tuning, &own, observer, of_system))
 }
 
 /// [`tune`] with a generator of the system.
@@ -105,16 +104,19 @@ fn tune_drawn(
         check_score_rows(tuning, &rows.path)?;
     }
     let training = &tuning.training;
+    let setup = set_up(training, execution, draw)?;
     // What a ledger books before a row is read: all trials together. Public rows that are none are refused before it, and so before private
     // bounds are drawn.
-    let stated = |setup: &setup::Setup, problem: &PublicProblem| {
+    let stated = |problem: &PublicProblem| {
         if let (Some(rows), Some(domain)) = (&tuning.score_on, &setup.domain) {
             let columns = (domain.features(), &Target::of(domain));
             score_rows(tuning, Some(domain), columns, problem.model().loss, rows)?;
         }
         Ok(SelectionPlan::new(tuning, algorithm, problem, &setup.settings, None)?.booked(problem))
     };
-    let mut loaded = load::load(training, execution, observer, draw, &stated)?;
+    let booking = booking::book(&setup, stated)?;
+    observer.enter(Stage::Loading);
+    let mut loaded = load::load(setup, booking)?;
     observer.enter(Stage::Planning);
     let score_rows = |rows| {
         let (domain, of) = (loaded.setup.domain.as_ref(), &loaded.trained_on);
@@ -123,31 +125,23 @@ fn tune_drawn(
     let public = tuning.score_on.as_ref().map(score_rows).transpose()?;
     let selection = SelectionPlan::new(tuning, algorithm, &loaded.problem, &loaded.setup.settings, None)?;
     if let Some(reason) = &selection.unclaimed {
-        check_release(training, &loaded.problem, &rounds_algorithms::privacy::PrivacyStatement::none(reason))?;
+        training.privacy.check_release(&loaded.problem, &PrivacyStatement::none(reason))?;
     }
     let rows = loaded.problem.dataset().digest();
-    (loaded.is_bound, loaded.digest) = (true, Some(rows));
-    let (source, counted) = (loaded.source.clone(), loaded.counted.unwrap_or_default());
-    let parameters: Vec<_> = loaded.setup.parameters.iter().cloned().chain(tuning.bound()).collect();
+    (loaded.setup.is_bound, loaded.digest) = (true, Some(rows));
+    let (source, counted) = (loaded.setup.source.clone(), loaded.counted.unwrap_or_default());
+    loaded.setup.parameters.extend(tuning.bound());
     let scored = public.as_ref().map_or([0; 32], |rows| rows.dataset().digest());
-    let binding = Binding {
-        data: KeyedDigest::new(&source, &[rows, scored, counted].concat()),
-        build: (execution.build)().identity(),
-        isa: instructions::level().to_owned(),
-        coefficients: None,
-        booking: loaded.booking.as_ref().map(|booking| booking.run.clone()),
-        parameters: parameters.clone(),
-        plan: serde_json::to_string(&selection.statement).expect("names and values"),
-    };
+    let stated = serde_json::to_string(&selection.statement).expect("names and values");
+    let binding = run_plan::binding(&loaded, &[rows, scored, counted].concat(), None, stated);
     let mut best = Best { weights: vec![0.0; loaded.problem.parameters()], ..Best::default() };
     let kept = &training.checkpoint;
-    if let (Some(resumed), Some(path)) = (&loaded.resumed, &kept.resume) {
+    if let (Some(resumed), Some(path)) = (&loaded.setup.resumed, &kept.resume) {
         resumed.restore(path, &binding, |visitor| best.visit(visitor))?;
         best.ledger = resumed.ledger();
     }
-    let mut selecting =
-        Selecting { tuning, execution, selection: &selection, public: public.as_ref(), source: &source };
-    let decided = serde_json::to_vec(&parameters).expect("names and values");
+    let mut selecting = Selecting { tuning, selection: &selection, public: public.as_ref(), source: &source };
+    let decided = serde_json::to_vec(&binding.parameters).expect("names and values");
     let draws = branched(&source, "selection", &decided);
     let count = number_of_trials(selection.statement.trials, &draws);
     let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
@@ -181,23 +175,17 @@ fn tune_drawn(
         return Err(FitError::NoWinner);
     };
     observer.enter(Stage::Publishing);
-    let (training, mut plan) = {
-        let training = selecting.enter(&mut loaded, (winner, &places(winner)))?;
-        let (prepared, plan) = run_plan::plan(&training, execution, &loaded)?;
-        let domain = loaded.problem.domain().map(|domain| &**domain);
-        let privacy = selection.stated(prepared.privacy, &loaded.problem);
-        let privacy = run_plan::of_run(privacy, &loaded.trained_on, domain);
-        check_release(&tuning.training, &loaded.problem, &privacy)?;
-        (training, run_plan::Plan { privacy, ..plan })
-    };
-    plan.warnings.extend(doubt(&training, scored == rows));
-    let training = super::Training { checkpoint: kept.clone(), ..training };
+    selecting.enter(&mut loaded, (winner, &places(winner)))?;
+    let (prepared, mut plan) = run_plan::plan(&loaded)?;
+    let domain = loaded.problem.domain().map(|domain| &**domain);
+    let privacy = selection.stated(prepared.privacy, &loaded.problem);
+    plan.privacy = run_plan::of_run(privacy, &loaded.trained_on, domain);
+    training.privacy.check_release(&loaded.problem, &plan.privacy)?;
+    plan.warnings.extend(doubt(training, scored == rows));
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
-    plan.binding = None;
-    let finished = publish::finish(Shown::of(&training.privacy), execution, &loaded, best.ledger, &best.weights)?;
-    let (model, place) = publish::keep(&training, execution, observer, &loaded, &plan, best.weights)?;
-    booking::done(loaded.booking.take(), observer, &model);
-    let outcome = publish::outcome(&training, execution, observer, &loaded, plan, (&finished, &model, place))?;
+    // The checkpoints of the selection, which its trials have none of.
+    loaded.setup.training.checkpoint = kept.clone();
+    let (model, outcome) = publish::publish(&mut loaded, plan, (best.ledger, best.weights), observer)?;
     Ok(Tuned { model, outcome, trials: told })
 }
 
@@ -250,7 +238,6 @@ impl Observer for Unseen<'_> {
 /// What all trials share.
 struct Selecting<'a> {
     tuning: &'a Tuning,
-    execution: &'a Execution,
     selection: &'a SelectionPlan,
     /// The declared public rows that scores are of.
     public: Option<&'a Problem>,
@@ -258,20 +245,19 @@ struct Selecting<'a> {
 }
 
 impl Selecting<'_> {
-    /// Makes `loaded` the run of a trial with the settings at these places, and gives its training.
-    fn enter(&self, loaded: &mut Loaded, (trial, places): (u64, &[usize])) -> Result<super::Training, FitError> {
-        let training = self.tuning.at(places)?;
-        let (mut settings, used) = load::with_factorization(&training, loaded.setup.algorithm)?;
-        settings.budget = self.selection.budget;
+    /// Makes `loaded` the run of a trial with the settings at these places.
+    fn enter(&self, loaded: &mut Loaded, (trial, places): (u64, &[usize])) -> Result<(), FitError> {
+        let setup = &mut loaded.setup;
+        setup.training = self.tuning.at(places)?;
         // What was calibrated is the same for all; strategies are a trial's own, since a digest of them enters its key.
-        settings.calibrations = loaded.setup.settings.calibrations.clone();
-        loaded.source = branched(self.source, "trial", &trial.to_le_bytes());
-        settings.key = crate::keyed::unused(&loaded.source);
-        let schema = loaded.setup.domain.as_deref();
-        loaded.setup.parameters = training.bound_parameters(schema).into_iter().chain(self.tuning.bound()).collect();
-        (loaded.setup.settings, loaded.setup.factorization_used) = (settings, used);
-        loaded.problem.regularize(training.optimizer.regularization)?;
-        Ok(training)
+        let calibrations = setup.settings.calibrations.clone();
+        (setup.settings, setup.factorization_used) = with_factorization(&setup.training, setup.algorithm)?;
+        setup.source = branched(self.source, "trial", &trial.to_le_bytes());
+        (setup.settings.budget, setup.settings.calibrations) = (self.selection.budget, calibrations);
+        setup.settings.key = unused(&setup.source);
+        let own = setup.training.bound_parameters(setup.domain.as_deref());
+        setup.parameters = own.into_iter().chain(self.tuning.bound()).collect();
+        Ok(loaded.problem.regularize(setup.training.optimizer.regularization)?)
     }
 
     /// Runs a trial and scores it; `None` if it diverges.
@@ -281,32 +267,28 @@ impl Selecting<'_> {
         loaded: &mut Loaded,
         trial: (u64, &[usize]),
     ) -> Result<Option<TrialOutcome>, FitError> {
-        let training = self.enter(loaded, trial)?;
-        let (prepared, plan) = run_plan::plan(&training, self.execution, loaded)?;
+        self.enter(loaded, trial)?;
+        let (prepared, plan) = run_plan::plan(loaded)?;
         let mechanism = prepared.mechanism.as_ref().map(|mechanism| self.selection.with_score(mechanism));
         let is_planned = mechanism.is_some_and(|mechanism| self.selection.statement.mechanisms.contains(&mechanism));
         assert!(is_planned, "every trial is one of the mechanisms that the selection is accounted for");
-        let binding = plan.binding.as_ref();
-        let key = match &loaded.source {
-            StreamKey::Release(_) => key::of_run(&loaded.source, binding.expect("every trial is bound")),
-            seed @ StreamKey::Simulation(_) => seed.clone(),
+        let binding = plan.binding.expect("every trial is bound");
+        let mut executor = match super::run(loaded, (prepared, Some(&binding)), &mut Unseen(observer)) {
+            Ok(executor) => executor,
+            Err(FitError::Round(_)) => return Ok(None),
+            Err(FitError::Stopped { .. }) => {
+                let checkpoint = self.tuning.training.checkpoint.file.clone();
+                return Err(FitError::Interrupted { checkpoint });
+            }
+            Err(error) => return Err(error),
         };
-        let mut executor =
-            match super::run(&training, self.execution, &mut Unseen(observer), loaded, (prepared, binding)) {
-                Ok(executor) => executor,
-                Err(FitError::Round(_)) => return Ok(None),
-                Err(FitError::Stopped { .. }) => {
-                    let checkpoint = self.tuning.training.checkpoint.file.clone();
-                    return Err(FitError::Interrupted { checkpoint });
-                }
-                Err(error) => return Err(error),
-            };
         let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());
         if !vector::is_finite(&weights) {
             return Ok(None);
         }
         let score = score(self.public.unwrap_or(&loaded.problem), &weights);
-        let score = self.selection.score_noise.map_or(score, |noise| noisy(score, noise, &key));
+        let score =
+            self.selection.score_noise.map_or(score, |noise| noisy(score, noise, &binding.key(&loaded.setup.source)));
         Ok(Some(TrialOutcome { score, ledger, weights }))
     }
 
@@ -363,8 +345,7 @@ fn score_rows(
 ) -> Result<Problem, FitError> {
     let (training, path) = (&tuning.training, &stated.path);
     let argument = format!("score-on {}", path.display());
-    let test = data::test_file(Path::new(&training.data.data), training.request(None));
-    let is_test = test.is_some_and(|test| identity(&test) == identity(path));
+    let is_test = training.test_file().is_some_and(|test| identity(&test) == identity(path));
     if is_test && domain.is_some_and(|domain| !domain.test_is_public) {
         let problem =
             "the schema says that these test rows are not public: they are of the units that the claim protects";

@@ -11,7 +11,7 @@ use rounds_kernels::loss::TargetKind;
 
 use super::Tuning;
 use crate::fit::error::FitError;
-use crate::fit::load::with_factorization;
+use crate::fit::setup::with_factorization;
 
 /// ε that a trial's score may take alone, over that of its training. Near the Gaussian mechanism μ² counts, so that a fifth costs training some
 /// 2 % more noise, and at ε = 1 a count has a deviation of some tens of rows.
