@@ -58,11 +58,13 @@ pub trait NoiseMechanism: Send {
     /// A round out of order, or past the last round that the mechanism was made for; noise too large for the lattice.
     fn add_increment(&mut self, round: u64, sum: &mut [f64], unit: Option<f64>, engine: &Engine) -> Result<()>;
 
-    /// Refuses a unit γ whose lattice is too fine for this noise, before a round is drawn.
+    /// Refuses a unit γ whose lattice is too fine for this noise, before a round is drawn; by default, as of noise of one's own, none.
     ///
     /// # Errors
     /// As [`add_increment`](Self::add_increment) with this unit.
-    fn check_unit(&self, unit: f64) -> Result<()>;
+    fn check_unit(&self, _unit: f64) -> Result<()> {
+        Ok(())
+    }
 
     /// Vectors of length p that the mechanism keeps.
     fn resident_vectors(&self) -> usize {
