@@ -19,7 +19,7 @@ class Domain:
         columns: int,
         bounds: tuple[float, float],
         *,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str] | Sequence[int] | None = None,
         label_bounds: tuple[float, float] | None = None,
         storage: str = "dense",
         relation: str = "zero-out",

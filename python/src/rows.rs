@@ -6,6 +6,7 @@ use std::sync::Arc;
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods as _};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::oracle::Oracle;
 use rounds_algorithms::privacy::{Adjacency, Sampling};
@@ -58,7 +59,7 @@ impl Domain {
     fn matrix(
         columns: usize,
         bounds: (f64, f64),
-        classes: Option<Vec<String>>,
+        classes: Option<Vec<Bound<'_, PyAny>>>,
         label_bounds: Option<(f64, f64)>,
         storage: &str,
         relation: &str,
@@ -67,7 +68,7 @@ impl Domain {
     ) -> PyResult<Self> {
         let pair = |(lo, hi)| Bounds::new(lo, hi).map_err(|error| refused(&error));
         let label = match (classes, label_bounds) {
-            (Some(classes), None) => Label::Classes(classes),
+            (Some(classes), None) => Label::Classes(classes.iter().map(class).collect::<PyResult<_>>()?),
             (None, Some(bounds)) => Label::Number(pair(bounds)?),
             _ => return Err(PyValueError::new_err("a label has either `classes` or `label_bounds`")),
         };
@@ -305,6 +306,16 @@ fn codes(labels: Option<&GivenColumn<'_>>, rows: usize, encoder: &Encoder<'_>) -
             Ok(values.as_slice()?.iter().map(|&value| encoder.label_number(value)).collect())
         }
     }
+}
+
+/// The word of a class: a text, or a whole number as labels have it.
+fn class(given: &Bound<'_, PyAny>) -> PyResult<String> {
+    let is_number = given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>();
+    if !is_number && !given.is_instance_of::<PyString>() {
+        let message = "`classes` are words or whole numbers, as the labels have them: give classes=[\"no\", \"yes\"] or classes=[0, 1]";
+        return Err(PyTypeError::new_err(message));
+    }
+    given.str()?.extract()
 }
 
 /// Labels that nothing declares: words are classes, numbers are targets.

@@ -447,3 +447,11 @@ def test_a_ledger_adds_up_the_runs_that_name_it(tmp_path):
     assert rounds.ledger(place) == spent
     with pytest.raises(ValueError, match="it is a ledger; give the model"):
         rounds.verify(place)
+
+
+def test_classes_are_words_or_whole_numbers():
+    of = lambda classes: rounds.Domain.matrix(2, (-1.0, 1.0), classes=classes)  # noqa: E731
+    assert of([0, 1]).classes == of(["0", "1"]).classes == ["0", "1"]
+    for classes in ([0.0, 1.0], [False, True], [b"no", b"yes"]):
+        with pytest.raises(TypeError, match=r"words or whole numbers.*classes=\[0, 1\]"):
+            of(classes)
