@@ -26,8 +26,8 @@ test: deps
 	$(CARGO) test --release --workspace --exclude rounds-python --doc
 
 # The tests that take long in the release profile (audits of all algorithms, tails of samplers, 300 killed runs), and all others in the
-# checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files; without those of pages and of simulated machines, which
-# are no other there. With FEATURES=rounds/mpi,rounds/parquet those of MPI and Parquet, too.
+# checked build (overflow, debug assertions), with 10,000 pairs of neighbouring files and 10,000 damaged ones of each format; without those of
+# pages and of simulated machines, which are no other there. With FEATURES=rounds/mpi,rounds/parquet those of MPI and Parquet, too.
 FEATURES :=
 test-all: export ROUNDS_PAIRS ?= 10000
 test-all: deps $(if $(findstring mpi,$(FEATURES)),deps-mpi)

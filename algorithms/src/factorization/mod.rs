@@ -38,7 +38,7 @@ mod tree;
 mod workload;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::str::FromStr;
 
@@ -58,8 +58,6 @@ pub(crate) use tree::estimate_variance;
 #[cfg(test)]
 pub(crate) use tree::nodes;
 use tree::tree_sensitivity;
-#[cfg(test)]
-pub(crate) use workload::lambda_tau_matrix;
 pub use workload::{Workload, WorkloadSpecification};
 
 /// The choice of C. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `fourier`, `tree`, `honaker-online`,

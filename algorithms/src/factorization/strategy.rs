@@ -192,21 +192,6 @@ impl Strategy {
         }
     }
 
-    /// B = A·C⁻¹, T × T (T × nodes for trees).
-    ///
-    /// # Errors
-    /// `InverseOverflow`, `Singular`.
-    #[cfg(test)]
-    pub(crate) fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
-        let noise = self.noise_matrix()?;
-        let columns = noise.ncols();
-        let write = columns_of(noise);
-        Ok(matrix_of(self.rounds(), columns, |column, values| {
-            write(column, values);
-            workload.apply_in_place(values);
-        }))
-    }
-
     /// C⁻¹ as a dense matrix; for trees `Unsupported`, their C is not square.
     ///
     /// # Errors
@@ -222,7 +207,7 @@ impl Strategy {
     }
 
     /// C⁻¹, or for trees the weight of every node in the noise of every round.
-    fn noise_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
+    pub(super) fn noise_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
         let (columns, write) = self.noise_columns()?;
         let noise = matrix_of(self.rounds(), columns, write);
         let overflow = noise.col_iter().find_map(|column| column.iter().position(|value| !value.is_finite()));

@@ -2,8 +2,30 @@
 
 use rounds_numerics::Mat;
 
+use super::workload::{apply_lambda_tau, columns_of, matrix_of, matrix_of_map};
 use super::*;
 use crate::noise::lattice::EXCESS;
+
+impl Strategy {
+    /// B = A·C⁻¹, T × T (T × nodes for trees).
+    ///
+    /// # Errors
+    /// `InverseOverflow`, `Singular`.
+    pub(crate) fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
+        let noise = self.noise_matrix()?;
+        let columns = noise.ncols();
+        let write = columns_of(noise);
+        Ok(matrix_of(self.rounds(), columns, |column, values| {
+            write(column, values);
+            workload.apply_in_place(values);
+        }))
+    }
+}
+
+/// Λ_τ as a matrix, T × T.
+pub(crate) fn lambda_tau_matrix(rounds: usize, period: usize) -> Mat<f64> {
+    matrix_of_map(rounds, |values| apply_lambda_tau(period, values))
+}
 
 /// The specification of prefix sums.
 pub(super) fn sums() -> WorkloadSpecification {

@@ -299,14 +299,8 @@ pub(crate) fn apply_lambda_tau(period: usize, values: &mut [f64]) {
     }
 }
 
-/// Λ_τ as a matrix, T × T.
-#[cfg(test)]
-pub(crate) fn lambda_tau_matrix(rounds: usize, period: usize) -> Mat<f64> {
-    matrix_of_map(rounds, |values| apply_lambda_tau(period, values))
-}
-
 /// The matrix of a linear map.
-fn matrix_of_map(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
+pub(super) fn matrix_of_map(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
     matrix_of(rounds, rounds, |column, values| {
         values.fill(0.0);
         values[column] = 1.0;
@@ -398,7 +392,7 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
 #[cfg(test)]
 mod tests {
     use super::super::largest_difference;
-    use super::super::tests::{sums, toeplitz_rows};
+    use super::super::tests::{lambda_tau_matrix, sums, toeplitz_rows};
     use super::*;
 
     fn specifications(rounds: usize) -> Vec<WorkloadSpecification> {

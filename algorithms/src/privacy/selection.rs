@@ -751,14 +751,19 @@ mod tests {
             let envelope = Envelope::new(count, &profile);
             let weight: f64 = envelope.corners.iter().map(|corner| corner.0).sum();
             assert!((weight / count.mean() - 1.0).abs() < 1e-9, "{count}: {weight}");
-            for step in 1..400 {
-                let z = f64::from(step) * 0.01;
-                let phi: f64 = envelope.corners.iter().map(|(share, log)| share * (1.0 - z / log.exp()).max(0.0)).sum();
-                for step in 0..=1000 {
+            let lines: Vec<(f64, f64, f64)> = (0..=1000)
+                .map(|step| {
                     let u = f64::from(step) * 1e-3;
                     // Gaussian, exactly: F(u) = Φ(Φ⁻¹(u) + μ).
                     let most = crate::normal::survival(-(crate::normal::normal_quantile(u) + 0.2));
-                    let line = count.log_slope(u).exp() - count.log_slope(most).exp() * z;
+                    (u, count.log_slope(u).exp(), count.log_slope(most).exp())
+                })
+                .collect();
+            for step in 1..400 {
+                let z = f64::from(step) * 0.01;
+                let phi: f64 = envelope.corners.iter().map(|(share, log)| share * (1.0 - z / log.exp()).max(0.0)).sum();
+                for (u, height, slope) in &lines {
+                    let line = height - slope * z;
                     assert!(phi >= line - 1e-9, "{count}, z = {z}, u = {u}: {phi} {line}");
                 }
             }

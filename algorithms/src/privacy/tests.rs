@@ -163,7 +163,7 @@ fn epsilon_and_delta_invert_each_other() {
 fn extremes_give_finite_numbers() {
     for (accountant, deltas) in [(Rdp, [1e-300, 1e-5, 0.5]), (Pld, [1e-30, 1e-5, 0.1])] {
         for noise in [0.1, 1.0, 1e4] {
-            for rate in [1e-6, 0.01, 0.5, 1.0] {
+            for rate in [1e-6, 0.5, 1.0] {
                 let counts = [1, 1000, 1_000_000].into_iter();
                 for (steps, delta) in counts.flat_map(|steps| deltas.map(|delta| (steps, delta))) {
                     let found = accountant.epsilon(&poisson(noise, rate, steps), AddRemove, delta);

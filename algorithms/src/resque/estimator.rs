@@ -27,23 +27,6 @@ pub(super) fn weight(log_weight: f64) -> Result<f64> {
     if log_weight <= 709.0 { Ok(log_weight.exp()) } else { Err(ResqueError::WeightOverflow) }
 }
 
-/// D = sup|F₁ − F₂| of two samples of equal size; P(D > c·√(2/n)) ≤ 2e^{−2c²}, which is 1e-6 at c = 2.694.
-#[cfg(test)]
-pub(super) fn kolmogorov_smirnov(mut left: Vec<f64>, mut right: Vec<f64>) -> (f64, f64) {
-    left.sort_by(f64::total_cmp);
-    right.sort_by(f64::total_cmp);
-    let (n, mut i, mut j, mut largest) = (left.len(), 0, 0, 0usize);
-    while i < n && j < n {
-        if left[i] <= right[j] {
-            i += 1;
-        } else {
-            j += 1;
-        }
-        largest = largest.max(i.abs_diff(j));
-    }
-    (largest as f64 / n as f64, 2.694 * (2.0 / n as f64).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -218,7 +218,7 @@ mod tests {
     use crate::problem::Problem;
     use crate::problem::{Dataset, Features, Labels};
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
-    use crate::resque::estimator::{kolmogorov_smirnov, log_weight};
+    use crate::resque::estimator::log_weight;
     use crate::resque::functions::LinearLoss;
     use crate::resque::not_positive;
     use crate::resque::pool::tests::refuses_bad_rounds;
@@ -226,6 +226,22 @@ mod tests {
     use rounds_kernels::features::{Rows, Targets};
     use rounds_kernels::loss::{Loss, Target};
     use std::sync::Arc;
+
+    /// D = sup|F₁ − F₂| of two samples of equal size; P(D > c·√(2/n)) ≤ 2e^{−2c²}, which is 1e-6 at c = 2.694.
+    fn kolmogorov_smirnov(mut left: Vec<f64>, mut right: Vec<f64>) -> (f64, f64) {
+        left.sort_by(f64::total_cmp);
+        right.sort_by(f64::total_cmp);
+        let (n, mut i, mut j, mut largest) = (left.len(), 0, 0, 0usize);
+        while i < n && j < n {
+            if left[i] <= right[j] {
+                i += 1;
+            } else {
+                j += 1;
+            }
+            largest = largest.max(i.abs_diff(j));
+        }
+        (largest as f64 / n as f64, 2.694 * (2.0 / n as f64).sqrt())
+    }
 
     fn problem(loss: Loss, rows: usize, columns: usize, bias: bool) -> Problem {
         let mut values = vec![0f32; rows * columns];

@@ -166,8 +166,9 @@ fn fed(shares: impl Iterator<Item = f64>, total: f64) -> Result<Vec<f64>, Theory
 mod tests {
     use super::*;
     use crate::privacy::laplace::unamplified_epsilon;
+    use crate::theory::Curvature;
     use crate::theory::multistage::Schedule;
-    use crate::theory::{Curvature, uniform_numbers};
+    use crate::theory::tests::uniform_numbers;
 
     /// `Σ_t a_t·b_t²` with `b = 2/(m·ln(1 + (n/m)(e^ε − 1)))`, the scale with which a round spends ε at S_1 = 2, n = 1,000
     /// [003 (3.4)–(3.5)]: the quantity that the allocations minimise for Laplace noise.

@@ -89,7 +89,7 @@ mod tests {
     fn restart_terms_are_the_objective_of_lambda_tau_and_the_last_restart() {
         // ‖Λ_τ·B‖² by the matrix, for B = S, and ‖b_20‖² = 20.
         let (rounds, tau) = (24, 5);
-        let lambda = crate::factorization::lambda_tau_matrix(rounds, tau);
+        let lambda = crate::factorization::tests::lambda_tau_matrix(rounds, tau);
         let entry = |t: usize, s: usize| (s..rounds).map(|k| lambda[(t, k)]).sum::<f64>();
         let row = |t: usize| (0..rounds).map(|s| entry(t, s).powi(2)).sum::<f64>();
         let squared: f64 = (0..rounds).map(row).sum();

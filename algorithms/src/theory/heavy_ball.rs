@@ -205,7 +205,7 @@ impl Proposition34 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::theory::uniform_numbers;
+    use crate::theory::tests::uniform_numbers;
 
     fn curvature(mu: f64, smoothness: f64) -> Curvature {
         Curvature::new(mu, smoothness).unwrap()

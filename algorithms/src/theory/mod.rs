@@ -103,21 +103,20 @@ impl Curvature {
     }
 }
 
-/// Seeded uniform numbers in (0, 1) by xorshift.
-#[cfg(test)]
-fn uniform_numbers(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seeded uniform numbers in (0, 1) by xorshift.
+    pub(super) fn uniform_numbers(seed: u64) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        }
+    }
 
     #[test]
     fn impossible_constants_are_refused_with_the_reason() {

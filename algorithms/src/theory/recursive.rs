@@ -142,7 +142,7 @@ mod tests {
         let mode = QuadraticMode { eigenvalue: 0.5, start: 2.0 };
         let (rounds, beta, variance, seeds) = (12, 3.0, 0.09_f64, 40_000);
         for recursive in [false, true] {
-            let mut uniform = crate::theory::uniform_numbers(7);
+            let mut uniform = crate::theory::tests::uniform_numbers(7);
             let mut total = 0.0;
             for _ in 0..seeds {
                 let (mut y, mut z, mut sum) = (2.0, 2.0, 0.0);

@@ -131,15 +131,6 @@ impl Interior {
         c1 * smoothness.sqrt() * (sampled.sqrt() + noisy.sqrt() + 2.0 * beta.sqrt() * size / next)
     }
 
-    /// The left side over the right one of the condition of [004 Lemma 5.5], γ = δ: where it is at most 1, no difference is longer than c_DP·L.
-    pub fn difference_condition(&self, c1: f64) -> f64 {
-        let Constants { smoothness, lipschitz, size, rounds, .. } = self.run;
-        let (c, ratio) = (self.c_dp, smoothness * size / lipschitz);
-        let tail = 2.0 * c * c * (6.0 * (6.0 * rounds / self.delta).ln()).sqrt() / self.rows.powf(0.25);
-        let curved = c1 * ratio * (c.sqrt() * ((rounds / self.delta).ln().sqrt() + 1.0) + 2.0) + 3.0 * ratio;
-        (curved + tail + 1.0) / c
-    }
-
     /// Theorem 5.1 at these parameters with γ = δ, Q = 2c_DP·L and ‖∇F(x_t)‖ ≤ L: what Theorem 5.8 states without constants.
     pub fn risk(&self) -> f64 {
         let kappa = (3.0 * (6.0 * self.run.rounds / self.delta).ln()).sqrt();
@@ -215,6 +206,15 @@ mod tests {
         assert!(risk(1e3) < 1.01 * risk(1e2) && risk(1e5) > 5.0 * risk(1e3));
     }
 
+    /// The left side over the right one of the condition of [004 Lemma 5.5], γ = δ: where it is at most 1, no difference is longer than c_DP·L.
+    fn difference_condition(interior: &Interior, c1: f64) -> f64 {
+        let Constants { smoothness, lipschitz, size, rounds, .. } = interior.run;
+        let (c, ratio) = (interior.c_dp, smoothness * size / lipschitz);
+        let tail = 2.0 * c * c * (6.0 * (6.0 * rounds / interior.delta).ln()).sqrt() / interior.rows.powf(0.25);
+        let curved = c1 * ratio * (c.sqrt() * ((rounds / interior.delta).ln().sqrt() + 1.0) + 2.0) + 3.0 * ratio;
+        (curved + tail + 1.0) / c
+    }
+
     /// With δ ≤ 1/n, as Theorem 5.8 asks, and no noise at all (ε = ∞) its bound is above L·R at n = 10¹³, and below for some n only. Its lemma on
     /// the length of differences holds from n = 10³⁴ on. (5.2) has a row a batch from n ≈ 6·10⁵ on (δ = 10⁻⁶).
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let [before, after] = [6.8e12, 7.2e12].map(|rows| at(rows, 1e-6, 100.0, 1.0));
         assert!(before.risk() > 1.0 && after.risk() < 1.0, "{} {}", before.risk(), after.risk());
         assert!((after.run.rounds / 1.45e8 - 1.0).abs() < 0.01);
-        assert!(best(1e33).difference_condition(0.5) > 1.0 && best(1e35).difference_condition(0.5) < 1.0);
+        assert!(difference_condition(&best(1e33), 0.5) > 1.0 && difference_condition(&best(1e35), 0.5) < 1.0);
         let batch = |rows: f64| at(rows, 1e-6, 1.0, 1.0).run.batch;
         assert!(batch(5e5) < 1.0 && batch(7e5) > 1.0, "{}", batch(6e5));
         // Lemma 5.4: the gradient bound falls with t, to its first term.

@@ -30,7 +30,30 @@ pub(crate) struct NoRun(String, String);
 /// The raw runs of a results folder, read once a study.
 pub(crate) struct Records {
     root: PathBuf,
-    studies: BTreeMap<String, Vec<Rc<Run>>>,
+    studies: BTreeMap<String, Runs>,
+}
+
+/// The runs of a study, and which of them have a field as it is wanted: queries differ in a field or two.
+#[derive(Default)]
+struct Runs {
+    all: Vec<Rc<Run>>,
+    fitting: BTreeMap<(String, String), Vec<bool>>,
+}
+
+impl Runs {
+    fn of(lines: Vec<Value>) -> Self {
+        Self { all: lines.into_iter().map(|line| Rc::new(Run(line))).collect(), fitting: BTreeMap::new() }
+    }
+
+    fn select(&mut self, fields: &Fields) -> Vec<Rc<Run>> {
+        let mut chosen = vec![true; self.all.len()];
+        for (name, wanted) in fields {
+            let fitting = self.fitting.entry((name.clone(), wanted.to_string()));
+            let fitting = fitting.or_insert_with(|| self.all.iter().map(|run| run.fits(name, wanted)).collect());
+            chosen.iter_mut().zip(fitting).for_each(|(chosen, fits)| *chosen &= *fits);
+        }
+        self.all.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(run, _)| run.clone()).collect()
+    }
 }
 
 impl Records {
@@ -41,13 +64,12 @@ impl Records {
     /// The runs of the newest `<day>/<machine>/STUDY` that fit `fields`.
     pub(crate) fn select(&mut self, study: &str, fields: &Fields) -> anyhow::Result<Vec<Rc<Run>>> {
         if !self.studies.contains_key(study) {
-            let lines = studies::lines(&newest(&self.root, study)?)?.into_iter();
-            self.studies.insert(study.to_owned(), lines.map(|line| Rc::new(Run(line))).collect());
+            self.studies.insert(study.to_owned(), Runs::of(studies::lines(&newest(&self.root, study)?)?));
         }
-        let runs = &self.studies[study];
-        let found: Vec<Rc<Run>> = runs.iter().filter(|run| run.fits(fields)).cloned().collect();
+        let runs = self.studies.entry(study.to_owned()).or_default();
+        let found = runs.select(fields);
         if found.is_empty() {
-            if let Some((name, known)) = fields.keys().find_map(|name| Some((name, misspelt(runs, name)?))) {
+            if let Some((name, known)) = fields.keys().find_map(|name| Some((name, misspelt(&runs.all, name)?))) {
                 bail!("{study} has no run with a field '{name}'; did you mean '{known}'?");
             }
             bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?));
@@ -81,11 +103,11 @@ fn newest(root: &Path, study: &str) -> anyhow::Result<PathBuf> {
 }
 
 impl Run {
-    fn fits(&self, fields: &Fields) -> bool {
-        fields.iter().all(|(name, wanted)| match wanted {
+    fn fits(&self, name: &str, wanted: &Value) -> bool {
+        match wanted {
             Value::Array(any) => any.iter().any(|wanted| self.is(name, wanted)),
             wanted => self.is(name, wanted),
-        })
+        }
     }
 
     /// True if a field is `value`.
@@ -218,8 +240,7 @@ pub(crate) fn best(runs: &[Rc<Run>], field: &str, by: &str, is_least: bool) -> a
 impl Records {
     /// Runs of one study, by their fields.
     pub(super) fn of(study: &str, runs: Vec<Value>) -> Self {
-        let runs = runs.into_iter().map(|line| Rc::new(Run(line))).collect();
-        Self { root: PathBuf::new(), studies: BTreeMap::from([(study.to_owned(), runs)]) }
+        Self { root: PathBuf::new(), studies: BTreeMap::from([(study.to_owned(), Runs::of(runs))]) }
     }
 }
 

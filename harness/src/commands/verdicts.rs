@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 
 use super::Output;
 use crate::analysis::Pages;
@@ -32,7 +32,7 @@ pub struct VerdictsArguments {
 /// Judges every row and prints it, or fills or checks the pages.
 ///
 /// # Errors
-/// A declaration that no run fits, or with `--check` a page that differs.
+/// A declaration that no run fits, or with `--check` the first line that differs of each page.
 pub fn run(arguments: &VerdictsArguments, output: Output) -> anyhow::Result<()> {
     let mut pages = Pages::new(&arguments.declarations, &arguments.results)?;
     if !arguments.write && !arguments.check {
@@ -42,6 +42,7 @@ pub fn run(arguments: &VerdictsArguments, output: Output) -> anyhow::Result<()> 
         }
         return output.print(&pages.rows, table.terminal());
     }
+    let mut differing = Vec::new();
     for path in &arguments.pages {
         let name = || path.display().to_string();
         let there = fs::read_to_string(path).with_context(name)?;
@@ -51,8 +52,9 @@ pub fn run(arguments: &VerdictsArguments, output: Output) -> anyhow::Result<()> 
         } else if here != there {
             let mut lines = there.lines().zip(here.lines()).enumerate();
             let (place, (there, here)) = lines.find(|(_, (there, here))| there != here).unwrap_or_default();
-            bail!("{}:{}: {there}\nThe raw runs say: {here}\n`make readme` writes it", name(), place + 1);
+            differing.push(format!("{}:{}: {there}\nThe raw runs say: {here}", name(), place + 1));
         }
     }
+    ensure!(differing.is_empty(), "{}\n`make readme` writes it", differing.join("\n"));
     pages.all_placed()
 }
