@@ -5,7 +5,7 @@ use crate::optimizers::Algorithm;
 
 /// An algorithm that is not in the catalogue.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no algorithm '{name}'{}; `rounds list algorithms` shows all", nearest.map(|known| format!("; did you mean '{known}'?")).unwrap_or_default())]
+#[error("there is no algorithm '{name}'{}", nearest.map_or("; `rounds list algorithms` shows all".to_owned(), |known| format!("; did you mean '{known}'? `rounds list algorithms` shows all")))]
 pub struct UnknownAlgorithm {
     /// The given name.
     pub name: String,

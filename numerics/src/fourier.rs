@@ -33,7 +33,9 @@ impl Tables {
                 let forward = planner.plan_fft_forward(length);
                 Self { length, forward, backward: planner.plan_fft_inverse(length) }
             });
-            latest.insert(0, tables.clone());
+            if length <= MOST_KEPT {
+                latest.insert(0, tables.clone());
+            }
             let mut kept = 0;
             latest.retain(|tables| {
                 kept += tables.length;

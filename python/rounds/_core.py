@@ -50,7 +50,7 @@ class Privacy(dict):  # type: ignore[type-arg]
             if value is None or key == "mechanisms":
                 continue
             if value == "simulation":
-                value = "simulation: anybody can draw its noise again, so it protects nobody; a release with these settings states this ε"
+                value = "simulation: anybody can draw its noise again, so it protects nobody"
             lines = value if isinstance(value, list) else [value]
             shown.extend(f"{key.replace('_', ' ')}: {text(line)}" for line in lines)
         return "\n".join(shown)

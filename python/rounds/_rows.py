@@ -64,8 +64,8 @@ def pair(name: str, value: Any) -> tuple[float, float]:
         return lo, hi
     except (TypeError, ValueError):
         pass
-    raise TypeError(f"`{name}` is two numbers, the lower one first, for all columns together, as {name}=(-1.0, 1.0)"
-                    + (", or \"bytes\"; a `domain` declares those of each column (rounds.Schema.draft)" if name == "bounds" else ""))
+    raise TypeError(f"`{name}` is two numbers, the lower one first, as {name}=(-1.0, 1.0)"
+                    + (" for all columns together, or \"bytes\"; a `domain` declares those of each column (rounds.Schema.draft)" if name == "bounds" else ""))
 
 
 def is_frame(data: Any) -> bool:
@@ -459,6 +459,7 @@ def with_unit(domain: Domain, unit: Any, frame: Any, label: Any) -> Domain:
     if is_label or unit in dict(domain.columns or ((name, "") for name in names_of(frame))):
         role = "the label" if is_label else "a feature"
         raise ValueError(f"`unit`: the column {unit!r} is {role}, and a unit's ids are neither: name a column that the domain does not declare")
+    column_of(frame, unit)
     return domain.by_unit(column=unit)
 
 

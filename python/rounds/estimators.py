@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import warnings
 import weakref
@@ -628,9 +629,10 @@ class HuberRegressor(_Regressor):
 def _refusing(init: Any) -> Any:
     """Tells what stands for a setting of scikit-learn's own estimators."""
 
+    names = inspect.signature(init).parameters
+
     @functools.wraps(init)
     def told(self: Any, *given: Any, **settings: Any) -> None:
-        names = type(self)._get_param_names()
         _refuse_unknown(type(self), {name: value for name, value in settings.items() if name not in names})
         init(self, *given, **settings)
 

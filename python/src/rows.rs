@@ -6,7 +6,7 @@ use std::sync::Arc;
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods as _};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyString};
+use pyo3::types::{PyBool, PyString};
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::oracle::Oracle;
 use rounds_algorithms::privacy::{Adjacency, Sampling};
@@ -310,12 +310,16 @@ fn codes(labels: Option<&GivenColumn<'_>>, rows: usize, encoder: &Encoder<'_>) -
 
 /// The word of a class: a text, or a whole number as labels have it.
 fn class(given: &Bound<'_, PyAny>) -> PyResult<String> {
-    let is_number = given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>();
-    if !is_number && !given.is_instance_of::<PyString>() {
-        let message = "`classes` are words or whole numbers, as the labels have them: give classes=[\"no\", \"yes\"] or classes=[0, 1]";
-        return Err(PyTypeError::new_err(message));
+    if given.is_instance_of::<PyString>() {
+        return given.extract();
     }
-    given.str()?.extract()
+    if !given.is_instance_of::<PyBool>()
+        && let Ok(number) = given.call_method0("__index__")
+    {
+        return number.str()?.extract();
+    }
+    let message = "`classes` are words or whole numbers, as the labels have them: give classes=[\"no\", \"yes\"] or classes=[0, 1]";
+    Err(PyTypeError::new_err(message))
 }
 
 /// Labels that nothing declares: words are classes, numbers are targets.

@@ -278,7 +278,8 @@ pub(crate) fn train(
             let document = serde_json::to_string(&tuned).map_err(|error| PyOSError::new_err(error.to_string()))?;
             let mut warnings = face.warnings.into_inner().expect("no fault while it is held");
             // Its budget is spent, and there is nothing left to stop.
-            warnings.extend(raised.map(|_| "the interrupt came when the run was done: here is its model".to_owned()));
+            warnings
+                .extend(raised.map(|_| "the interrupt came too late to stop the run: here is its model".to_owned()));
             Ok((Model::new(tuned.model)?, document, warnings))
         }
         (Err(error @ (FitError::Stopped { .. } | FitError::Interrupted { .. })), Some(raised)) => {

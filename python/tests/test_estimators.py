@@ -576,3 +576,11 @@ def test_a_draft_has_the_words_that_rows_of_the_frame_have(library):
     assert model.classes_.tolist() == [False, True] and model.score(table, np.asarray(label)) > 0.9
     with pytest.raises(ValueError, match="Schema.draft"):
         LogisticRegression().fit(table, "renews")
+
+
+def test_a_subclass_gives_its_base_what_it_does_not_take():
+    class Mine(rounds.LogisticRegression):
+        def __init__(self, epsilon=1.0):
+            super().__init__(epsilon, 1e-6, bounds=(-1, 1), classes=[0, 1])
+
+    assert Mine(2.0).bounds == (-1, 1)

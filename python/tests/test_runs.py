@@ -53,7 +53,7 @@ def test_an_interrupt_ends_a_run_that_goes_on_from_its_checkpoint(tmp_path, inte
 @pytest.mark.parametrize("seed", [1, None])
 def test_an_interrupt_loses_no_run_that_is_done(interruptible, seed):
     # Nothing stops a run whose model is being published.
-    with pytest.warns(UserWarning, match="interrupt came when the run was done"):
+    with pytest.warns(UserWarning, match="interrupt came too late to stop the run"):
         run = train(seed=seed, rows=3_000, progress=signalling("publishing"))
     assert run.privacy["claim"] == ("release" if seed is None else "simulation")
 
@@ -273,6 +273,8 @@ def test_a_unit_in_a_column_is_stated_by_its_name_and_is_neither_feature_nor_lab
     for column, role in [("age", "a feature"), ("stays", "the label")]:
         with pytest.raises(ValueError, match=f"{column!r} is {role}, and a unit's ids are neither: name a column"):
             rounds.train(table, unit=column, **settings)
+    with pytest.raises(ValueError, match="no column 'persn'"):
+        rounds.train(table, unit="persn", **settings)
     plain = table[["age", "income"]]
     with pytest.raises(ValueError, match="'age' is a feature"):
         rounds.train(plain, table["stays"], unit="age", **{**settings, "domain": rounds.Domain.matrix(2, (0.0, 100.0), classes=["no", "yes"])})
@@ -298,6 +300,16 @@ def test_noise_that_cannot_be_drawn_is_refused_before_it_is_booked(tmp_path, alg
     train(epsilon=1e-9, algorithm=algorithm, epochs=2)
 
 
+def test_noise_is_measured_against_the_lattice_of_weighted_sums(tmp_path):
+    X, y = numbers(2_000, 4)
+    domain = rounds.Domain.matrix(4, (-1.0, 1.0), classes=["0", "1"])
+    rounds.new_ledger(tmp_path / "budget", data="arrays", domain=domain, rows=2_000, epsilon=2.0, delta=1e-4)
+    settings = dict(domain=domain, algorithm="resque-private-erm", epsilon=1.0, delta=1e-7, clip_norm=20.0, ledger=tmp_path / "budget")
+    with pytest.raises(ValueError, match="`epsilon`: the noise is .* too large"):
+        rounds.train(X, y, weight_cap=1e-4, **settings)
+    assert not rounds.ledger(tmp_path / "budget")["runs"]
+
+
 def test_what_is_no_file_of_a_model_is_refused_with_the_remedy(tmp_path):
     run, path = train(rows=3_000, seed=None), tmp_path / "run.pickle"
     path.write_bytes(pickle.dumps(run.model))
@@ -315,7 +327,7 @@ def test_what_is_no_file_of_a_model_is_refused_with_the_remedy(tmp_path):
         with pytest.raises(ValueError, match="no JSON"):
             rounds.verify(path)
     run.model.write(tmp_path / "model")
-    assert "Nobody has signed it: the name of the data, the build" in rounds.verify(tmp_path / "model")["unshown"]
+    assert "No key that was asked for has signed it: the name of the data, the build" in rounds.verify(tmp_path / "model")["unshown"]
 
 
 @pytest.mark.parametrize(
@@ -451,7 +463,7 @@ def test_a_ledger_adds_up_the_runs_that_name_it(tmp_path):
 
 def test_classes_are_words_or_whole_numbers():
     of = lambda classes: rounds.Domain.matrix(2, (-1.0, 1.0), classes=classes)  # noqa: E731
-    assert of([0, 1]).classes == of(["0", "1"]).classes == ["0", "1"]
-    for classes in ([0.0, 1.0], [False, True], [b"no", b"yes"]):
+    assert of([0, 1]).classes == of(np.array([0, 1])).classes == of(["0", "1"]).classes == ["0", "1"]
+    for classes in ([0.0, 1.0], [False, True], np.array([False, True]), [b"no", b"yes"]):
         with pytest.raises(TypeError, match=r"words or whole numbers.*classes=\[0, 1\]"):
             of(classes)

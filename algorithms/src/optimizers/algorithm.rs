@@ -401,7 +401,8 @@ impl Checked<'_> {
             prepared.privacy = prepared.privacy.revoked(reason);
         }
         if let Some(noise) = prepared.optimizer.noise().filter(|_| is_exact)
-            && let Some(unit) = unit_of_sums(problem, prepared.precision.into(), noise.clip())
+            && let Some(unit) =
+                unit_of_sums(problem, prepared.precision.into(), prepared.optimizer.greatest_weight(), noise.clip())
         {
             noise.check_unit(unit)?;
         }

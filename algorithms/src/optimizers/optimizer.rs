@@ -112,6 +112,11 @@ pub trait Optimizer: Send {
         None
     }
 
+    /// The greatest weight of a term of its noisy sums.
+    fn greatest_weight(&self) -> f32 {
+        1.0
+    }
+
     /// The sampler that draws the batch of every round, where one does.
     fn batches(&self) -> Option<&Sampler> {
         None

@@ -434,6 +434,10 @@ impl Optimizer for PracticalResque {
         Some(&self.balls.noise)
     }
 
+    fn greatest_weight(&self) -> f32 {
+        self.balls.rule.weight_cap as f32
+    }
+
     fn solution(&mut self) -> &[f32] {
         narrow(&mut self.solution, self.run.iterate());
         &self.solution

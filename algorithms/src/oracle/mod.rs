@@ -513,12 +513,11 @@ fn lattice(problem: &PublicProblem, precision: Precision, weight: f32, clip: Cli
     of_terms(problem.model(), (problem.feature_grid()?, precision), weight, clip, problem.most_rows())
 }
 
-/// The unit of exact sums of clipped gradients, by public numbers; none where there is no lattice of them. Terms of a weight above 1 have
-/// no finer one.
-pub(crate) fn unit_of_sums(problem: &PublicProblem, precision: Precision, clip: Clip) -> Option<f64> {
+/// The unit of exact sums of clipped gradients with weights up to `weight`, by public numbers; none where there is no lattice of them.
+pub(crate) fn unit_of_sums(problem: &PublicProblem, precision: Precision, weight: f32, clip: Clip) -> Option<f64> {
     match (problem.network(), clip) {
         (_, Clip::Unbounded) => None,
-        (None, _) => lattice(problem, precision, 1.0, clip).map(|lattice| lattice.unit()),
+        (None, _) => lattice(problem, precision, weight, clip).map(|lattice| lattice.unit()),
         (Some(_), Clip::Bounded { clip_norm, .. }) => {
             network::GradientLattice::new(clip_norm, problem.most_rows()).map(|lattice| lattice.unit())
         }

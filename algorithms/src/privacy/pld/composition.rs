@@ -221,13 +221,16 @@ impl Composed {
 
     /// The ε of the window with δ(ε) = `delta`.
     pub(super) fn epsilon(&self, delta: f64) -> Located {
-        // δ rises to the left: where it is small enough at the end of a block, it is in all of it.
+        // An upper bound rises to the left: where it is small enough at the end of a block, it is in all of it, unless so many cells are too far
+        // apart for a double. A lower one falls again where less is left than may have wrapped around.
+        let is_monotone = self.bound == Bound::Upper && BLOCK as f64 * self.lambda * self.interval < 300.0;
+        let size = if is_monotone { BLOCK } else { 1 };
         let mut differences = self.differences();
-        let mut block = Vec::with_capacity(BLOCK);
+        let mut block = Vec::with_capacity(size);
         let mut right = None;
         loop {
             block.clear();
-            block.extend(differences.by_ref().take(BLOCK));
+            block.extend(differences.by_ref().take(size));
             let Some(&last) = block.last() else { return Located::Below };
             let at_last = self.delta_of(last);
             if at_last > delta {

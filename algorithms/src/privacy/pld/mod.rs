@@ -53,6 +53,8 @@ const SMALL_DELTA: f64 = 1e-6;
 const LOG_WINDOW: f64 = 28.0;
 /// Most λ·Δ of a given interval Δ: masses of neighbouring cells keep their digits beside each other.
 const MOST_TILT: f64 = 30.0;
+/// Most λ·Δ of another interval: e^{−λΔ} is above 0, or what lies above a loss vanishes.
+const STEEPEST: f64 = 300.0;
 /// λ is searched over its logarithm in this range.
 const LOG_LAMBDA: (f64, f64) = (-12.0, 28.0);
 
@@ -283,8 +285,8 @@ impl PrivacyLoss {
         let is_asked = !self.is_rough
             && self.interval == Interval::Automatic
             && !direction.iter().any(|(step, _)| matches!(step, Step::Allocation(_)));
-        let rough = Self { is_rough: true, ..self.clone() };
-        is_asked.then(|| rough.direction_epsilon(direction, target, Bound::Upper).ok()).flatten()
+        let rough = || Self { is_rough: true, ..self.clone() }.direction_epsilon(direction, target, Bound::Upper).ok();
+        is_asked.then(rough).flatten()
     }
 
     fn direction_epsilon(&self, direction: &Direction, target: &Target, bound: Bound) -> Result<f64, PrivacyError> {
@@ -330,6 +332,9 @@ impl PrivacyLoss {
             return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution });
         }
         let interval = self.choose_interval(direction, target, window, bound)?;
+        if target.lambda * interval > 2.0 * STEEPEST {
+            return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution: 1.0 });
+        }
         // Rounding lifts the largest loss of a pure step by up to an interval: no Chernoff bound excludes what is lifted, so
         // that a window which ends near the largest loss of all covers it.
         let lifted = Target::pure_epsilon(direction) + steps * interval;
@@ -379,7 +384,8 @@ impl PrivacyLoss {
                 // Rounding down is of first order where a bucket cannot be cut; a finer grid makes up for it.
                 let share = if bound == Bound::Lower { 0.25 } else { 1.0 };
                 let share = if self.is_rough { ROUGHER * share } else { share };
-                (share * target.interval(direction, RELATIVE_ACCURACY), false)
+                let interval = share * target.interval(direction, RELATIVE_ACCURACY);
+                (interval.min(STEEPEST / target.lambda), false)
             }
         };
         let cells = needed(interval);
@@ -466,11 +472,12 @@ impl Target {
         direction.iter().any(|(step, _)| matches!(step, Step::Allocated(..)))
     }
 
-    /// λ, or the largest one that leaves λ·Δ about 1 (30 for a given Δ). Below the mass of the largest loss of pure steps the
+    /// λ, for a given Δ 30/Δ at most; of pure steps and computed laws the largest one that leaves λ·Δ about 1. Below the mass of the largest loss of pure steps the
     /// best λ grows like 1/δ, as ε comes within δ of that loss; there the accuracy of the grid asks for no more than this
     /// one, and e^{−λΔ} must not vanish, or δ vanishes with it.
     fn limited(lambda: f64, direction: &Direction, epsilon: f64, interval: Interval) -> f64 {
-        if Self::pure_epsilon(direction) == f64::INFINITY && !Self::is_computed(direction) {
+        let is_free = Self::pure_epsilon(direction) == f64::INFINITY && !Self::is_computed(direction);
+        if is_free && !matches!(interval, Interval::Fixed(_)) {
             return lambda;
         }
         let most = |accuracy: f64| Self::steps(direction) / (12.0 * accuracy * epsilon.max(f64::MIN_POSITIVE));

@@ -183,6 +183,30 @@ fn a_coarser_grid_gives_a_larger_upper_and_a_smaller_lower_bound() {
     assert!(found > fine.upper && found < fine.upper * 1.002, "{found} {fine:?}");
 }
 
+/// Grids on which neighbouring cells lie some e^30 apart under the tilt of a small δ.
+#[test]
+fn a_grid_far_too_coarse_keeps_its_bounds_or_is_refused() {
+    for (noise, rate, steps, delta, interval) in [
+        (20.0, 0.01, 2, 1e-7, 0.15),
+        (20.0, 0.01, 2, 1e-7, 0.2),
+        (20.0, 0.01, 2, 1e-7, 2.0),
+        (40.4, 1.15e-4, 100, 1.2e-8, 0.127),
+        (5.0, 0.1, 10, 1e-5, 0.1),
+        (1.0, 0.1, 10, 1e-30, 0.5),
+    ] {
+        let mechanism = poisson(noise, rate, steps);
+        let truth = loss(&mechanism).epsilon_bounds(delta).unwrap();
+        match loss(&mechanism).with_interval(interval).unwrap().epsilon_bounds(delta) {
+            Ok(coarse) => {
+                assert!(coarse.upper >= truth.lower.unwrap() && coarse.lower <= Some(truth.upper), "{coarse:?}")
+            }
+            Err(error) => assert!(matches!(error, PrivacyError::Resolution { .. }), "{error}"),
+        }
+    }
+    let coarse = loss(&poisson(5.0, 0.1, 10)).with_interval(0.1).unwrap().epsilon_bounds(1e-5).unwrap();
+    assert!(coarse.lower > Some(0.09), "{coarse:?}");
+}
+
 #[test]
 fn what_is_out_of_numerical_reach_is_an_error() {
     let fine = loss(&poisson(1.0, 0.01, 100)).with_interval(1e-9).unwrap();
