@@ -472,9 +472,9 @@ impl Target {
         direction.iter().any(|(step, _)| matches!(step, Step::Allocated(..)))
     }
 
-    /// λ, for a given Δ 30/Δ at most; of pure steps and computed laws the largest one that leaves λ·Δ about 1. Below the mass of the largest loss of pure steps the
-    /// best λ grows like 1/δ, as ε comes within δ of that loss; there the accuracy of the grid asks for no more than this
-    /// one, and e^{−λΔ} must not vanish, or δ vanishes with it.
+    /// λ, for a given Δ 30/Δ at most; of pure steps and computed laws the largest one that leaves λ·Δ about 1. Below the mass
+    /// of the largest loss of pure steps the best λ grows like 1/δ, as ε comes within δ of that loss; there the accuracy of
+    /// the grid asks for no more than this one, and e^{−λΔ} must not vanish, or δ vanishes with it.
     fn limited(lambda: f64, direction: &Direction, epsilon: f64, interval: Interval) -> f64 {
         let is_free = Self::pure_epsilon(direction) == f64::INFINITY && !Self::is_computed(direction);
         if is_free && !matches!(interval, Interval::Fixed(_)) {
