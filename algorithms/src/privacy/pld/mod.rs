@@ -53,7 +53,7 @@ const SMALL_DELTA: f64 = 1e-6;
 const LOG_WINDOW: f64 = 28.0;
 /// Most λ·Δ of a given interval Δ: masses of neighbouring cells keep their digits beside each other.
 const MOST_TILT: f64 = 30.0;
-/// Most λ·Δ of another interval: e^{−λΔ} is above 0, or what lies above a loss vanishes.
+/// Most λ·Δ of any interval: e^{−λΔ} is above 0, or what lies above a loss vanishes.
 const STEEPEST: f64 = 300.0;
 /// λ is searched over its logarithm in this range.
 const LOG_LAMBDA: (f64, f64) = (-12.0, 28.0);
@@ -332,9 +332,6 @@ impl PrivacyLoss {
             return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution });
         }
         let interval = self.choose_interval(direction, target, window, bound)?;
-        if target.lambda * interval > 2.0 * STEEPEST {
-            return Err(PrivacyError::Resolution { accountant: Accountant::Pld, delta: target.delta, resolution: 1.0 });
-        }
         // Rounding lifts the largest loss of a pure step by up to an interval: no Chernoff bound excludes what is lifted, so
         // that a window which ends near the largest loss of all covers it.
         let lifted = Target::pure_epsilon(direction) + steps * interval;
@@ -353,7 +350,10 @@ impl PrivacyLoss {
                 (loss, *count)
             })
             .collect();
-        Ok(Composed::new(&Plan { steps: &steps, lambda: target.lambda, window, edges: target.edges, bound }))
+        // Under any tilt the result is a bound.
+        let lambda = target.lambda.min(STEEPEST / interval);
+        let edges = (target.edges.0.min(lambda), target.edges.1);
+        Ok(Composed::new(&Plan { steps: &steps, lambda, window, edges, bound }))
     }
 
     fn choose_interval(
@@ -384,8 +384,7 @@ impl PrivacyLoss {
                 // Rounding down is of first order where a bucket cannot be cut; a finer grid makes up for it.
                 let share = if bound == Bound::Lower { 0.25 } else { 1.0 };
                 let share = if self.is_rough { ROUGHER * share } else { share };
-                let interval = share * target.interval(direction, RELATIVE_ACCURACY);
-                (interval.min(STEEPEST / target.lambda), false)
+                (share * target.interval(direction, RELATIVE_ACCURACY), false)
             }
         };
         let cells = needed(interval);
