@@ -198,7 +198,7 @@ fn a_grid_far_too_coarse_keeps_its_bounds_or_is_refused() {
         let truth = loss(&mechanism).epsilon_bounds(delta).unwrap();
         match loss(&mechanism).with_interval(interval).unwrap().epsilon_bounds(delta) {
             Ok(coarse) => {
-                assert!(coarse.upper >= truth.lower.unwrap() && coarse.lower <= Some(truth.upper), "{coarse:?}")
+                assert!(coarse.upper >= truth.lower.unwrap() && coarse.lower <= Some(truth.upper), "{coarse:?}");
             }
             Err(error) => assert!(matches!(error, PrivacyError::Resolution { .. }), "{error}"),
         }
