@@ -37,8 +37,8 @@ const TOLERANCE: f64 = 1e-9;
 /// What no document shows.
 const UNSHOWN: &str = "that this run took place, as its build runs, on rows of this domain, with a secret key; and of a selection, that the rows \
                        which it calls public are public";
-/// And of one that no known signer has signed.
-const UNSIGNED: &str = ". No key that was asked for has signed it: the name of the data, the build, and the hash of weights that are not in the file are taken on trust";
+/// And of one that was not checked against a signer's key.
+const UNSIGNED: &str = ". Without a valid signature by the key given to `verify`, the name of the data, the build, and the hash of weights that are not in the file are taken on trust";
 
 /// A file without a statement that can be verified.
 #[derive(Debug, thiserror::Error)]

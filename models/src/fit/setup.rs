@@ -58,12 +58,12 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// What every rank has read, or the error of one, of a release without anything of the rows.
+    /// What every rank has read, or the error of the first that failed; a release's error tells nothing of the rows.
     pub(super) fn all_read<T, E: Into<DataError>>(&self, read: Result<T, E>) -> Result<T, FitError> {
         self.execution.group.all_ok(read.map_err(|error| explained(&self.training, error)))
     }
 
-    /// What decides a run beside its rows, for the keys of what is released of them before its plan.
+    /// Settings, build and instruction set as bytes, for the keys of noise that is drawn before the plan is known: of private bounds and moments.
     pub(super) fn decided(&self) -> Vec<u8> {
         let decided = (&self.parameters, (self.execution.build)().identity(), instructions::level());
         serde_json::to_vec(&decided).expect("names and values")
