@@ -17,7 +17,7 @@ from studies import Mistake
 RUN = {"record": "cell", "suite": "private-sco", "algorithm": "sgd", "dataset": "s", "threads": 1, "parameters": {}, "repeat": 0,
        "value": 0.1, "privacy": {"epsilon": 1.0}, "seconds": 3.0, "date": "2026-11-22T04:00:00Z"}
 SHEET = {"schema": 1, "date": RUN["date"], "command": "rounds run /w/bench/definitions/private-sco.toml --threads 2 --out '/tmp/a b'",
-         "definitions": ["/w/bench/definitions/private-sco.toml"], "binding": {"suites": {"private-sco": "d"}, "isa": "any"}, "machine": {"id": "m"},
+         "definitions": ["/w/bench/definitions/private-sco.toml"], "machine": {"id": "m"}, "binding": {"suites": {"private-sco": "d"}, "data": {}, "isa": "any"},
          "build": {"revision": "0" * 40, "dirty": "false"}}
 
 
@@ -196,6 +196,25 @@ class Installation(unittest.TestCase):
                          (target, 1, ["environment.json", "measurements.jsonl", "sheet.md", "table.md"]))
         with self.assertRaisesRegex(Mistake, "runs of quick would be lost"):
             install.install(self.written("third", "full"), results=self.top)
+
+    def test_a_study_grows_by_runs_of_another_machine(self):
+        target, _, _ = self.installed(self.written("first", runs=1))
+        piece, sheet = self.written("piece"), {**SHEET, "machine": {"id": "n", "processor": "P", "cores": 2}}
+        sheet["build"] = {**SHEET["build"], "executable_sha256": "e"}
+        sheet["binding"] = {**SHEET["binding"], "isa": "any+amx"}
+        (piece / "measurements.jsonl").write_text("".join(json.dumps({**RUN, "repeat": repeat}) + "\n" for repeat in range(3)))
+        for changed, said in [({"suites": {"private-sco": "other"}}, "another definition"), ({"isa": "avx2"}, "another class of instructions")]:
+            (piece / "environment.json").write_text(json.dumps({**sheet, "binding": {**sheet["binding"], **changed}}))
+            with self.assertRaisesRegex(Mistake, said):
+                install.install(piece, results=self.top, is_added=True)
+        (piece / "environment.json").write_text(json.dumps(sheet))
+        with mock.patch("subprocess.run", return_value=mock.Mock(returncode=0)):
+            self.assertEqual(install.install(piece, results=self.top, is_added=True), (target, 3))
+            with self.assertRaisesRegex(Mistake, "these runs already"):
+                install.install(piece, results=self.top, is_added=True)
+        self.assertEqual([run["repeat"] for run in install.studies.records(target)], [0, 1, 2])
+        sheet = json.loads((target / "environment.json").read_text())
+        self.assertEqual((sheet["machine"], [(one["machine"]["id"], one["runs"]) for one in sheet["added"]]), ({"id": "m"}, [("n", 2)]))
 
     def test_results_that_say_too_little_are_refused(self):
         for name, said in [("dirty", "with changes"), ("removed", "removed.toml is missing"), ("empty", "0 studies")]:
