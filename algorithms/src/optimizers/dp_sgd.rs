@@ -1,5 +1,7 @@
 //! DP-SGD: its entry, its default steps, and which noise and accountant it takes. The iteration is [`sgd`](super::sgd)'s.
 
+use std::f64::consts::PI;
+
 use rounds_kernels::loss::TargetKind;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
@@ -11,7 +13,7 @@ use super::scene::{Row, Scene};
 use super::schedule::LearningRateSchedule;
 use super::settings::Averaging;
 use super::sgd::{Iterates, NETWORK_RATE, Sgd, longest_rate, squared_row};
-use crate::noise::PrivateNoise;
+use crate::noise::{NoiseKind, PrivateNoise};
 use crate::privacy::Accountant;
 
 pub(crate) static DP_SGD: Algorithm = Algorithm {
@@ -108,8 +110,8 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
 /// oscillate where rows lie close together.
 ///
 /// # Correlated noise
-/// On rows that are [wide and short](plan::are_wide_and_short) DP-MF and DP-MF⁺ take these steps, with `k^⅔·(1 + ln(T)/π)` for √S: the deviation of their noise
-/// in the sum of all T rounds of k epochs, over σ (within 6 % of that of optimal factorisations of prefix sums for k = 1 to 20).
+/// Factorisations and trees take these steps where they fall to 0, with `k^⅔·(1 + ln(T)/π)/sens(C)` for √S: the deviation of the noise of an optimal factorisation
+/// in the sum of all T rounds of k epochs, over σ (within 6 % for k = 1 to 20). Otherwise, and with independent noise or its increments, C = 1 and η = 0.5, constant.
 pub(super) struct PrivateSteps {
     pub(super) clip_norm: f64,
     /// The factor before B/(σ√S), and the bound on it.
@@ -118,11 +120,33 @@ pub(super) struct PrivateSteps {
 }
 
 impl PrivateSteps {
-    /// Steps under correlated noise, of rows that are wide and short; none where a run of DP-SGD would not take steps that fall to 0.
-    pub(super) fn of_wide_rows(run: &Run<'_>, own: &Iterates) -> Option<Self> {
-        let steps = Self::new(run, own);
-        let takes = steps.schedule == LearningRateSchedule::Linear && plan::are_wide_and_short(run.problem);
-        takes.then_some(steps)
+    /// Those of sums with noise that is correlated over the rounds, by default of this kind.
+    pub(super) fn of_correlated(run: &Run<'_>, own: &Iterates, noise: NoiseKind) -> Self {
+        match run.common.noise.unwrap_or(noise) {
+            NoiseKind::Independent | NoiseKind::AntiCorrelated => Self::constant(),
+            _ => Self::new(run, own),
+        }
+    }
+
+    /// Constant steps of gradients clipped to 1.
+    pub(super) fn constant() -> Self {
+        Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant }
+    }
+
+    /// η of these.
+    pub(super) fn rate_of_correlated(
+        &self,
+        run: &Run<'_>,
+        plan: &BatchPlan,
+        momentum: f64,
+        noise: &PrivateNoise,
+    ) -> f64 {
+        if self.schedule != LearningRateSchedule::Linear {
+            return 0.5;
+        }
+        let carried = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
+        let sensitivity = noise.mechanism().sensitivity().unwrap_or(1.0);
+        self.rate(run, plan, (momentum, carried / sensitivity), noise)
     }
 
     fn new(run: &Run<'_>, own: &Iterates) -> Self {
@@ -134,7 +158,7 @@ impl PrivateSteps {
             || run.common.learning_rate.is_some()
             || !(of_last && of_rows)
         {
-            return Self { clip_norm: 1.0, factors: (3.0, 600.0), schedule: LearningRateSchedule::Constant };
+            return Self::constant();
         }
         let bound = plan::squared_row(run.problem).filter(|&square| square > 0.0).map(f64::sqrt);
         let spread = (run.problem.model().features.max(1) as f64).powf(-0.25);
@@ -148,13 +172,7 @@ impl PrivateSteps {
     }
 
     /// η, for noise whose sum over the rounds is so many times that of one.
-    pub(super) fn rate(
-        &self,
-        run: &Run<'_>,
-        plan: &BatchPlan,
-        (momentum, carried): (f64, f64),
-        noise: &PrivateNoise,
-    ) -> f64 {
+    fn rate(&self, run: &Run<'_>, plan: &BatchPlan, (momentum, carried): (f64, f64), noise: &PrivateNoise) -> f64 {
         let problem = run.problem;
         if problem.network().is_some() {
             return NETWORK_RATE * (1.0 - momentum);
@@ -210,7 +228,7 @@ mod tests {
 
     /// Steps, rounds and clip norm by default: of wide rows that are clipped, of others and of narrow ones; in any unit.
     #[test]
-    fn wide_and_short_rows_take_more_rounds_and_steps_that_follow_the_noise() {
+    fn wide_and_short_rows_take_more_rounds_and_steps_follow_the_noise() {
         let defaults = |id: &str, (features, norm, unit): (usize, Option<f64>, f32), epsilon: f64| {
             let labels = Labels::numbered((0..40).map(|row| row % 2).collect(), 2);
             let data = Dataset::new("rows", Features::f32(vec![0.01; 40 * features], features), labels).unwrap();
@@ -233,15 +251,27 @@ mod tests {
         let rounds = |rows| defaults("dp-sgd", rows, 3.0).0;
         assert_eq!([scattering, (3_969, Some(7.875), 0.01)].map(rounds), [300, 300]);
         assert_eq!(other.map(rounds), [150; 4]);
-        for id in ["dp-mf", "dp-mf-plus"] {
-            for rows in other {
-                let (_, falls, clip_norm, rate) = defaults(id, rows, 3.0);
-                assert_eq!((falls, clip_norm, rate), (false, 1.0, 0.5), "{id}");
+        for id in ["dp-mf", "dp-mf-plus", "dp-ftrl", "dp-memf", "dp-srg-memf"] {
+            for rows in [scattering, other[2]] {
+                let [little, much] = [0.25, 1.0].map(|epsilon| defaults(id, rows, epsilon));
+                // R/20, the bias included.
+                let norm = (1.0 + rows.1.unwrap().powi(2)).sqrt();
+                assert!(much.1 && (much.2 - norm / 20.0).abs() < 0.001, "{id}: {much:?}");
+                assert!(much.3 > 3.0 * little.3, "{id}: {little:?} {much:?}");
             }
-            let [little, much] = [0.5, 3.0].map(|epsilon| defaults(id, scattering, epsilon));
-            // R/20, the bias included.
-            assert!(much.1 && (much.2 - 63.0_f64.sqrt() / 20.0).abs() < 0.001, "{id}: {much:?}");
-            assert!(much.3 > 3.0 * little.3 && little.3 > 10.0, "{id}: {little:?} {much:?}");
+            // Whatever the factorisation is normalised to, and whatever the unit of the features.
+            let [one, hundredth] = [other[0], other[1]].map(|rows| defaults(id, rows, 1.0));
+            let momentum = if id.starts_with("dp-mf") { 0.0 } else { 0.9 };
+            let first = defaults("dp-mf", other[0], 1.0).3 * (1.0 - momentum);
+            assert!((0.8..4.0).contains(&(one.3 / first)), "{id}: {one:?}, {first}");
+            assert!(
+                (hundredth.3 * hundredth.2 / one.3 / one.2 * 0.01 - 1.0).abs() < 0.01,
+                "{id}: {one:?} {hundredth:?}"
+            );
+        }
+        for id in ["pgd", "anti-pgd"] {
+            let (_, falls, clip_norm, rate) = defaults(id, scattering, 3.0);
+            assert_eq!((falls, clip_norm, rate), (false, 1.0, 0.5), "{id}");
         }
         // Five epochs have k^⅔ times the noise of one, and a little more.
         let [five, one] = ["dp-mf", "dp-mf-plus"].map(|id| defaults(id, scattering, 0.5).3);

@@ -19,14 +19,11 @@
 //! (2C for replace-one). The sensitivity of C_s is taken for exactly that pattern, hence the run is one Gaussian
 //! mechanism with μ = sens(C_s)·C/σ, also when the points x_t depend on what was released ([001 §2.1]).
 
-use std::f64::consts::PI;
-
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::dp_sgd::PrivateSteps;
 use super::parameters::{BATCHES, NOISE, PRECISION, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::Scene;
-use super::schedule::LearningRateSchedule;
 use super::settings::{SamplingKind, SettingsError};
 use super::sgd::{Iterates, Sgd};
 use crate::choices::choices;
@@ -158,22 +155,19 @@ fn prepare(
 ) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(run, tenth(run), variant.epochs)?;
     let momentum = run.common.momentum.unwrap_or(variant.momentum);
-    let wide = PrivateSteps::of_wide_rows(run, &iterates).filter(|_| variant.noise == NoiseKind::Optimal);
-    let plain = (1.0, LearningRateSchedule::Constant);
-    let (clip_norm, schedule) = wide.as_ref().map_or(plain, |steps| (steps.clip_norm, steps.schedule.clone()));
+    let steps = PrivateSteps::of_correlated(run, &iterates, variant.noise);
     let mut workload = WorkloadSpecification::prefix();
     let weighs_momentum = own.workload.map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
     if weighs_momentum && momentum > 0.0 {
         workload = workload.with_momentum(momentum);
     }
     if own.workload != Some(WorkloadKind::Ones) {
-        workload = plan::scheduled(run, &schedule, plan.rounds, workload)?;
+        workload = plan::scheduled(run, &steps.schedule, plan.rounds, workload)?;
     }
     if let Some(weighted) = weighted {
         workload = workload.with_lambda_tau(Some(weighted.tau.unwrap_or(plan.rounds).min(plan.rounds)));
     }
-    let noise = plan.correlated_noise(run, (variant.noise, workload), plan::clip_norm(run, clip_norm)?)?;
-    let carried = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
-    let rate = wide.map_or(0.5, |steps| steps.rate(run, &plan, (momentum, carried), &noise));
-    Sgd::prepared(run, iterates, &plan, (rate, schedule, variant.momentum), Some(noise))
+    let noise = plan.correlated_noise(run, (variant.noise, workload), plan::clip_norm(run, steps.clip_norm)?)?;
+    let rate = steps.rate_of_correlated(run, &plan, momentum, &noise);
+    Sgd::prepared(run, iterates, &plan, (rate, steps.schedule, variant.momentum), Some(noise))
 }

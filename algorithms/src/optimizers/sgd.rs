@@ -24,7 +24,7 @@ use rounds_kernels::vector;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
 use super::noisy_sums::{Iteration, NoisySums, Release};
-use super::parameters::{BATCHES, ParameterValue as _, Range, STEPS, parameters};
+use super::parameters::{BATCHES, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::Scene;
 use super::schedule::LearningRateSchedule;
@@ -173,11 +173,11 @@ impl Sgd {
             average: vec![0.0; averages],
         };
         let local = own.local(run)?;
-        let chosen = run.common.learning_rate_schedule.is_none().then(|| iteration.schedule.text()).flatten();
+        let falls = run.common.learning_rate_schedule.is_none() && iteration.schedule == LearningRateSchedule::Linear;
         let sums = NoisySums::new(run, plan, noise)?.with_local_steps(local);
         let mut prepared = sums.prepared(plan, iteration, false);
-        if let Some(schedule) = chosen.filter(|schedule| schedule != "constant") {
-            prepared = prepared.with("learning-rate-schedule", schedule);
+        if falls {
+            prepared = prepared.with("learning-rate-schedule", "linear");
         }
         if let Some(local) = local {
             prepared = prepared.with("local-step-size", local.step_size).with("local-batch", local.batch);

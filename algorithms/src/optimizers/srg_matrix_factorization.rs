@@ -24,6 +24,7 @@
 use rounds_kernels::linear::Point;
 
 use super::algorithm::{Algorithm, PrepareError, Prepared, Reads, Run};
+use super::dp_sgd::PrivateSteps;
 use super::matrix_factorization::{WorkloadKind, tenth, whole_epochs};
 use super::noisy_sums::{Iteration, NoisySums, Release};
 use super::parameters::{BATCHES, NOISE, PRIVACY, STEPS, parameters};
@@ -31,6 +32,7 @@ use super::plan;
 use super::scene::Scene;
 use super::schedule::{Decay, LearningRateSchedule};
 use super::settings::SettingsError;
+use super::sgd::Iterates;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::NoiseKind;
 use crate::state::StateVisitor;
@@ -63,8 +65,11 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
     let Recursion { decay, workload: kind, paper_line_7 } = own;
     let plan = whole_epochs(run, tenth(run), 5.0)?;
     let momentum = run.common.momentum.unwrap_or(0.9);
-    let learning_rate = run.common.learning_rate.unwrap_or(0.5);
-    let schedule = run.common.learning_rate_schedule.clone().unwrap_or_default();
+    let steps = match decay {
+        Decay::StepRatio => PrivateSteps::constant(),
+        _ => PrivateSteps::of_correlated(run, &Iterates::default(), NoiseKind::Blt(3)),
+    };
+    let schedule = run.common.learning_rate_schedule.clone().unwrap_or_else(|| steps.schedule.clone());
     schedule.check(plan.rounds)?;
     let decays = decay.sequence(&schedule, plan.rounds)?;
     if paper_line_7 && !matches!(decay, Decay::Constant(_)) {
@@ -81,9 +86,11 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
             Decay::Constant(decay) => workload.with_decay(decay),
             Decay::StepRatio | Decay::Sequence(_) => workload.with_decays(decays.clone()),
         };
-        workload = plan::scheduled(run, &LearningRateSchedule::Constant, plan.rounds, workload)?;
+        workload = plan::scheduled(run, &steps.schedule, plan.rounds, workload)?;
     }
-    let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, 1.0)?)?;
+    let noise = plan.correlated_noise(run, (NoiseKind::Blt(3), workload), plan::clip_norm(run, steps.clip_norm)?)?;
+    let rate = steps.rate_of_correlated(run, &plan, momentum, &noise);
+    let learning_rate = run.common.learning_rate.unwrap_or(rate);
     let mut sums = NoisySums::new(run, &plan, Some(noise))?;
     if paper_line_7 {
         sums = sums.telling_noise();
@@ -101,7 +108,11 @@ fn prepare(run: &Run<'_>, own: Recursion) -> Result<Prepared, PrepareError> {
         velocity: vec![0.0; dimension],
     };
     let differences = iteration.takes_differences();
+    let falls = run.common.learning_rate_schedule.is_none() && iteration.schedule == LearningRateSchedule::Linear;
     let mut prepared = sums.prepared(&plan, iteration, differences);
+    if falls {
+        prepared = prepared.with("learning-rate-schedule", "linear");
+    }
     if paper_line_7 && run.is_release() {
         prepared = prepared.revoked("paper-line-7 doubles noise of integers, which then shows whether a sum is even");
     }
