@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -39,6 +39,23 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
         }
         Target::Device => OpenOptions::new().write(true).open(path).map(drop),
     }
+}
+
+/// True if a regular file with contents lies at `path` whose first 1024 bytes, or fewer, `is_own` does not know: what would be lost if
+/// it were replaced.
+pub fn holds_other(path: &Path, is_own: impl FnOnce(&[u8]) -> bool) -> bool {
+    // A pipe would wait for its writer.
+    if !path.is_file() {
+        return false;
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
+    read.is_err() || !(start.is_empty() || is_own(&start))
+}
+
+/// The file or folder at a path, the same under each of its names.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// The thing that a path to write leads to.
@@ -155,6 +172,23 @@ mod tests {
         assert!(check_replaceable(&at("missing/file")).is_err());
         check_replaceable(&at("none yet")).unwrap();
         assert!(!at("none yet").exists());
+    }
+
+    #[test]
+    fn only_files_with_contents_of_another_kind_would_be_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        for (name, contents) in [("empty", ""), ("own", "own text"), ("other", "text")] {
+            fs::write(at(name), contents).unwrap();
+        }
+        std::os::unix::fs::symlink("other", at("link")).unwrap();
+        for name in ["none", "pipe", "empty", "own", "other", "link"] {
+            let lost = ["other", "link"].contains(&name);
+            assert_eq!(holds_other(&at(name), |start| start.starts_with(b"own")), lost, "{name}");
+        }
+        assert_eq!(identity(&at("link")), identity(&at("other")));
+        assert!(identity(&at("own")).is_some() && identity(&at("own")) != identity(&at("other")));
     }
 
     #[test]

@@ -86,20 +86,11 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
         )),
         Ok(_) => Ok(()),
         // Perhaps the data, a key or a checkpoint of this very run.
-        Err(_) if is_kept(path) => {
+        Err(_) if files::holds_other(path, |start| is_npy(path) && start.starts_with(b"\x93NUMPY")) => {
             taken("it holds something else than a model; name another file, or move this one away".to_owned())
         }
         Err(_) => Ok(()),
     }
-}
-
-/// True if a file with contents lies at `path` that is no array of weights by its name and its first bytes.
-fn is_kept(path: &Path) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
-    let mut start = Vec::new();
-    let has_contents = file.metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
-    let read = (&mut file).take(6).read_to_end(&mut start);
-    has_contents && !(is_npy(path) && read.is_ok() && start == b"\x93NUMPY")
 }
 
 /// The meaning of a model's outputs.

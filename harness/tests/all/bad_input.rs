@@ -176,6 +176,32 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
 }
 
 #[test]
+fn pages_replace_pages_and_a_factorisation_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
+    drop(write_run(Path::new(&at("run")), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
+    fs::write(at("table.csv"), "a,b\n1,2\n").unwrap();
+    for out in [at("page.html"), at("run/report.html")] {
+        for _ in 0..2 {
+            assert_succeeds(&format!("report {} --out {out}", at("run")));
+        }
+    }
+    assert_succeeds(&format!("report {}", at("run")));
+    assert_succeeds(&format!("factorize --rounds 4 --no-cache --out {}", at("C.npy")));
+    for (line, out) in [
+        (format!("report {}", at("run")), "table.csv"),
+        (format!("report {}", at("run")), "run/measurements.jsonl"),
+        ("factorize --rounds 4 --no-cache".to_owned(), "table.csv"),
+        ("factorize --rounds 5 --no-cache".to_owned(), "C.npy"),
+    ] {
+        let held = fs::read(at(out)).unwrap();
+        assert_refused(&format!("{line} --out {}", at(out)), "holds something else|move this one away");
+        assert_eq!(fs::read(at(out)).unwrap(), held, "{out}");
+    }
+}
+
+#[test]
 fn completions_and_manual_pages_cover_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = document(&format!("completions {shell}"))["script"].to_string();
