@@ -132,6 +132,9 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
     if let Some(path) = model.as_ref().filter(|_| is_root) {
         model_file::check_place(path, training.privacy.secure)?;
     }
+    if let Some(path) = kept.file.as_ref().filter(|_| is_root) {
+        checkpoint::check_free(path, kept.resume.as_deref())?;
+    }
     if let Some(path) = model
         && [&kept.file, &kept.resume].contains(&model)
     {
