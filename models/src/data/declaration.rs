@@ -412,7 +412,10 @@ fn header(path: &Path, label: Option<&String>) -> Result<(Vec<String>, String), 
     let header = FirstLine::read(&file)?;
     // A first line that does not hold the label's name may be a row: nothing else is told of it.
     match label.filter(|label| header.fields.contains(label)) {
-        Some(label) => Ok((header.fields, label.clone())),
+        Some(label) => {
+            csv::check_names(&file, &header.fields)?;
+            Ok((header.fields, label.clone()))
+        }
         None => refuse(
             "its first line is no header with a label column of that name; name the label by `label NAME`, or declare \
              columns without names by `dimension D`",

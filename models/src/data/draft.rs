@@ -135,6 +135,7 @@ fn of_table(
     header: &FirstLine,
     (flags, proposes_unit): (&ColumnUse, bool),
 ) -> Result<Draft, DataError> {
+    csv::check_names(file, &header.fields)?;
     let place = header.label(file, flags.label.as_deref())?;
     let label_name = &header.fields[place];
     let absent = |name: &&String| **name == *label_name || !header.fields.contains(name);
