@@ -408,6 +408,25 @@ fn combinations_that_cannot_be_are_skipped_with_their_reason_in_the_results() {
 }
 
 #[test]
+fn a_suite_without_a_run_ends_with_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("impossible.toml");
+    fs::write(&suite, SUITE).unwrap();
+    // A folder of data sets that has none, then again with nothing left to try.
+    let line = measuring(&suite, &folder.path().join("out"));
+    let line = format!("{line} --algorithms sgd --data-dir {}", folder.path().display());
+    for more in ["", " --resume"] {
+        assert_ends(&(line.clone() + more), 1, "no run could be measured: |mnist");
+    }
+    let said = assert_ends(
+        &measuring(&suite, &folder.path().join("none")).replace("run ", "run --algorithms foo "),
+        2,
+        "'foo'",
+    );
+    assert_eq!(said.matches("dp-masg").count(), 1, "{said}");
+}
+
+#[test]
 fn a_suite_that_cannot_be_is_bad_usage_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("suite.toml");
