@@ -202,6 +202,15 @@ fn pages_replace_pages_and_a_factorisation_nothing() {
 }
 
 #[test]
+fn an_epsilon_beyond_any_guarantee_is_told_as_such() {
+    let train = "train --data synthetic-logistic --epochs 1 --threads 1 --epsilon";
+    assert_refused(&format!("{train} 1e9"), "epsilon is too large for the pld accountant");
+    let text = stdout(&format!("{train} 12"));
+    assert!(text.contains("replacing one") && text.contains("no guarantee") && !text.contains("1e0"), "{text}");
+    assert!(stdout(&format!("{train} 3")).contains("ε = 6.0000"));
+}
+
+#[test]
 fn completions_and_manual_pages_cover_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = document(&format!("completions {shell}"))["script"].to_string();
