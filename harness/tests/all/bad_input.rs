@@ -50,6 +50,9 @@ fn audits_in_one_run_share_an_error_and_name_their_flags() {
     assert!(!stdout("tune --help").contains("--noise-multiplier"));
     assert!(stdout("tune --help").contains("ε of all trials together"));
     assert_refused("account --compose a", "--compose");
+    for line in ["account", "account --verify key.pub"] {
+        assert_ends(line, 2, "a mechanism (gaussian, |zcdp|--statement FILE|--compose FILE FILE");
+    }
 }
 
 /// Lines of `rounds train` that are bad usage, each after the arguments of its group, and a part of the message.
