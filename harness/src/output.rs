@@ -49,8 +49,8 @@ impl Output {
         Ok(())
     }
 
-    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's, with the key `left`
-    /// for the time that is left.
+    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's, with the keys `left`
+    /// for the time that is left and `rate` for how many a second.
     ///
     /// # Panics
     /// For a template that indicatif cannot parse.
@@ -67,7 +67,10 @@ impl Output {
             };
         };
         let style = ProgressStyle::with_template(template).expect("a valid template");
-        let style = style.with_key("left", left);
+        let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let _ = write!(text, "{}/s", format::three_digits(state.per_sec()));
+        };
+        let style = style.with_key("left", left).with_key("rate", rate);
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
 }

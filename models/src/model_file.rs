@@ -25,7 +25,7 @@ use crate::features::moments::Released;
 use crate::features::{FeatureMap, Mapper};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
-use crate::text::foreign;
+use crate::text::{foreign, rounded_up};
 
 /// The version of the header that is written, and the last one that is read.
 const VERSION: u32 = 1;
@@ -82,7 +82,7 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
     match Model::read(path) {
         Ok(model) if model.header.privacy.claim == Claim::Release => taken(format!(
             "it holds a release, whose ε = {} is spent; name another file, or move this one away",
-            model.header.privacy.epsilon.unwrap_or_default()
+            rounded_up(model.header.privacy.epsilon.unwrap_or_default(), 6)
         )),
         Ok(_) => Ok(()),
         // Perhaps the data, a key or a checkpoint of this very run.

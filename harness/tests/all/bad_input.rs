@@ -128,7 +128,7 @@ fn settings_that_cannot_be_are_bad_usage_and_named() {
     assert_succeeds(&format!("{good} dp-sgd --noise independent"));
     // A budget of a run without privacy is a warning.
     let message = assert_succeeds(&format!("{good} sgd"));
-    assert!(message.contains("--epsilon"), "{message}");
+    assert!(message.contains("--epsilon") && !message.contains("--noise-multiplier"), "{message}");
 }
 
 /// Whole lines with a file in a folder, with their exit code and a part of the message.
@@ -137,6 +137,10 @@ train --epsilon 1 --algorithm dpsgd | 2 | did you mean 'dp-sgd'
 train --epsilon 1 --algorithm DP-SGD | 2 | did you mean 'dp-sgd'
 run --algorithms dpsgd --list | 2 | did you mean 'dp-sgd'
 run --threads 4-1 --list | 2 | '4-1'
+list suites nosuch | 2 | `rounds list suites` shows all
+list datasets minst | 2 | did you mean 'mnist'? `rounds list datasets`
+list algorithms nosuch | 2 | `rounds list algorithms` shows all
+verdicts --declarations {}/none.toml | 2 | not there|checkout|--declarations FILE
 run --threads 1,0 --list | 2 | '0'
 machine --threads 1-100000 | 2 | '1-100000'
 account gaussian --noise-multiplier -1 --delta 1e-5 | 2 | -1

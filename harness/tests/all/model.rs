@@ -201,7 +201,10 @@ fn other_columns_are_refused_by_name() {
     }
     let data = folder.write("b.csv", table(4, "id,height,colour,weight,kind").replace("yes", "x").replace("no", "x"));
     assert_ends(&format!("evaluate {model} {}", data.display()), 1, "no row has a label|no, yes");
-    assert_refused(&format!("predict {model} synthetic-logistic"), "20 feature columns, and the model reads 4");
+    assert_refused(
+        &format!("predict {model} synthetic-logistic"),
+        "20 feature columns, and the model reads a table with the columns height, colour, weight; give these",
+    );
 }
 
 #[test]
