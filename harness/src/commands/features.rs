@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rounds_models::data::{self, schema};
+use rounds_models::data::{self, DataError, schema};
 use rounds_models::features::FeatureMap;
 use serde_json::json;
 
 use super::declaration::DeclarationArguments;
 use super::{Output, UsageError};
+use crate::usage::quoted;
 
 /// Arguments of `rounds features`.
 #[derive(clap::Args)]
@@ -37,7 +38,13 @@ pub struct FeaturesArguments {
 pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> {
     let FeaturesArguments { map, data, data_dir, out, declared } = arguments;
     let domain = data::declare(data, data_dir.as_deref(), &declared.declaration()).map_err(UsageError::of)?;
-    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref())?;
+    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref()).map_err(|error| {
+        let is_undeclared = domain.is_none() && matches!(error.withheld(), DataError::Contents(_));
+        let data = quoted(data);
+        let way_out =
+            format!(". A schema declares words: `rounds schema {data} -o schema.toml` drafts one, for --schema");
+        anyhow::anyhow!("{error}{}", if is_undeclared { way_out } else { String::new() })
+    })?;
     if rows.train.units().is_some() {
         return Err(UsageError::of(
             "its rows belong to units, which the files would lack; map them in `rounds train --features`",
