@@ -49,8 +49,8 @@ impl Output {
         Ok(())
     }
 
-    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's, with the key `left`
-    /// for the time that is left.
+    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's, with the keys `left`
+    /// for the time that is left and `rate` for how many a second.
     ///
     /// # Panics
     /// For a template that indicatif cannot parse.
@@ -67,7 +67,10 @@ impl Output {
             };
         };
         let style = ProgressStyle::with_template(template).expect("a valid template");
-        let style = style.with_key("left", left);
+        let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let _ = write!(text, "{}/s", format::three_digits(state.per_sec()));
+        };
+        let style = style.with_key("left", left).with_key("rate", rate);
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
 }
@@ -79,12 +82,27 @@ pub fn printable(text: &str) -> String {
 
 /// Prints the error that ends the program on stderr.
 pub fn fail(error: impl Display) {
-    eprintln!("error: {}", printable(&error.to_string()));
+    eprintln!("{}", for_terminal(&format!("error: {}", printable(&error.to_string()))));
 }
 
 /// Prints a warning on stderr.
 pub fn warn(warning: impl Display) {
-    eprintln!("warning: {}", printable(&warning.to_string()));
+    eprintln!("{}", for_terminal(&format!("warning: {}", printable(&warning.to_string()))));
+}
+
+/// A message in the width of the terminal on stderr, if it is one: a terminal breaks words.
+fn for_terminal(message: &str) -> String {
+    let width = Table::new().use_stderr().width();
+    width.map_or_else(|| message.to_owned(), |width| within(message, width.into()))
+}
+
+/// A message in lines of at most so many letters. Indented lines, such as commands to copy, stay whole.
+fn within(message: &str, width: usize) -> String {
+    let is_whole = |line: &str| line.starts_with(' ') || line.chars().count() <= width;
+    let lines = message
+        .split('\n')
+        .flat_map(|line| if is_whole(line) { vec![line.to_owned()] } else { format::wrapped(line, width) });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A table with a header, for the width of the terminal.
@@ -130,6 +148,18 @@ pub fn wrapped(text: &str, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_broken_between_words_and_commands_are_not() {
+        let command = format!("  rounds train {}", "--flag value ".repeat(10));
+        let message = format!("error: {}to go on:\n{command}\n\nend", "word ".repeat(20));
+        let found = within(&message, 40);
+        let lines: Vec<&str> = found.lines().filter(|line| *line != command).collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 40), "{found}");
+        assert!(found.contains(&command) && found.ends_with("\n\nend"), "{found}");
+        assert_eq!(lines.join(" "), message.replace(&(command + "\n"), "").replace('\n', " "));
+        assert_eq!(within(&message, 1000), message);
+    }
 
     #[test]
     fn wrapped_lines_are_indented_and_keep_within_eighty_columns() {

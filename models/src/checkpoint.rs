@@ -371,6 +371,23 @@ pub(crate) fn check_place(path: &Path) -> Result<(), CheckpointError> {
     existing(path).map(drop)
 }
 
+/// Checks, before the work, that a run which goes on from `resumed`, if from any, may keep its checkpoint at `path`: a release that is stopped
+/// has spent its ε, and its checkpoint alone makes its model.
+///
+/// # Errors
+/// A link, a folder, a pipe, a file that is no checkpoint; the checkpoint of another run, which is unfinished.
+pub(crate) fn check_free(path: &Path, resumed: Option<&Path>) -> Result<(), CheckpointError> {
+    let is_kept = existing(path)?.is_some_and(|file| file.metadata().map_or(true, |metadata| metadata.len() > 0));
+    if is_kept && resumed.and_then(files::identity) != files::identity(path) {
+        let reason = format!(
+            "it is that of an unfinished run, which would be lost; go on with `resume {}`, or move it away to begin anew",
+            path.display()
+        );
+        return Err(refused(path, reason));
+    }
+    Ok(())
+}
+
 /// Removes the checkpoint of a run that is finished, if there is one, and overwrites what it held.
 ///
 /// A process that is killed in between leaves no file of this name that is no checkpoint.

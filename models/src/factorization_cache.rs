@@ -71,7 +71,7 @@ fn available_memory() -> f64 {
 }
 
 /// Bytes of memory of this machine; infinite where the system does not tell.
-pub(crate) fn memory_of_machine() -> f64 {
+pub fn memory_of_machine() -> f64 {
     memory("MemTotal:")
 }
 

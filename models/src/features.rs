@@ -11,7 +11,6 @@ pub mod moments;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
@@ -534,7 +533,7 @@ impl Mapper {
         Domain { columns, label, format: Some(Format::Npy), ..self.domain(of) }
     }
 
-    /// Writes the features of a data set and its labels as two NPY arrays that are not there yet: features as integers of 16 bits, 16,384 for
+    /// Writes the features of a data set and its labels as two NPY arrays: features as integers of 16 bits, 16,384 for
     /// their bound, the grid on which a run has them; classes as words, numbers as f32 in [−1, 1]. A null row has zeros, and no label. `told`
     /// hears of rows that are written.
     ///
@@ -543,12 +542,12 @@ impl Mapper {
     pub fn write(
         &self,
         dataset: &Dataset,
-        [features, labels]: [&Path; 2],
+        [features, labels]: [File; 2],
         told: &mut dyn FnMut(usize),
     ) -> std::io::Result<()> {
         let rows = dataset.len();
-        let create = |path: &Path, element: &str, shape: &str| {
-            let mut file = BufWriter::new(File::create_new(path)?);
+        let begin = |file: File, element: &str, shape: &str| {
+            let mut file = BufWriter::new(file);
             let header = format!("{{'descr': '{element}', 'fortran_order': False, 'shape': ({shape}), }}");
             // Values begin at a multiple of 64 bytes.
             let width = (10 + header.len() + 1).next_multiple_of(64) - 10;
@@ -557,7 +556,7 @@ impl Mapper {
             file.write_all(format!("{header:<padded$}\n", padded = width - 1).as_bytes())?;
             Ok::<_, std::io::Error>(file)
         };
-        let mut file = create(features, "<i2", &format!("{rows}, {}", self.features))?;
+        let mut file = begin(features, "<i2", &format!("{rows}, {}", self.features))?;
         let mut values = vec![0.0; rows.min(16 * BLOCK) * self.features];
         for first in (0..rows).step_by(16 * BLOCK) {
             let count = (rows - first).min(16 * BLOCK);
@@ -571,10 +570,10 @@ impl Mapper {
             }
             told(count);
         }
-        file.into_inner()?.sync_all()?;
+        file.flush()?;
         let mut file = match dataset.labels() {
             Labels::Values(values) => {
-                let mut file = create(labels, "<f4", &format!("{rows},"))?;
+                let mut file = begin(labels, "<f4", &format!("{rows},"))?;
                 values.iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))?;
                 file
             }
@@ -584,7 +583,7 @@ impl Mapper {
                     names.clone_from(declared);
                 }
                 let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(1);
-                let mut file = create(labels, &format!("<U{width}"), &format!("{rows},"))?;
+                let mut file = begin(labels, &format!("<U{width}"), &format!("{rows},"))?;
                 for &class in values {
                     let letters = names.get(class as usize).into_iter().flat_map(|name| name.chars());
                     for letter in letters.map(u32::from).chain(std::iter::repeat(0)).take(width) {

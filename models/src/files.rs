@@ -2,10 +2,11 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use tempfile::NamedTempFile;
 
 /// The folder of a file.
 pub fn folder_of(path: &Path) -> &Path {
@@ -41,6 +42,23 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
+/// True if a regular file with contents lies at `path` whose first 1024 bytes, or fewer, `is_own` does not know: what would be lost if
+/// it were replaced.
+pub fn holds_other(path: &Path, is_own: impl FnOnce(&[u8]) -> bool) -> bool {
+    // A pipe would wait for its writer.
+    if !path.is_file() {
+        return false;
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
+    read.is_err() || !(start.is_empty() || is_own(&start))
+}
+
+/// The file or folder at a path, the same under each of its names.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// The thing that a path to write leads to.
 enum Target {
     /// A regular file at this path, through no link, or none yet.
@@ -66,6 +84,44 @@ impl Target {
     }
 }
 
+/// New files that get their names together, when all are written: until then they are temporary ones, `.rounds-…`, beside them. Of files that
+/// are dropped before, nothing is left.
+#[derive(Default)]
+pub struct NewFiles(Vec<(NamedTempFile, PathBuf)>);
+
+impl NewFiles {
+    /// A file to write, which is to be called `path`.
+    ///
+    /// # Errors
+    /// A file that is there already, a folder that cannot be written.
+    pub fn create(&mut self, path: &Path) -> io::Result<File> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = temporary(folder_of(path), 0o666)?;
+        let written = file.as_file().try_clone()?;
+        self.0.push((file, path.to_owned()));
+        Ok(written)
+    }
+
+    /// Gives all their names, over no file, with what was written on the disk.
+    ///
+    /// # Errors
+    /// A file that is there by now, or that cannot be written.
+    pub fn keep(self) -> io::Result<()> {
+        self.0.iter().try_for_each(|(file, _)| file.as_file().sync_all())?;
+        for (file, path) in self.0 {
+            file.persist_noclobber(&path)?;
+            File::open(folder_of(&path))?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+fn temporary(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(".rounds-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)
+}
+
 /// [`replace`] by a file that only its owner may read.
 pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     replace_with_mode(path, contents, 0o600)
@@ -73,8 +129,7 @@ pub(crate) fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let folder = folder_of(path);
-    let mut file =
-        tempfile::Builder::new().prefix(".rounds-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+    let mut file = temporary(folder, mode)?;
     let written = file.write_all(contents).and_then(|()| file.as_file().sync_all());
     let persisted = match written {
         Ok(()) => file.persist(path).map_err(|error| (error.file, error.error)),
@@ -155,6 +210,46 @@ mod tests {
         assert!(check_replaceable(&at("missing/file")).is_err());
         check_replaceable(&at("none yet")).unwrap();
         assert!(!at("none yet").exists());
+    }
+
+    #[test]
+    fn only_files_with_contents_of_another_kind_would_be_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        for (name, contents) in [("empty", ""), ("own", "own text"), ("other", "text")] {
+            fs::write(at(name), contents).unwrap();
+        }
+        std::os::unix::fs::symlink("other", at("link")).unwrap();
+        for name in ["none", "pipe", "empty", "own", "other", "link"] {
+            let lost = ["other", "link"].contains(&name);
+            assert_eq!(holds_other(&at(name), |start| start.starts_with(b"own")), lost, "{name}");
+        }
+        assert_eq!(identity(&at("link")), identity(&at("other")));
+        assert!(identity(&at("own")).is_some() && identity(&at("own")) != identity(&at("other")));
+    }
+
+    #[test]
+    fn new_files_get_their_names_together_or_leave_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["x", "y"].map(|name| folder.path().join(name));
+        let written = || {
+            let mut files = NewFiles::default();
+            for path in &paths {
+                files.create(path).unwrap().write_all(b"new").unwrap();
+                assert!(!path.exists(), "no part of a file has its name");
+            }
+            files
+        };
+        drop(written());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let late = written();
+        written().keep().unwrap();
+        assert!(paths.iter().all(|path| fs::read(path).unwrap() == b"new"));
+        fs::write(&paths[0], "another's").unwrap();
+        assert!(late.keep().is_err() && NewFiles::default().create(&paths[0]).is_err());
+        assert_eq!(fs::read(&paths[0]).unwrap(), b"another's");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

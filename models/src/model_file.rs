@@ -25,7 +25,7 @@ use crate::features::moments::Released;
 use crate::features::{FeatureMap, Mapper};
 use crate::files;
 use crate::signature::{SecretKey, Signature};
-use crate::text::foreign;
+use crate::text::{foreign, rounded_up};
 
 /// The version of the header that is written, and the last one that is read.
 const VERSION: u32 = 1;
@@ -82,24 +82,15 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
     match Model::read(path) {
         Ok(model) if model.header.privacy.claim == Claim::Release => taken(format!(
             "it holds a release, whose ε = {} is spent; name another file, or move this one away",
-            model.header.privacy.epsilon.unwrap_or_default()
+            rounded_up(model.header.privacy.epsilon.unwrap_or_default(), 6)
         )),
         Ok(_) => Ok(()),
         // Perhaps the data, a key or a checkpoint of this very run.
-        Err(_) if is_kept(path) => {
+        Err(_) if files::holds_other(path, |start| is_npy(path) && start.starts_with(b"\x93NUMPY")) => {
             taken("it holds something else than a model; name another file, or move this one away".to_owned())
         }
         Err(_) => Ok(()),
     }
-}
-
-/// True if a file with contents lies at `path` that is no array of weights by its name and its first bytes.
-fn is_kept(path: &Path) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
-    let mut start = Vec::new();
-    let has_contents = file.metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
-    let read = (&mut file).take(6).read_to_end(&mut start);
-    has_contents && !(is_npy(path) && read.is_ok() && start == b"\x93NUMPY")
 }
 
 /// The meaning of a model's outputs.

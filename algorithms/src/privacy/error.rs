@@ -49,10 +49,7 @@ pub enum PrivacyError {
     )]
     TooFineDiscretization { interval: f64, cells: f64, limit: usize, smallest: f64 },
     /// The numerical error is as large as the requested delta.
-    #[error(
-        "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise delta or take \
-         the rdp accountant"
-    )]
+    #[error("{}", unresolved(*accountant, *delta, *resolution))]
     Resolution { accountant: Accountant, delta: f64, resolution: f64 },
     /// Losses of one step that are too far apart to be integrated.
     #[error(
@@ -60,6 +57,20 @@ pub enum PrivacyError {
          take the rdp accountant"
     )]
     WideLosses { range: f64, limit: f64 },
+}
+
+/// δ that no accountant resolves; of a resolution that is no usable δ the losses are too large, and another δ changes nothing.
+fn unresolved(accountant: Accountant, delta: f64, resolution: f64) -> String {
+    if resolution < 0.1 {
+        return format!(
+            "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise delta or take \
+             the rdp accountant"
+        );
+    }
+    format!(
+        "epsilon is too large for the {accountant} accountant, which resolves no delta here: lower epsilon, by more noise or \
+         fewer steps"
+    )
 }
 
 /// A number of a message, in powers of ten where all its digits would be many.

@@ -235,26 +235,36 @@ pub enum DomainSource {
     Draft(String),
     /// Bounds that a private mechanism read off the rows, in a domain of that origin.
     PrivateBounds(Box<Self>),
+    /// A domain of that origin that arguments of these names have changed.
+    Changed(Box<Self>, String),
 }
 
 impl DomainSource {
-    /// The origin of the columns, whatever that of their bounds.
+    /// The origin of the columns, whatever that of their bounds and of changes.
     pub fn of_columns(&self) -> &Self {
-        if let Self::PrivateBounds(of) = self { of.of_columns() } else { self }
+        if let Self::PrivateBounds(of) | Self::Changed(of, _) = self { of.of_columns() } else { self }
     }
 
     /// The origin that a statement names, if it names one.
     pub fn stated(text: &str) -> Option<Self> {
         let named = |before, after| text.strip_prefix(before)?.strip_suffix(after).map(str::to_owned);
+        let changed = || {
+            let (of, names) = text.rsplit_once(CHANGED)?;
+            Some(Self::Changed(Box::new(Self::stated(of)?), names.to_owned()))
+        };
         named("schema ", ", written")
             .map(Self::Schema)
             .or_else(|| named("schema ", ", drafted from the rows and confirmed").map(Self::Confirmed))
+            .or_else(|| Some(Self::PrivateBounds(Box::new(Self::stated(&named("private bounds; else ", "")?)?))))
+            .or_else(changed)
             .or_else(|| named("built-in schema of ", "").map(Self::BuiltIn))
             .or_else(|| named("draft ", "").map(Self::Draft))
-            .or_else(|| Some(Self::PrivateBounds(Box::new(Self::stated(&named("private bounds; else ", "")?)?))))
             .or_else(|| (text == "arguments").then_some(Self::Arguments))
     }
 }
+
+/// What stands between an origin and the arguments that changed the domain.
+const CHANGED: &str = "; changed by arguments: ";
 
 /// As a statement names it.
 impl fmt::Display for DomainSource {
@@ -266,6 +276,7 @@ impl fmt::Display for DomainSource {
             Self::Arguments => formatter.write_str("arguments"),
             Self::Draft(name) => write!(formatter, "draft {name}"),
             Self::PrivateBounds(of) => write!(formatter, "private bounds; else {of}"),
+            Self::Changed(of, names) => write!(formatter, "{of}{CHANGED}{names}"),
         }
     }
 }
@@ -492,12 +503,16 @@ mod tests {
         let name = || "a, written.toml".to_owned();
         let bounds = |of| DomainSource::PrivateBounds(Box::new(of));
         let confirmed = DomainSource::Confirmed(name());
+        let changed = |of| DomainSource::Changed(Box::new(of), "drop, bounds".to_owned());
         for source in [
             DomainSource::Schema(name()),
             DomainSource::BuiltIn(name()),
             DomainSource::Arguments,
             DomainSource::Draft(name()),
             bounds(bounds(confirmed.clone())),
+            changed(confirmed.clone()),
+            changed(DomainSource::BuiltIn(name())),
+            bounds(changed(DomainSource::Schema(name()))),
             confirmed,
         ] {
             assert_eq!(DomainSource::stated(&source.to_string()), Some(source));

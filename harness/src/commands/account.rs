@@ -27,7 +27,7 @@ use rounds_models::statement::{ComposedRun, Verified, Verifier};
 pub struct AccountArguments {
     /// Verify the privacy statement of a release, a model of `rounds train --model` or a document of `rounds train --json`: all of
     /// it is computed again from its parameters and domain
-    #[arg(long, value_name = "FILE", required_unless_present = "compose")]
+    #[arg(long, value_name = "FILE")]
     statement: Option<PathBuf>,
     /// Verify the statements of several releases from the same rows, and compute the ε of all of them together: of runs whose settings were
     /// fixed beforehand. Runs that were chosen by earlier results are added up by a ledger (`rounds ledger`)
@@ -222,6 +222,15 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             let answer = answer(mechanism).map_err(UsageError::of)?;
             answer.warnings.iter().for_each(output::warn);
             output.print(&answer, answer.table())
+        }
+        (None, None) if arguments.compose.is_empty() => {
+            let known = MechanismArguments::augment_subcommands(clap::Command::new("account"));
+            let names: Vec<&str> = known.get_subcommands().map(clap::Command::get_name).collect();
+            Err(UsageError::of(format!(
+                "name a mechanism ({}), or verify releases by --statement FILE or --compose FILE FILE …; `rounds account --help` \
+                 shows all",
+                names.join(", ")
+            )))
         }
         (None, statement) => {
             let signer = arguments.verify.as_deref().map(PublicKey::read).transpose();
@@ -457,7 +466,7 @@ fn zcdp_answer(arguments: &ZcdpArguments) -> Result<Answer, PrivacyError> {
     let answer = Answer {
         epsilon: zcdp::epsilon(delta, rho)?,
         noise_multiplier: adjacency.row_change_factor() / (2.0 * rho).sqrt(),
-        statement: format!("{rho}-zCDP, that of Gaussian noise with the multiplier below"),
+        statement: format!("{rho}-zCDP, that of Gaussian noise with this noise multiplier"),
         ..Answer::new(Accountant::Zcdp, adjacency, delta, arguments.examples)
     };
     let simple = zcdp::simple_epsilon(delta, rho)?;

@@ -87,7 +87,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     };
     let runs = if settings.one_run.is_some() { 3 } else { settings.runs };
     let length = runs * audited.len() as u64;
-    let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {left}");
+    let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {rate}, {left}");
     let relation = settings.adjacency.or(settings.sabotage.and_then(Sabotage::breaks));
     let mut reports = Vec::new();
     let mut refused = 0;

@@ -10,12 +10,11 @@ use rounds_algorithms::factorization::{
 };
 use serde_json::json;
 
-use super::UsageError;
 use super::output::{Output, table};
+use super::{UsageError, check_output};
 use crate::experiment::definition::counts;
 use rounds_models::factorization_cache;
 use rounds_models::factorization_file::{self, FactorizationFile};
-use rounds_models::files;
 
 /// Arguments of `rounds factorize`.
 #[derive(clap::Args)]
@@ -71,7 +70,8 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
     if let Some(path) = &arguments.out {
         // C as a matrix, as an array and as bytes; B the same.
         factorization_cache::check_memory(arguments.rounds, 6).map_err(|error| usage("--out", &error))?;
-        files::check_replaceable(path).with_context(|| format!("--out {}: C cannot be written", path.display()))?;
+        // Any array may be data or a model.
+        check_output(path, &[], |_| false)?;
     }
     let started = Instant::now();
     let (factorization, from_cache) = if let Some(path) = &arguments.check {

@@ -1,15 +1,18 @@
 //! `rounds features MAP DATA --out FOLDER`: features of a data set as arrays that `rounds train` and NumPy read.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rounds_models::data::{self, schema};
+use rounds_models::data::{self, DataError, schema};
 use rounds_models::features::FeatureMap;
+use rounds_models::files::NewFiles;
 use serde_json::json;
 
 use super::declaration::DeclarationArguments;
 use super::{Output, UsageError};
+use crate::usage::quoted;
 
 /// Arguments of `rounds features`.
 #[derive(clap::Args)]
@@ -37,7 +40,13 @@ pub struct FeaturesArguments {
 pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> {
     let FeaturesArguments { map, data, data_dir, out, declared } = arguments;
     let domain = data::declare(data, data_dir.as_deref(), &declared.declaration()).map_err(UsageError::of)?;
-    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref())?;
+    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref()).map_err(|error| {
+        let is_undeclared = domain.is_none() && matches!(error.withheld(), DataError::Contents(_));
+        let data = quoted(data);
+        let way_out =
+            format!(". A schema declares words: `rounds schema {data} -o schema.toml` drafts one, for --schema");
+        anyhow::anyhow!("{error}{}", if is_undeclared { way_out } else { String::new() })
+    })?;
     if rows.train.units().is_some() {
         return Err(UsageError::of(
             "its rows belong to units, which the files would lack; map them in `rounds train --features`",
@@ -55,16 +64,24 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
     let progress = output.progress(total as u64, "features {bar:20.green} {pos}/{len} rows, {left}");
     let failed =
         |path: &Path| format!("{}: cannot be written; if files are there, move them away first", path.display());
-    for (name, part) in parts {
-        let files = ["x", "y"].map(|array| out.join(format!("{array}_{name}.npy")));
-        let written = mapper.write(part, [&files[0], &files[1]], &mut |rows| progress.inc(rows as u64));
-        written.with_context(|| failed(&files[0]))?;
-    }
+    let mut files = NewFiles::default();
+    let mut create = |name: String| {
+        let path = out.join(name);
+        files.create(&path).with_context(|| failed(&path))
+    };
+    // What cannot be written is known before the work.
+    let arrays =
+        parts.map(|(name, part)| Ok((part, create(format!("x_{name}.npy"))?, create(format!("y_{name}.npy"))?)));
+    let arrays: Vec<_> = arrays.collect::<anyhow::Result<_>>()?;
     if let Some(domain) = &domain {
-        let (path, text) =
-            (out.join("schema.toml"), schema::write(&mapper.domain_of_files(domain), &Default::default()));
-        fs::write(&path, text).with_context(|| failed(&path))?;
+        let text = schema::write(&mapper.domain_of_files(domain), &Default::default());
+        create("schema.toml".to_owned())?.write_all(text.as_bytes()).with_context(|| failed(out))?;
     }
+    for (part, features, labels) in arrays {
+        let written = mapper.write(part, [features, labels], &mut |rows| progress.inc(rows as u64));
+        written.with_context(|| failed(out))?;
+    }
+    files.keep().with_context(|| failed(out))?;
     progress.finish_and_clear();
     // Shown to three digits, rounded up.
     let (features, norm) = (mapper.features(), (mapper.norm_bound() * 1e3).ceil() / 1e3);

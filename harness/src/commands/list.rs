@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
 use crate::experiment::definition;
+use crate::usage::nearest;
 use rounds_models::data;
 
 /// Arguments of `rounds list`.
@@ -69,30 +70,29 @@ impl Entry {
 /// A suite definition that cannot be read, an unknown id.
 pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
     let details = arguments.id.is_some();
-    let (entries, subject): (Vec<Entry>, _) = match arguments.subject {
+    let (entries, subject, list): (Vec<Entry>, _, _) = match arguments.subject {
         Subject::Algorithms => {
             let all = catalog::ALGORITHMS.iter().map(|algorithm| Entry::of_algorithm(algorithm, details));
-            (all.collect(), "algorithm")
+            (all.collect(), "algorithm", "algorithms")
         }
         Subject::Suites => {
             let suites = definition::all()?.into_iter().map(|source| source.definition);
-            (suites.map(|suite| Entry::of(&suite.name, &suite.about)).collect(), "suite")
+            (suites.map(|suite| Entry::of(&suite.name, &suite.about)).collect(), "suite", "suites")
         }
         Subject::Datasets => {
             let all = data::NAMES.iter();
-            (all.map(|name| Entry::of(name.name, name.about)).collect(), "data set")
+            (all.map(|name| Entry::of(name.name, name.about)).collect(), "data set", "datasets")
         }
     };
-    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| *id == entry.id);
-    let entries: Vec<_> = entries.into_iter().filter(wanted).collect();
-    if let (true, Some(id)) = (entries.is_empty(), &arguments.id) {
-        return Err(match arguments.subject {
-            Subject::Algorithms => catalog::find(id).err().map(UsageError::of),
-            _ => None,
-        }
-        .unwrap_or_else(|| UsageError::of(format!("there is no {subject} '{id}'"))));
+    let known: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    if let Some(id) = arguments.id.as_ref().filter(|id| !known.contains(&id.as_str())) {
+        let near =
+            nearest(&id.to_lowercase(), &known).map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
+        return Err(UsageError::of(format!("there is no {subject} '{id}'; {near}`rounds list {list}` shows all")));
     }
-    let (documents, texts): (Vec<_>, Vec<_>) = entries.into_iter().map(|entry| (entry.document, entry.text)).unzip();
+    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| *id == entry.id);
+    let entries = entries.into_iter().filter(wanted);
+    let (documents, texts): (Vec<_>, Vec<_>) = entries.map(|entry| (entry.document, entry.text)).unzip();
     output.print(&documents, texts.join("\n"))
 }
 

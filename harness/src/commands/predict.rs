@@ -1,10 +1,10 @@
 //! `rounds predict`: the label of every row, by a model that `rounds train` wrote.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::{Output, UsageError, output};
+use super::{Output, UsageError, check_output, output};
 use rounds_models::data::{DataError, Explained, LabelUse};
 use rounds_models::files;
 use rounds_models::model_file::Model;
@@ -67,6 +67,18 @@ fn to_csv(found: &Predictions) -> csv::Result<String> {
     Ok(String::from_utf8(bytes).expect("fields are text"))
 }
 
+/// True of the start of predictions as they are written here, CSV or JSON.
+fn is_predictions(start: &[u8]) -> bool {
+    let starts = [
+        "prediction\n",
+        "prediction,probability_",
+        "prediction,\"probability_",
+        "{\n  \"classes\": [",
+        "{\n  \"predictions\": [",
+    ];
+    starts.iter().any(|known| start.starts_with(known.as_bytes()))
+}
+
 /// Predicts every row, in the order of the file. A row that the model's domain maps to the null row has no prediction.
 ///
 /// # Errors
@@ -74,6 +86,9 @@ fn to_csv(found: &Predictions) -> csv::Result<String> {
 /// cannot be written.
 pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
     let model = Model::read(&arguments.rows.model)?;
+    if let Some(path) = &arguments.output {
+        check_output(path, &[&arguments.rows.model, Path::new(&arguments.rows.data)], is_predictions)?;
+    }
     if arguments.probabilities && !model.has_probabilities() {
         return Err(UsageError::of(format!(
             "--probabilities: {} loss has none; train with softmax or logistic loss",

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use super::{Output, output};
+use super::{Output, check_output, output};
 use crate::experiment::run::write_files;
 use crate::experiment::store::{self, Stored};
 use crate::experiment::{Results, Sample};
@@ -61,6 +61,12 @@ fn run_of(folder: &Path) -> Result<Run> {
     })
 }
 
+/// True of the start of a page of `rounds`.
+fn is_page(start: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(start);
+    start.starts_with("<!DOCTYPE html>") && start.contains("<title>rounds: ")
+}
+
 /// Reads the run, writes the page and prints its path.
 ///
 /// # Errors
@@ -68,6 +74,8 @@ fn run_of(folder: &Path) -> Result<Run> {
 pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
     let folder = &arguments.folder;
     let run = run_of(folder)?;
+    let report = arguments.out.clone().unwrap_or_else(|| folder.join("report.html"));
+    check_output(&report, &[], is_page)?;
     let studies = Studies::read(folder, &studies::present);
     let messages: Vec<String> = run.messages.iter().chain(&studies.messages).cloned().collect();
     ensure!(
@@ -87,7 +95,6 @@ pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
         write_files(&own, &page.files("study", &store::head(&own)?.0))?;
     }
     let page = report_html(&run, &studies);
-    let report = arguments.out.clone().unwrap_or_else(|| folder.join("report.html"));
     files::replace(&report, page.as_bytes()).with_context(|| format!("cannot write {}", report.display()))?;
     if output == Output::Text {
         messages.iter().for_each(output::warn);

@@ -1,5 +1,6 @@
 //! `rounds run`: finds definitions, selects their cells, runs what is missing and presents the results.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,6 +98,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     let root = root.unwrap_or_else(|| results_directory(Path::new("results"), &Environment::capture(&[]), mode));
     let stopped = stop_on_interrupt(AFTER_THIS_RUN)?;
     let at_root = plans.iter().any(|(group, ..)| group.measure.is_suite);
+    let (mut is_measured, mut missing) = (false, BTreeSet::new());
     for (group, selection, plan) in plans {
         let session = Session {
             cluster,
@@ -113,8 +115,12 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
             Some(policy) => cluster.all_ok(cluster.pinning(policy))?,
             None => Pinning::new(group.measure.pin).unwrap_or_else(|_| Pinning::none()),
         };
-        plan.run(&session, pinning, &root.join(group.below))?;
+        let reasons = plan.run(&session, pinning, &root.join(group.below))?;
+        is_measured |= reasons.is_empty();
+        missing.extend(reasons);
     }
+    let missing: Vec<String> = missing.into_iter().collect();
+    anyhow::ensure!(is_measured, "no run could be measured: {}", missing.join("; "));
     if output == Output::Text && cluster.is_root() {
         println!("Results: {}", root.display());
         if at_root {

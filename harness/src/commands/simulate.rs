@@ -201,9 +201,12 @@ fn threads(folder: &Path, output: Output) -> anyhow::Result<()> {
             }
             println!("{batch}: time on one thread, and speed-ups\n{}\n", table.without_empty_columns().terminal());
         }
-        let end = "1 and 2 threads measured, more predicted, for rounds of one batch; memory bandwidth and the clock of many busy \
-                   cores are not modelled.";
-        println!("{}", output::wrapped(end, 0));
+        let measured = if predictions.iter().any(|one| one.two_ns.is_some()) { "1 and 2 threads" } else { "1 thread" };
+        let end = format!(
+            "{measured} measured, more predicted, for rounds of one batch; memory bandwidth and the clock of many busy cores are not \
+             modelled."
+        );
+        println!("{}", output::wrapped(&end, 0));
         if let Some([median, most]) = errors(&predictions).map(|error| error.map(|error| 100.0 * error)) {
             let errors = format!(
                 "% off: two threads by the phases of one, against the measurement. Half of them are within {median:.0} %, nine of ten \

@@ -93,13 +93,13 @@ pub(super) fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, Str
     }));
     let replaced = privacy.replace_one.filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
     rows.extend(replaced.map(|replaced| {
-        let text = format!(
-            "ε = {} at δ = {}, for another {} in place of one",
-            shown(replaced.epsilon),
-            scientific(replaced.delta),
-            privacy.unit
-        );
-        ("replacing one", text)
+        let guarantee = if replaced.delta < 1.0 {
+            format!("ε = {} at δ = {}", shown(replaced.epsilon), scientific(replaced.delta))
+        } else {
+            // Whatever a mechanism does, δ = 1 holds.
+            "no guarantee".to_owned()
+        };
+        ("replacing one", format!("{guarantee}, for another {} in place of one", privacy.unit))
     }));
     rows.extend(privacy.public.iter().map(|fact| ("public", fact.clone())));
     rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));

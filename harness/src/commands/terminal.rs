@@ -12,8 +12,11 @@ use super::{Output, output};
 use crate::cluster::{Cluster, Traffic};
 use crate::usage::flags;
 
-/// Message of the first Ctrl-C of a run with a checkpoint.
-const AFTER_THIS_ROUND: &str = "stopping after the current round, with a checkpoint (a trial of `tune` begins anew); press Ctrl-C again to stop at once";
+/// Message of the first Ctrl-C of a run with a checkpoint, and of a selection with one.
+const AFTER_THIS_ROUND: &str =
+    "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
+const IN_THIS_TRIAL: &str = "stopping after the current round, with a checkpoint of the trials before this one, which begins anew; press Ctrl-C \
+                             again to stop at once";
 
 /// The terminal of a run: its clock, its progress bar, its warnings and Ctrl-C.
 pub(super) struct Terminal<'a> {
@@ -65,7 +68,8 @@ impl Observer for Terminal<'_> {
             self.progress = Some(progress);
             // Ranks are ended by their launcher.
             if self.keeps_state && self.cluster.count().is_none() {
-                match stop_on_interrupt(AFTER_THIS_ROUND) {
+                let message = if matches!(stage, Stage::Trials) { IN_THIS_TRIAL } else { AFTER_THIS_ROUND };
+                match stop_on_interrupt(message) {
                     Ok(stopped) => self.stopped = stopped,
                     Err(error) => output::warn(format_args!(
                         "Ctrl-C will end this run at once, without a checkpoint of its last rounds: {error}"

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
-use super::Output;
+use super::{Output, UsageError};
 use crate::analysis::Pages;
 use crate::drawing::{Entry, Table};
 
@@ -34,6 +34,10 @@ pub struct VerdictsArguments {
 /// # Errors
 /// A declaration that no run fits, or with `--check` the first line that differs of each page.
 pub fn run(arguments: &VerdictsArguments, output: Output) -> anyhow::Result<()> {
+    for (flag, path) in [("--declarations FILE", &arguments.declarations), ("--results DIR", &arguments.results)] {
+        let absent = || format!("{} is not there: run this in a checkout of rounds, or name {flag}", path.display());
+        ensure!(path.exists(), UsageError::of(absent()));
+    }
     let mut pages = Pages::new(&arguments.declarations, &arguments.results)?;
     if !arguments.write && !arguments.check {
         let mut table = Table::new("Verdicts", "paper|says|said|ours|verdict");

@@ -367,8 +367,9 @@ impl Definition {
     /// A selection that names an algorithm the definition does not have, or leaves nothing.
     pub fn cells(&self, selection: &Selection) -> Result<Vec<Cell>, DefinitionError> {
         let methods: Vec<Method> = self.all_methods().collect();
-        let ids: Vec<&str> = methods.iter().map(|method| method.algorithm.as_str()).collect();
-        if let Some(name) = selection.algorithms.iter().find(|name| !ids.contains(&name.as_str())) {
+        let ids: BTreeSet<&str> = methods.iter().map(|method| method.algorithm.as_str()).collect();
+        if let Some(name) = selection.algorithms.iter().find(|name| !ids.contains(name.as_str())) {
+            let ids: Vec<&str> = ids.into_iter().collect();
             return Err(unknown_name("algorithm in this suite", name, &ids));
         }
         let cells = self.possible(selection);

@@ -16,6 +16,7 @@ use super::store::{self, Binding, Mode, Store, Stored};
 use super::{Context, Execution, Measure, Outcome, Presentation, Results, Run, Study};
 use crate::cluster::Cluster;
 use crate::drawing;
+use crate::format::plural;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::output::{self, Output};
 use crate::statistics::Choices;
@@ -125,11 +126,11 @@ impl Plan {
         self.studies.iter().flat_map(|(_, cells)| cells).collect()
     }
 
-    /// Makes what is missing in `folder`, keeps it and presents everything.
+    /// Makes what is missing in `folder`, keeps it and presents everything. Where no run at all could be measured, the reasons.
     ///
     /// # Errors
     /// Data, runs or files that fail; an interruption. Finished runs are kept.
-    pub fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()> {
+    pub fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<BTreeSet<String>> {
         let cluster = session.cluster;
         let first = cluster.is_root();
         let tasks = self.tasks();
@@ -181,7 +182,7 @@ impl Plan {
         bench.progress.finish_and_clear();
         let left_out = std::mem::take(&mut bench.left_out);
         if !first {
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
         for (reason, count) in left_out {
             output::warn(format_args!("{count} not measured: {reason}"));
@@ -190,19 +191,23 @@ impl Plan {
             context.disturbances = found(&context, watch);
         }
         store.write_table()?;
-        if !store.results().samples.is_empty() {
+        let nothing = store.results().samples.is_empty();
+        if !nothing {
             let (study, _) = self.studies.last().context("a plan has a study")?;
             let presentation = (self.measure.present)(study, store.results(), &context)?;
             publish(presentation, folder, &context.environment, session.output)?;
         }
         ensure!(
             done == missing.len(),
-            "stopped after {done} of {} runs; all of them are kept in {}. To go on:\n  {}",
-            missing.len(),
-            folder.display(),
+            "stopped {}. To go on:\n  {}",
+            match done {
+                0 => format!("before the first of {}", plural(missing.len(), "run")),
+                _ => format!("after {done} of {} runs, kept in {}", missing.len(), folder.display()),
+            },
             command_again(&[("--resume", None), ("--out", Some(session.root))])
         );
-        Ok(())
+        let skipped = store.results().skipped.iter().filter(|_| nothing);
+        Ok(skipped.map(|(_, reason)| reason.clone()).collect())
     }
 
     /// The lines of the finished runs that `folder` holds.

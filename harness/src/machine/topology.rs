@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Known;
 use super::pinning::usable_processors;
 use crate::format;
+use rounds_models::factorization_cache::memory_of_machine;
 
 /// Cores, caches and memory. Counts are of hardware that this process may use, except `hardware_threads_present`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +103,10 @@ impl Topology {
                 hardware_threads: node.cpuset().and_then(|set| set.weight()).into(),
             })
             .collect();
+        // Nodes may lack memory that was added while the machine runs.
+        let told = memory_of_machine();
+        let told = (hwloc.is_this_system() && told.is_finite()).then_some(told as u64);
+        let of_nodes = Some(hwloc.root_object().total_memory()).filter(|&bytes| bytes > 0);
         let hardware_threads = usable(ObjectType::PU).max(1);
         let cores = usable(ObjectType::Core);
         Self {
@@ -110,7 +115,7 @@ impl Topology {
             cores: if cores == 0 { hardware_threads } else { cores },
             hardware_threads,
             hardware_threads_present: hwloc.complete_cpuset().weight().into(),
-            memory_bytes: Some(hwloc.root_object().total_memory()).filter(|&bytes| bytes > 0).into(),
+            memory_bytes: of_nodes.max(told).into(),
             numa_nodes,
             caches: caches(hwloc),
         }
@@ -199,5 +204,7 @@ mod tests {
         assert!(topology.cores >= 1);
         assert!(topology.cores <= topology.hardware_threads);
         assert_eq!(topology.hardware_threads, std::thread::available_parallelism().map_or(1, usize::from));
+        let memory = topology.memory_bytes.0.map_or(f64::INFINITY, |bytes| bytes as f64);
+        assert!(memory >= memory_of_machine(), "{memory}");
     }
 }

@@ -50,6 +50,9 @@ fn audits_in_one_run_share_an_error_and_name_their_flags() {
     assert!(!stdout("tune --help").contains("--noise-multiplier"));
     assert!(stdout("tune --help").contains("ε of all trials together"));
     assert_refused("account --compose a", "--compose");
+    for line in ["account", "account --verify key.pub"] {
+        assert_ends(line, 2, "a mechanism (gaussian, |zcdp|--statement FILE|--compose FILE FILE");
+    }
 }
 
 /// Lines of `rounds train` that are bad usage, each after the arguments of its group, and a part of the message.
@@ -125,7 +128,7 @@ fn settings_that_cannot_be_are_bad_usage_and_named() {
     assert_succeeds(&format!("{good} dp-sgd --noise independent"));
     // A budget of a run without privacy is a warning.
     let message = assert_succeeds(&format!("{good} sgd"));
-    assert!(message.contains("--epsilon"), "{message}");
+    assert!(message.contains("--epsilon") && !message.contains("--noise-multiplier"), "{message}");
 }
 
 /// Whole lines with a file in a folder, with their exit code and a part of the message.
@@ -134,6 +137,10 @@ train --epsilon 1 --algorithm dpsgd | 2 | did you mean 'dp-sgd'
 train --epsilon 1 --algorithm DP-SGD | 2 | did you mean 'dp-sgd'
 run --algorithms dpsgd --list | 2 | did you mean 'dp-sgd'
 run --threads 4-1 --list | 2 | '4-1'
+list suites nosuch | 2 | `rounds list suites` shows all
+list datasets minst | 2 | did you mean 'mnist'? `rounds list datasets`
+list algorithms nosuch | 2 | `rounds list algorithms` shows all
+verdicts --declarations {}/none.toml | 2 | not there|checkout|--declarations FILE
 run --threads 1,0 --list | 2 | '0'
 machine --threads 1-100000 | 2 | '1-100000'
 account gaussian --noise-multiplier -1 --delta 1e-5 | 2 | -1
@@ -142,6 +149,7 @@ simulate {}/run --latency 1 | 2 | without --latency
 features wavelets synthetic-mnist --out {}/features | 2 | scattering:shape=3x32x32
 features scattering synthetic-logistic --out {}/features | 2 | rows have 20 features; give the shape
 features scattering:scales=5 synthetic-mnist --out {}/features | 2 | have no 5 scales
+features fourier:count=4,bandwidth=1 {}/words.csv --out {}/features | 1 | words need to be|words.csv -o schema.toml` drafts one, for --schema
 features whiten synthetic-mnist --out {}/features | 2 | `rounds train --features`
 train --data synthetic-logistic --features pca --epsilon 1 | 2 | rows have 20 features, and so many components at most
 train --data synthetic-logistic --features pca:count=3 --noise-multiplier 1 | 2 | give --epsilon
@@ -163,6 +171,7 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("tested.csv"), "a,b,y\n1,2,1\n2,1,0\n").unwrap();
     fs::write(at("tested.csv.t"), "a,b,y\n").unwrap();
+    fs::write(at("words.csv"), "a,b,y\n1,red,1\n2,blue,0\n").unwrap();
     mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
     let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
     drop(write_run(&at("run"), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
@@ -173,6 +182,41 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
         assert!(message.starts_with("error: ") && !message.contains("panicked"), "{line}: {message}");
         assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo(), "{line}");
     }
+}
+
+#[test]
+fn pages_replace_pages_and_a_factorisation_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
+    drop(write_run(Path::new(&at("run")), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
+    fs::write(at("table.csv"), "a,b\n1,2\n").unwrap();
+    for out in [at("page.html"), at("run/report.html")] {
+        for _ in 0..2 {
+            assert_succeeds(&format!("report {} --out {out}", at("run")));
+        }
+    }
+    assert_succeeds(&format!("report {}", at("run")));
+    assert_succeeds(&format!("factorize --rounds 4 --no-cache --out {}", at("C.npy")));
+    for (line, out) in [
+        (format!("report {}", at("run")), "table.csv"),
+        (format!("report {}", at("run")), "run/measurements.jsonl"),
+        ("factorize --rounds 4 --no-cache".to_owned(), "table.csv"),
+        ("factorize --rounds 5 --no-cache".to_owned(), "C.npy"),
+    ] {
+        let held = fs::read(at(out)).unwrap();
+        assert_refused(&format!("{line} --out {}", at(out)), "holds something else|move this one away");
+        assert_eq!(fs::read(at(out)).unwrap(), held, "{out}");
+    }
+}
+
+#[test]
+fn an_epsilon_beyond_any_guarantee_is_told_as_such() {
+    let train = "train --data synthetic-logistic --epochs 1 --threads 1 --epsilon";
+    assert_refused(&format!("{train} 1e9"), "epsilon is too large for the pld accountant");
+    let text = stdout(&format!("{train} 12"));
+    assert!(text.contains("replacing one") && text.contains("no guarantee") && !text.contains("1e0"), "{text}");
+    assert!(stdout(&format!("{train} 3")).contains("ε = 6.0000"));
 }
 
 #[test]
@@ -379,6 +423,25 @@ fn combinations_that_cannot_be_are_skipped_with_their_reason_in_the_results() {
     assert_succeeds(&format!("report {}", out.display()));
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("id=\"not-measured\"") && page.contains("strong convexity"));
+}
+
+#[test]
+fn a_suite_without_a_run_ends_with_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("impossible.toml");
+    fs::write(&suite, SUITE).unwrap();
+    // A folder of data sets that has none, then again with nothing left to try.
+    let line = measuring(&suite, &folder.path().join("out"));
+    let line = format!("{line} --algorithms sgd --data-dir {}", folder.path().display());
+    for more in ["", " --resume"] {
+        assert_ends(&(line.clone() + more), 1, "no run could be measured: |mnist");
+    }
+    let said = assert_ends(
+        &measuring(&suite, &folder.path().join("none")).replace("run ", "run --algorithms foo "),
+        2,
+        "'foo'",
+    );
+    assert_eq!(said.matches("dp-masg").count(), 1, "{said}");
 }
 
 #[test]

@@ -163,6 +163,31 @@ fn columns_are_matched_by_name_in_any_order_with_or_without_a_label() {
 }
 
 #[test]
+fn predictions_replace_predictions_and_nothing_else() {
+    let (folder, model, _) = trained(SCHEMA, "--epsilon 5 --delta 1e-4");
+    let data = folder.write("a.csv", table(40, "height,colour,weight"));
+    // Data that look like predictions are data.
+    let copy = folder.write("b.csv", table(40, "prediction"));
+    let other = folder.write("thesis.txt", "a long text".to_owned());
+    let predict = |data: &Path, out: &str, more: &str| format!("predict {model} {} -o {out}{more}", data.display());
+    for (data, out, reason) in [
+        (&data, &*model, "reads it, and it would be lost"),
+        (&data, &data.display().to_string(), "reads it"),
+        (&copy, &copy.display().to_string(), "reads it"),
+        (&data, &other.display().to_string(), "holds something else|move this one away"),
+    ] {
+        let held = fs::read(out).unwrap();
+        assert_refused(&predict(data, out, ""), reason);
+        assert_eq!(fs::read(out).unwrap(), held, "{out}");
+    }
+    let out = folder.path().join("out.csv");
+    for more in ["", " --probabilities", " --json", " --probabilities --json", ""] {
+        assert_succeeds(&predict(&data, &out.display().to_string(), more));
+    }
+    assert_succeeds(&predict(&data, "/dev/null", ""));
+}
+
+#[test]
 fn other_columns_are_refused_by_name() {
     let (folder, model, _) = trained(SCHEMA, "--epsilon 5 --delta 1e-4");
     for (command, columns, named) in [
@@ -176,7 +201,10 @@ fn other_columns_are_refused_by_name() {
     }
     let data = folder.write("b.csv", table(4, "id,height,colour,weight,kind").replace("yes", "x").replace("no", "x"));
     assert_ends(&format!("evaluate {model} {}", data.display()), 1, "no row has a label|no, yes");
-    assert_refused(&format!("predict {model} synthetic-logistic"), "20 feature columns, and the model reads 4");
+    assert_refused(
+        &format!("predict {model} synthetic-logistic"),
+        "20 feature columns, and the model reads a table with the columns height, colour, weight; give these",
+    );
 }
 
 #[test]

@@ -241,7 +241,16 @@ fn releases_without_a_confirmed_domain_are_refused_with_the_remedy() {
     assert_refused(&release(drafted.path()), "drafted = false");
     fs::write(&schema, text.replace("drafted = true", "drafted = false")).unwrap();
     let source = document(&release(drafted.path()))["data"]["domain_source"].to_string();
-    assert!(source.contains("drafted from the rows and confirmed"), "{source}");
+    assert!(source.ends_with("drafted from the rows and confirmed\""), "{source}");
+    // Flags that repeat the schema change nothing; others are named.
+    for (flags, end) in [
+        ("--label kind", "confirmed"),
+        ("--bounds height=0:20", "confirmed; changed by arguments: bounds"),
+        ("--bounds private:5 --drop colour", "confirmed; changed by arguments: drop"),
+    ] {
+        let source = document(&format!("{} {flags}", release(drafted.path())))["data"]["domain_source"].to_string();
+        assert!(source.ends_with(&format!("{end}\"")), "{source}");
+    }
     // Without --secure such a run claims nothing, with the reason.
     let folder = folder(&draft);
     let outcome = document(&release(folder.path()).replace("--secure", ""));

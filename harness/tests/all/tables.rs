@@ -79,7 +79,10 @@ fn missing_numbers_take_the_mean_missing_words_a_value_of_their_own_and_features
     };
     assert_eq!((missing(0), missing(2)), (Some(2000.0), Some(4.0)));
     assert_eq!(domain.label, Label::Classes(vec!["no".into(), "yes".into()]));
-    assert!(domain.is_draft() && warnings.len() == 1 && warnings[0].contains("1 rows have no label"), "{warnings:?}");
+    assert!(
+        domain.is_draft() && warnings.len() == 1 && warnings[0].contains("holds no label in 1 row: null rows"),
+        "{warnings:?}"
+    );
     let data = load_requested(path.to_str().unwrap(), None, Request::of(Some(&domain))).unwrap().train;
     let Features::F32 { values, columns } = data.features() else { panic!("dense") };
     // b in [1000, 3000]; x, y and nothing; a in [3, 5].

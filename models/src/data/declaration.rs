@@ -147,6 +147,21 @@ impl Declaration {
             && !matches!(bounds, Some(Ok(BoundsFlag::Named(_))))
     }
 
+    /// The names of the flags that are given and may change what a schema declares of rows.
+    fn that_change(&self) -> Vec<&'static str> {
+        let bounds = self.bounds.is_some() && self.private_bounds().is_none();
+        let given = [
+            ("label", self.columns.label.is_some()),
+            ("drop", !self.columns.drop.is_empty()),
+            ("unit", self.columns.unit.is_some()),
+            ("unit-ids", self.unit_ids.is_some()),
+            ("classes", self.classes.is_some()),
+            ("dimension", self.dimension.is_some()),
+            ("bounds", bounds),
+        ];
+        given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
+    }
+
     /// More than the relation is declared.
     fn declare_rows(&self) -> bool {
         let relation_alone = Self { relation: self.relation, public_rows: self.public_rows, ..Self::default() };
@@ -280,8 +295,17 @@ impl BoundsFlag {
     }
 }
 
-/// A schema's domain, changed by flags.
-fn overridden(mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
+/// A schema's domain, changed by flags, with an origin that says so.
+fn overridden(declared: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
+    let mut domain = changed(declared.clone(), flags)?;
+    if domain != declared && declared.source != DomainSource::Arguments {
+        let names = flags.that_change().join(", ");
+        domain.source = DomainSource::Changed(Box::new(declared.source), names);
+    }
+    Ok(domain)
+}
+
+fn changed(mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
     if let Some(label) = &flags.columns.label {
         domain.label_column = Some(label.clone());
     }
@@ -388,7 +412,10 @@ fn header(path: &Path, label: Option<&String>) -> Result<(Vec<String>, String), 
     let header = FirstLine::read(&file)?;
     // A first line that does not hold the label's name may be a row: nothing else is told of it.
     match label.filter(|label| header.fields.contains(label)) {
-        Some(label) => Ok((header.fields, label.clone())),
+        Some(label) => {
+            csv::check_names(&file, &header.fields)?;
+            Ok((header.fields, label.clone()))
+        }
         None => refuse(
             "its first line is no header with a label column of that name; name the label by `label NAME`, or declare \
              columns without names by `dimension D`",

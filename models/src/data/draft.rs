@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use rounds_algorithms::plural;
 use rounds_algorithms::problem::{
     Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, SparseMatrix,
     Storage, UnitDeclaration,
@@ -135,6 +136,7 @@ fn of_table(
     header: &FirstLine,
     (flags, proposes_unit): (&ColumnUse, bool),
 ) -> Result<Draft, DataError> {
+    csv::check_names(file, &header.fields)?;
     let place = header.label(file, flags.label.as_deref())?;
     let label_name = &header.fields[place];
     let absent = |name: &&String| **name == *label_name || !header.fields.contains(name);
@@ -159,7 +161,10 @@ fn of_table(
         warnings.push(format!("the label is the last column, {label_name:?}; `label NAME` takes another one"));
     }
     if of_label.missing > 0 {
-        warnings.push(format!("{} rows have no label in column {label_name:?} and are left out", of_label.missing));
+        let rows = plural(of_label.missing, "row");
+        warnings.push(format!(
+            "column {label_name:?} holds no label in {rows}: null rows, from which the model learns nothing"
+        ));
     }
     if of_label.words == 0 && !of_label.has_fractions && flags.task.is_none() {
         let classes = if let Label::Classes(classes) = &label { Some(classes.len()) } else { None };

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use rounds_algorithms::problem::{Dataset, Labels};
+use rounds_algorithms::problem::{Columns, Dataset, Labels};
 
-use super::error::{DataError, Explained};
+use super::error::{DataError, Explained, listing};
 use super::formats::{self, one_file};
 use super::labels::{Meaning, RawLabels};
 use super::load;
@@ -73,7 +73,15 @@ fn check_features(path: &Path, found: usize, input: Request<'_>) -> Result<(), D
         LabelUse::Needed => "and the label",
         LabelUse::Ignored => "with or without a label",
     };
-    let problem = format!("it has {found} feature columns, and the model reads {features}; give {features}, {label}");
+    // A category is several features.
+    let (reads, give) = match input.domain.map(|domain| &domain.columns) {
+        Some(Columns::Named(columns)) => (
+            format!("a table with the columns {}", listing(columns.iter().map(|column| &column.name))),
+            "these".to_owned(),
+        ),
+        _ => (features.to_string(), features.to_string()),
+    };
+    let problem = format!("it has {found} feature columns, and the model reads {reads}; give {give}, {label}");
     Err(DataError::columns(path, problem))
 }
 

@@ -100,11 +100,10 @@ fn stated(loaded: &Loaded, prepared: Prepared, binding: Option<Binding>) -> Resu
         return Err(FitError::argument("factorization", problem));
     }
     let given = &training.privacy;
-    let budget = !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some());
-    let unread = budget.then(|| {
-        let id = algorithm.id;
-        format!("`epsilon` and `noise-multiplier`: algorithm '{id}' does not read them, they change nothing")
-    });
+    let budget = [("`epsilon`", given.epsilon), ("`noise-multiplier`", given.noise_multiplier)];
+    let budget = budget.into_iter().filter(|(_, value)| value.is_some() && !algorithm.private);
+    let unread =
+        budget.map(|(name, _)| format!("{name}: algorithm '{}' does not read it, it changes nothing", algorithm.id));
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let warnings = setup.warnings.iter().cloned().chain(unread).chain(assumptions).collect();
     let expected_queries = expected_queries(&prepared, problem.public());

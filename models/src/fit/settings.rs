@@ -22,6 +22,7 @@ use super::error::FitError;
 use crate::data::{self, Declaration, Request, Split, TrainTest, UNIT_OF_FILE};
 use crate::factorization_cache;
 use crate::features::FeatureMap;
+use crate::text::rounded_up;
 
 /// Largest ε of a release without `allow-weak-privacy`.
 const MOST_EPSILON: f64 = 10.0;
@@ -172,8 +173,9 @@ impl PrivacySettings {
             return Err(FitError::argument(
                 "epsilon",
                 format!(
-                    "ε = {epsilon}: above {MOST_EPSILON} a release protects next to nothing; lower `epsilon` or raise \
-                     `noise-multiplier`, or give `allow-weak-privacy`"
+                    "ε = {}: above {MOST_EPSILON} a release protects next to nothing; lower `epsilon` or raise \
+                     `noise-multiplier`, or give `allow-weak-privacy`",
+                    rounded_up(epsilon, 6)
                 ),
             ));
         }

@@ -4,7 +4,6 @@
 //! no release reads rows so early, to draft the domain of a table that nothing declares.
 
 use std::fmt::Display;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +28,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::data::{self, DataError, Declaration, SchemaError, schema};
 use crate::factorization_file::{FactorizationFile, FactorizationFileError};
 use crate::features::Mapper;
+use crate::files::identity;
 use crate::group::Group;
 use crate::keyed;
 use crate::model_file::{self, Given, NormBound, scaled_and_clipped};
@@ -131,6 +131,9 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
     }
     if let Some(path) = model.as_ref().filter(|_| is_root) {
         model_file::check_place(path, training.privacy.secure)?;
+    }
+    if let Some(path) = kept.file.as_ref().filter(|_| is_root) {
+        checkpoint::check_free(path, kept.resume.as_deref())?;
     }
     if let Some(path) = model
         && [&kept.file, &kept.resume].contains(&model)
@@ -345,11 +348,6 @@ fn check_test_rows(training: &Training) -> Result<(), FitError> {
             ),
         )),
     }
-}
-
-/// The file or folder at a path, the same under each of its names.
-pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Refuses a domain that no run, or no release, with these settings has.

@@ -11,7 +11,8 @@ use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Feature
 use rounds_kernels::features::Targets;
 use rounds_models::data::schema::{parse, write};
 use rounds_models::data::{
-    Declaration, Explained, NAMES, Request, TrainTest, built_in, declare, draft, load, load_declared, part,
+    Declaration, Explained, NAMES, Request, SchemaError, TrainTest, built_in, declare, draft, drafted, load,
+    load_declared, part,
 };
 
 use crate::declared::{flags, rows};
@@ -182,7 +183,7 @@ fn syntax_errors_are_errors_about_the_file() {
     for (header, parts) in [
         ("id,town,age,y,job", "lacks columns of its domain: height|t.csv"),
         ("id,town,age,y,job,height,more,less", "columns that its domain does not know: more, less"),
-        ("id,town,age,y,job,height,age", "two columns have one name|found age"),
+        ("id,town,age,y,job,height,age", "two columns are called age: rename one"),
     ] {
         let error = refused("t.csv", format!("{header}\n").as_bytes(), &table).to_string();
         assert!(parts.split('|').all(|part| error.contains(part)), "{error}");
@@ -446,4 +447,13 @@ fn a_draft_describes_the_data_and_claims_nothing() {
     says(&path, "line 3");
     says(&path, "3 fields");
     says(Path::new("nothing.csv"), "nothing.csv");
+    let twice = folder.write("twice.csv", "a,a,y\n1,2,0\n3,4,1\n");
+    says(&twice, "two columns are called a: rename one");
+    let classes = ["0", "1"].map(str::to_owned).to_vec();
+    let mut bounded = Declaration { bounds: Some("0,1".to_owned()), classes: Some(classes), ..Declaration::default() };
+    bounded.columns.label = Some("y".to_owned());
+    let place = twice.to_str().unwrap();
+    for error in [drafted(place, &Declaration::default()).unwrap_err(), declare(place, None, &bounded).unwrap_err()] {
+        assert!(matches!(error, SchemaError::Data(_)), "{error}: no column is declared twice");
+    }
 }

@@ -333,6 +333,16 @@ fn a_stopped_run_stays_booked_and_is_resumed_once_at_no_cost() {
         fs::set_permissions(&copy, Permissions::from_mode(0o600)).expect("ours");
     };
     keep();
+    // Its ε is spent: the file that alone makes its model is not replaced by another run.
+    assert!(
+        said(&training)
+            .contains(&format!("unfinished run, which would be lost; go on with `resume {}`", saved.display()))
+    );
+    assert!(
+        state_of_runs(folder) == [State::Open] && fs::read(&saved).expect("kept") == fs::read(&copy).expect("a copy")
+    );
+    training.checkpoint.resume = Some(copy.clone());
+    assert!(said(&training).contains("unfinished run"), "another run's checkpoint");
     training.checkpoint.resume = Some(saved.clone());
     let unbooked = Training { ledger: None, ..training.clone() };
     assert!(said(&unbooked).contains("its entry of `ledger` was "), "{}", said(&unbooked));

@@ -226,6 +226,9 @@ fn what_is_out_of_numerical_reach_is_an_error() {
     // So many steps that the rounding of the transforms alone exceeds delta.
     let error = loss(&poisson(1e10, 0.5, 1_usize << 60)).epsilon(1e-5).unwrap_err();
     assert!(matches!(error, PrivacyError::Resolution { .. }), "{error}");
+    assert!(error.to_string().contains("epsilon is too large for the pld accountant"), "{error}");
+    let error = PrivacyError::Resolution { accountant: Accountant::Pld, delta: 1e-12, resolution: 1e-11 };
+    assert!(error.to_string().contains("raise delta or take the rdp"), "{error}");
     // Losses up to 5·10⁹ would take hours of quadrature.
     let error = loss(&poisson(1e-5, 0.01, 10)).epsilon(1e-5).unwrap_err();
     assert!(matches!(error, PrivacyError::WideLosses { .. }), "{error}");

@@ -121,6 +121,17 @@ impl FirstLine {
     }
 }
 
+/// Refuses a header in which two columns have one name.
+pub(crate) fn check_names(path: &Path, header: &[String]) -> Result<(), DataError> {
+    let mut seen = HashSet::new();
+    match header.iter().find(|name| !seen.insert(*name)) {
+        Some(name) => {
+            Err(DataError::columns(path, format_args!("two columns are called {}: rename one", listing([name]))))
+        }
+        None => Ok(()),
+    }
+}
+
 fn is_number(field: &str) -> bool {
     number::parse::<f32>(field.as_bytes()).is_some()
 }
@@ -536,10 +547,7 @@ fn places(
     let labels = request.labels;
     let [unit, grouped] = [domain.unit.as_ref(), request.unit].map(|unit| unit.and_then(|unit| unit.column.as_ref()));
     let refuse = |problem: String| Err(DataError::columns(path, problem));
-    let mut names = header.iter().enumerate();
-    if let Some((_, name)) = names.find(|(place, name)| header[..*place].contains(name)) {
-        return refuse(format!("two columns have one name; rename one of them; found {}", listing([name])));
-    }
+    check_names(path, header)?;
     let mut missing = Vec::from_iter((labels == LabelUse::Needed).then_some(label));
     let mut starts = HashMap::new();
     let mut start = 0;

@@ -36,10 +36,11 @@ use super::load::{self, Loaded};
 use super::observer::{Execution, Observer, Stage};
 use super::outcome::Outcome;
 use super::settings::DataSettings;
-use super::setup::{explained, identity, of_system, set_up, with_factorization};
+use super::setup::{explained, of_system, set_up, with_factorization};
 use super::{plan as run_plan, publish};
 use crate::checkpoint::{self, Checkpoint};
 use crate::data::{self, LabelUse, Request};
+use crate::files::identity;
 use crate::keyed::{branched, unused};
 use crate::model_file::{Model, Target, treat_features};
 

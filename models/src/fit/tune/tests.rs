@@ -79,6 +79,8 @@ fn a_selection_that_stops_and_goes_on_ends_with_the_bits_of_one_that_never_stopp
             let said = error.to_string().replace(&saved.display().to_string(), "");
             assert!(!said.contains(char::is_numeric), "{said}");
             stopped += 1;
+            let Err(error) = with_key(&tuning, 3, &mut ()) else { panic!("the checkpoint is replaced") };
+            assert!(error.is_usage() && error.to_string().contains("move it away to begin anew"), "{error}");
             // The key of the checkpoint, whatever the system draws now.
             tuning.training.checkpoint.resume = Some(saved.clone());
             let resumed = with_key(&tuning, 9, &mut ()).unwrap().model;
