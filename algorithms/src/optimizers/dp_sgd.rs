@@ -14,7 +14,7 @@ use super::schedule::LearningRateSchedule;
 use super::settings::Averaging;
 use super::sgd::{Iterates, NETWORK_RATE, Sgd, longest_rate, squared_row};
 use crate::noise::{NoiseKind, PrivateNoise};
-use crate::privacy::Accountant;
+use crate::privacy::{Accountant, Mechanism};
 
 pub(crate) static DP_SGD: Algorithm = Algorithm {
     id: "dp-sgd",
@@ -110,8 +110,9 @@ pub(crate) static DP_SGD: Algorithm = Algorithm {
 /// oscillate where rows lie close together.
 ///
 /// # Correlated noise
-/// Factorisations and trees take these steps where they fall to 0, with `k^⅔·(1 + ln(T)/π)/sens(C)` for √S: the deviation of the noise of an optimal factorisation
-/// in the sum of all T rounds of k epochs, over σ (within 6 % for k = 1 to 20). Otherwise, and with independent noise or its increments, C = 1 and η = 0.5, constant.
+/// Factorisations and trees take these steps where they fall to 0, with the deviation of their noise in the sum of all T rounds of k epochs, over σ, for √S:
+/// `k^⅔·(1 + ln(T)/π)/sens(C)`, that of an optimal factorisation (within 6 % for k = 1 to 20), and of a tree for each epoch √k, that of k roots. Otherwise, and with
+/// independent noise or its increments, C = 1 and η = 0.5, constant.
 pub(super) struct PrivateSteps {
     pub(super) clip_norm: f64,
     /// The factor before B/(σ√S), and the bound on it.
@@ -144,9 +145,13 @@ impl PrivateSteps {
         if self.schedule != LearningRateSchedule::Linear {
             return 0.5;
         }
-        let carried = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
-        let sensitivity = noise.mechanism().sensitivity().unwrap_or(1.0);
-        self.rate(run, plan, (momentum, carried / sensitivity), noise)
+        let optimal = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
+        let carried = match *noise.mechanism() {
+            Mechanism::Tree { trees, .. } => (trees as f64).sqrt(),
+            Mechanism::Factorized { sensitivity, .. } => optimal / sensitivity,
+            _ => optimal,
+        };
+        self.rate(run, plan, (momentum, carried), noise)
     }
 
     fn new(run: &Run<'_>, own: &Iterates) -> Self {

@@ -222,15 +222,6 @@ impl Mechanism {
         }
     }
 
-    /// What one row contributes to all rounds of correlated noise, in clip norms, as the noise sees it: sens(C).
-    pub(crate) fn sensitivity(&self) -> Option<f64> {
-        match *self {
-            Self::Factorized { sensitivity, .. } => Some(sensitivity),
-            Self::Tree { rounds, trees, .. } => Some((trees as f64 * tree_squared_sensitivity(rounds)).sqrt()),
-            _ => None,
-        }
-    }
-
     /// μ of this step where it is exactly one Gaussian mechanism: every kind but Laplace and truly random batches.
     pub(super) fn gaussian_mu(&self, adjacency: Adjacency) -> Option<f64> {
         let factor =
@@ -246,8 +237,9 @@ impl Mechanism {
                     draws.iter().map(|(draw, count)| draw.is_certain().then_some(*count)).sum::<Option<usize>>();
                 certain.map(|count| factor * (count as f64).sqrt() / noise)
             }
-            Self::Factorized { noise_multiplier, .. } | Self::Tree { noise_multiplier, .. } => {
-                Some(factor * self.sensitivity()? / noise_multiplier)
+            Self::Factorized { noise_multiplier, sensitivity, .. } => Some(factor * sensitivity / noise_multiplier),
+            Self::Tree { noise_multiplier, rounds, trees, .. } => {
+                Some(factor * (trees as f64 * tree_squared_sensitivity(rounds)).sqrt() / noise_multiplier)
             }
             Self::LastIterate { noise_multiplier, contraction, batches, rounds, .. } => {
                 Some(factor * super::last_iterate::last_iterate_ratio(contraction, batches, rounds) / noise_multiplier)
