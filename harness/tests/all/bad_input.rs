@@ -212,7 +212,7 @@ fn pages_replace_pages_and_a_factorisation_nothing() {
 
 #[test]
 fn an_epsilon_beyond_any_guarantee_is_told_as_such() {
-    let train = "train --data synthetic-logistic --epochs 1 --threads 1 --epsilon";
+    let train = "train --data synthetic-logistic --threads 1 --epsilon";
     assert_refused(&format!("{train} 1e9"), "epsilon is too large for the pld accountant");
     let text = stdout(&format!("{train} 12"));
     assert!(text.contains("replacing one") && text.contains("no guarantee") && !text.contains("1e0"), "{text}");

@@ -168,7 +168,7 @@ fn predictions_replace_predictions_and_nothing_else() {
     let data = folder.write("a.csv", table(40, "height,colour,weight"));
     // Data that look like predictions are data.
     let copy = folder.write("b.csv", table(40, "prediction"));
-    let other = folder.write("thesis.txt", "a long text".to_owned());
+    let other = folder.write("thesis.txt", "a long text");
     let predict = |data: &Path, out: &str, more: &str| format!("predict {model} {} -o {out}{more}", data.display());
     for (data, out, reason) in [
         (&data, &*model, "reads it, and it would be lost"),
