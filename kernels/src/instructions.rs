@@ -96,12 +96,16 @@ pub fn has_integer_kernels() -> bool {
     *HAS.get_or_init(|| InstructionSet::available().any(|set| set != InstructionSet::Scalar))
 }
 
-/// The level of the kernels in this process: `avx512` (with `+amx` where they also use this processor's integer tiles),
-/// `avx2`, `avx`, `sse4.2`, `sse2`, `neon` or `scalar`. `wide` picks its instructions at compile time, tiles are looked for
-/// when the process runs.
+/// The level of the kernels in this process: the [`vector_extension`], with `+amx` where they also use this processor's integer tiles, which are
+/// looked for when the process runs.
 pub fn level() -> &'static str {
-    let levels = [
-        (InstructionSet::fastest() == InstructionSet::Amx, "avx512+amx"),
+    if InstructionSet::fastest() == InstructionSet::Amx { "avx512+amx" } else { vector_extension() }
+}
+
+/// The vector extension that `wide` picked when this build was compiled: `avx512`, `avx2`, `avx`, `sse4.2`, `sse2`, `neon` or `scalar`. It
+/// decides the bits of sums in floating point; integer kernels decide none, whatever they use.
+pub fn vector_extension() -> &'static str {
+    let extensions = [
         (cfg!(target_feature = "avx512f"), "avx512"),
         (cfg!(all(target_feature = "avx2", target_feature = "fma")), "avx2"),
         (cfg!(target_feature = "avx"), "avx"),
@@ -109,7 +113,7 @@ pub fn level() -> &'static str {
         (cfg!(target_feature = "sse2"), "sse2"),
         (cfg!(target_feature = "neon"), "neon"),
     ];
-    levels.into_iter().find(|&(has, _)| has).map_or("scalar", |(_, level)| level)
+    extensions.into_iter().find(|&(has, _)| has).map_or("scalar", |(_, extension)| extension)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(super) fn binding(loaded: &Loaded, rows: &[u8], coefficients: Option<String>
     Binding {
         data: KeyedDigest::new(&setup.source, rows),
         build: (setup.execution.build)().identity(),
-        isa: instructions::level().to_owned(),
+        isa: instructions::vector_extension().to_owned(),
         coefficients,
         parameters: setup.parameters.clone(),
         plan,

@@ -63,9 +63,9 @@ impl Setup {
         self.execution.group.all_ok(read.map_err(|error| explained(&self.training, error)))
     }
 
-    /// Settings, build and instruction set as bytes, for the keys of noise that is drawn before the plan is known: of private bounds and moments.
+    /// Settings, build and vector extension as bytes, for the keys of noise that is drawn before the plan is known: of private bounds and moments.
     pub(super) fn decided(&self) -> Vec<u8> {
-        let decided = (&self.parameters, (self.execution.build)().identity(), instructions::level());
+        let decided = (&self.parameters, (self.execution.build)().identity(), instructions::vector_extension());
         serde_json::to_vec(&decided).expect("names and values")
     }
 }
@@ -173,7 +173,7 @@ fn check_ranks(
     if group.count().is_some() {
         // Rounds over ranks of other kernels would not add up to one run.
         group.check_same("build", &(execution.build)().identity())?;
-        group.check_same("instruction set", instructions::level())?;
+        group.check_same("instruction set", instructions::vector_extension())?;
     }
     Ok(())
 }
