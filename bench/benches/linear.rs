@@ -198,7 +198,7 @@ fn integers(criterion: &mut Criterion) {
                 for precision in [Precision::Bits16, Precision::Bits24] {
                     let lattice = SumLattice::new(&model, (grid, precision), 1.0, CLIP, rows).expect("small sums");
                     let point = Point { coefficient: 1.0, parameters: &parameters };
-                    group.bench_function(format!("{set}, {} bits", precision.name()), |bencher| {
+                    group.bench_function(format!("{set}, {precision:?}"), |bencher| {
                         bencher.iter(|| {
                             assert!(pack(&model, (point, None), &lattice, packed));
                             accumulate_packed(&model, &batch, packed, (&mut sum, 1.0), workspace)

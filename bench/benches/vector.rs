@@ -5,7 +5,6 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rounds_kernels::features::Norm;
 use rounds_kernels::gemm::{Shape, multiply_add_f32, multiply_add_f64};
 use rounds_kernels::loss::{Loss, Target};
 use rounds_kernels::vector;
@@ -17,30 +16,10 @@ fn vectors(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("vector");
     for length in LENGTHS {
         let x: Vec<f32> = (0..length).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
-        let mut y = x.clone();
-        let mut out = x.clone();
+        let y = x.clone();
         group.throughput(Throughput::Elements(length as u64));
         let id = |name| BenchmarkId::new(name, length);
         group.bench_function(id("dot"), |bencher| bencher.iter(|| vector::dot(black_box(&x), &y)));
-        group.bench_function(id("norm L2"), |bencher| {
-            bencher.iter(|| vector::norm(black_box(&x), Norm::L2));
-        });
-        group.bench_function(id("norm L1"), |bencher| {
-            bencher.iter(|| vector::norm(black_box(&x), Norm::L1));
-        });
-        group.bench_function(id("distance"), |bencher| {
-            bencher.iter(|| vector::distance(black_box(&x), &y));
-        });
-        group.bench_function(id("scale"), |bencher| {
-            bencher.iter(|| vector::scale(black_box(1.0), &mut y));
-        });
-        group.bench_function(id("project onto a ball"), |bencher| {
-            bencher.iter(|| {
-                // Outside each time, so that it is scaled each time.
-                out[0] = 1e6;
-                vector::project_onto_ball(Some(&x), 1.0, black_box(&mut out))
-            });
-        });
         group.bench_function(id("is finite"), |bencher| {
             bencher.iter(|| vector::is_finite(black_box(&x)));
         });

@@ -9,20 +9,25 @@ pub(crate) mod lanes;
 
 pub use exponential::{EXP_GREATEST, EXP_LEAST, exp};
 
-use crate::features::Norm;
 use lanes::{LANES, padded, to_f32, to_f64};
 use wide::{f32x16, f64x8};
 
-/// `Σ_i term(x_i, y_i)` in f64: eight lanes, four chains.
-#[inline(always)]
-fn sum_of_terms(x: &[f32], y: &[f32], term: impl Fn(f64x8, f64x8, f64x8) -> f64x8) -> f64 {
+/// `Σ x_i y_i` in f64, in eight lanes and four chains; relative error n·2⁻⁵³ of `Σ |x_i y_i|`.
+///
+/// ```
+/// assert_eq!(rounds_kernels::vector::dot(&[1.0, 2.0], &[3.0, 4.0]), 11.0);
+/// ```
+///
+/// # Panics
+/// Different lengths.
+pub fn dot(x: &[f32], y: &[f32]) -> f64 {
     assert_eq!(x.len(), y.len(), "lengths of the two vectors");
     let mut sums = [f64x8::ZERO; 4];
     let ((x_whole, x_rest), (y_whole, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
     let mut add = |x: [f32; LANES], y: [f32; LANES], chain: usize| {
         let ([x0, x1], [y0, y1]) = (to_f64(f32x16::new(x)), to_f64(f32x16::new(y)));
-        sums[chain] = term(x0, y0, sums[chain]);
-        sums[chain + 1] = term(x1, y1, sums[chain + 1]);
+        sums[chain] = x0.mul_add(y0, sums[chain]);
+        sums[chain + 1] = x1.mul_add(y1, sums[chain + 1]);
     };
     let ((x_pairs, x_odd), (y_pairs, y_odd)) = (x_whole.as_chunks::<2>(), y_whole.as_chunks::<2>());
     for (x, y) in x_pairs.iter().zip(y_pairs) {
@@ -36,69 +41,6 @@ fn sum_of_terms(x: &[f32], y: &[f32], term: impl Fn(f64x8, f64x8, f64x8) -> f64x
         add(padded(x_rest).to_array(), padded(y_rest).to_array(), 2);
     }
     ((sums[0] + sums[1]) + (sums[2] + sums[3])).reduce_add()
-}
-
-/// `Σ x_i y_i`; relative error n·2⁻⁵³ of `Σ |x_i y_i|`.
-///
-/// ```
-/// assert_eq!(rounds_kernels::vector::dot(&[1.0, 2.0], &[3.0, 4.0]), 11.0);
-/// ```
-///
-/// # Panics
-/// Different lengths.
-pub fn dot(x: &[f32], y: &[f32]) -> f64 {
-    sum_of_terms(x, y, |x, y, sum| x.mul_add(y, sum))
-}
-
-/// `Σ x_i²`.
-pub fn squared_norm(x: &[f32]) -> f64 {
-    dot(x, x)
-}
-
-/// `‖x‖`, in the L1 or L2 norm. Neither overflows nor underflows for any finite x.
-pub fn norm(x: &[f32], norm: Norm) -> f64 {
-    match norm {
-        Norm::L1 => sum_of_terms(x, x, |x, _, sum| sum + x.abs()),
-        Norm::L2 => squared_norm(x).sqrt(),
-    }
-}
-
-/// `‖x − y‖₂`.
-///
-/// # Panics
-/// Different lengths.
-pub fn distance(x: &[f32], y: &[f32]) -> f64 {
-    sum_of_terms(x, y, |x, y, sum| {
-        let difference = x - y;
-        difference.mul_add(difference, sum)
-    })
-    .sqrt()
-}
-
-/// `out_i ← term(out_i, x_i)`.
-#[inline(always)]
-fn map(out: &mut [f32], x: &[f32], term: impl Fn(f32x16, f32x16) -> f32x16) {
-    assert_eq!(out.len(), x.len(), "lengths of the two vectors");
-    let ((out_whole, out_rest), (x_whole, x_rest)) = (out.as_chunks_mut::<LANES>(), x.as_chunks::<LANES>());
-    for (out, x) in out_whole.iter_mut().zip(x_whole) {
-        *out = term(f32x16::new(*out), f32x16::new(*x)).to_array();
-    }
-    if !x_rest.is_empty() {
-        let lanes = term(padded(out_rest), padded(x_rest)).to_array();
-        out_rest.copy_from_slice(&lanes[..x_rest.len()]);
-    }
-}
-
-/// `x ← a·x`.
-pub fn scale(a: f32, x: &mut [f32]) {
-    let a = f32x16::splat(a);
-    let (whole, rest) = x.as_chunks_mut::<LANES>();
-    for x in whole {
-        *x = (f32x16::new(*x) * a).to_array();
-    }
-    for x in rest {
-        *x *= a.to_array()[0];
-    }
 }
 
 /// `v ← β·v + (w·sum + λ·x)`, then `x ← x − η·v`, for the coefficients (β, η, w, λ); each operation rounded to f32, the sum first.
@@ -133,40 +75,6 @@ pub(crate) fn truncate(value: f64) -> f32 {
     }
 }
 
-/// `x ← Π_{c,r}(x) = c + (x − c)·min(1, r/‖x − c‖₂)`; whether x lay outside. Without a center, c = 0.
-///
-/// Inside, x keeps its bits. Outside, the distance is computed in f64 and the factor rounded down, so that with c = 0
-/// the result's norm never exceeds r; with a center, adding c rounds each coordinate once more (2⁻²⁴ of |x_i|).
-///
-/// # Panics
-/// A radius that is not positive and finite, or different lengths.
-pub fn project_onto_ball(center: Option<&[f32]>, radius: f64, x: &mut [f32]) -> bool {
-    assert!(radius > 0.0 && radius.is_finite(), "radius {radius}, expected a positive one");
-    let length = center.map_or_else(|| norm(x, Norm::L2), |center| distance(x, center));
-    if length <= radius {
-        return false;
-    }
-    // Two roundings to f32 follow (the factor's and the product's), 2⁻²⁴ each, and those of the length in f64.
-    let factor = radius / length * (1.0 - 1.0 / 4_194_304.0);
-    if factor < f64::from(f32::MIN_POSITIVE) * 16_777_216.0 || radius < f64::from(f32::MIN_POSITIVE) * 16_777_216.0 {
-        // The factor or the result comes close to what f32 cannot hold to full precision.
-        for (i, x) in x.iter_mut().enumerate() {
-            let c = center.map_or(0.0, |center| f64::from(center[i]));
-            *x = truncate(c + (f64::from(*x) - c) * factor);
-        }
-        return true;
-    }
-    let factor = factor as f32;
-    match center {
-        None => scale(factor, x),
-        Some(center) => {
-            let factor = f32x16::splat(factor);
-            map(x, center, |x, c| (x - c).mul_add(factor, c));
-        }
-    }
-    true
-}
-
 /// Prefetches the memory of `x` in order to write to it. A vector that several cores have read is in all their caches,
 /// and the first write to each of its lines waits until the others release it. Prefetched lines arrive in parallel.
 pub fn prefetch_for_writing(x: &[f32]) {
@@ -189,41 +97,6 @@ pub fn is_finite(x: &[f32]) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-
-    /// The plain scalar versions.
-    mod reference {
-        use crate::features::Norm;
-
-        pub(super) fn dot(x: &[f32], y: &[f32]) -> f64 {
-            x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
-        }
-
-        pub(super) fn norm(x: &[f32], norm: Norm) -> f64 {
-            match norm {
-                Norm::L1 => x.iter().map(|&x| f64::from(x).abs()).sum(),
-                Norm::L2 => dot(x, x).sqrt(),
-            }
-        }
-
-        pub(super) fn distance(x: &[f32], y: &[f32]) -> f64 {
-            x.iter().zip(y).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum::<f64>().sqrt()
-        }
-
-        pub(super) fn scale(a: f32, x: &mut [f32]) {
-            x.iter_mut().for_each(|x| *x *= a);
-        }
-
-        pub(super) fn project_onto_ball(center: &[f32], radius: f64, x: &mut [f32]) -> bool {
-            let length = distance(x, center);
-            if length <= radius {
-                return false;
-            }
-            for (x, &c) in x.iter_mut().zip(center) {
-                *x = (f64::from(c) + (f64::from(*x) - f64::from(c)) * (radius / length)) as f32;
-            }
-            true
-        }
-    }
 
     /// Deterministic values in [−1, 1).
     pub(crate) fn values(seed: u64, length: usize) -> Vec<f32> {
@@ -265,23 +138,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn products_norms_and_distances_agree_with_the_reference() {
+    fn products_agree_with_the_plain_sum() {
         each_shape(|x, y| {
-            close(dot(x, y), reference::dot(x, y));
-            close(squared_norm(x), reference::dot(x, x));
-            close(norm(x, Norm::L1), reference::norm(x, Norm::L1));
-            close(norm(x, Norm::L2), reference::norm(x, Norm::L2));
-            close(distance(x, y), reference::distance(x, y));
-        });
-    }
-
-    #[test]
-    fn maps_have_the_bits_of_the_reference() {
-        each_shape(|_, y| {
-            let (mut found, mut expected) = (y.to_vec(), y.to_vec());
-            scale(-1.7, &mut found);
-            reference::scale(-1.7, &mut expected);
-            assert_eq!(found, expected);
+            close(dot(x, y), x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum());
         });
     }
 
@@ -290,34 +149,6 @@ pub(crate) mod tests {
         for value in [1.0 / 3.0, -1.0 / 3.0, 1e-46, -1e-46, 1e-40, 0.0, 16_777_217.0, -16_777_219.0, 0.1] {
             assert!(f64::from(truncate(value)).abs() <= f64::abs(value), "{value}");
         }
-    }
-
-    #[test]
-    fn projection_leaves_the_inside_alone_and_never_leaves_the_ball() {
-        each_shape(|x, center| {
-            for size in [1e-30f32, 1e-3, 1.0, 1e30] {
-                for radius in [1e-12, 0.5, 3.0] {
-                    let mut point: Vec<f32> = x.iter().map(|v| v * size).collect();
-                    let before = point.clone();
-                    let moved = project_onto_ball(None, radius, &mut point);
-                    let length = reference::norm(&before, Norm::L2);
-                    assert_eq!(moved, length > radius);
-                    if moved {
-                        let after = reference::norm(&point, Norm::L2);
-                        assert!(after <= radius && after >= radius * (1.0 - 1e-6), "{after} {radius}");
-                    } else {
-                        assert_eq!(point, before);
-                    }
-                }
-            }
-            let (mut point, mut expected) = (x.to_vec(), x.to_vec());
-            let moved = project_onto_ball(Some(center), 0.25, &mut point);
-            assert_eq!(moved, reference::project_onto_ball(center, 0.25, &mut expected));
-            for (found, expected) in point.iter().zip(&expected) {
-                assert!((found - expected).abs() < 1e-6);
-            }
-            assert!(reference::distance(&point, center) <= 0.25 + 1e-6 || !moved);
-        });
     }
 
     #[test]

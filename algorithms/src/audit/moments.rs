@@ -18,6 +18,7 @@ use crate::optimizers::scene::Row;
 use crate::parallel::Engine;
 use crate::privacy::{Accountant, Adjacency, Mechanism, Sampling, gaussian};
 use crate::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Relation, Storage};
+use crate::vectors::dot;
 
 /// The share of the claimed ε that the bound reaches, at least, with 4,000 runs.
 pub const POWER: f64 = 0.5;
@@ -50,10 +51,6 @@ fn told(form: Form, released: &Moments, deviation: f64) -> Coordinates {
     let off = mean.iter().map(|mean| count * mean).chain(above.map(|(i, j)| square(i, j)));
     let on = std::iter::once(count).chain((0..WIDTH).map(|i| square(i, i)));
     [on.collect(), off.map(|entry| std::f64::consts::SQRT_2 * entry).collect()]
-}
-
-fn dot(left: &[f64], right: &[f64]) -> f64 {
-    left.iter().zip(right).map(|(left, right)| left * right).sum()
 }
 
 fn length([on, off]: &Coordinates) -> f64 {

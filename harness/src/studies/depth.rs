@@ -65,7 +65,7 @@ fn derive(_: &Study, mut lines: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     for line in &mut lines {
         let own = setting(line);
         line["typical"] = cells.iter().any(|(setting, typical)| *typical && *setting == own).into();
-        let method: Method = line["algorithm"].as_str().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
+        let method: Method = line["algorithm"].as_str().unwrap_or_default().parse()?;
         let [depth, computational, queries] =
             [method.depth_exponents(), method.computational_exponents(), method.query_exponents()];
         // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.

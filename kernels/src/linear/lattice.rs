@@ -47,14 +47,6 @@ impl Precision {
         }
     }
 
-    /// Bits of a number: 16 or 24.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Precision::Bits16 => "16",
-            Precision::Bits24 => "24",
-        }
-    }
-
     /// Bits behind the first one of the greatest integer.
     const fn bits(self) -> i32 {
         8 * self.digits() as i32 - 2

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_method_reaches_a_target_and_counts_do_not_depend_on_threads() {
-        for method in Method::ALL {
+        for &method in Method::ALL {
             let cells = [1, 2].map(|threads| measured(16, 0.1, method, threads, 5_000_000));
             for cell in &cells {
                 assert!(cell.reached && cell.gap <= 0.1, "{cell:?}");
