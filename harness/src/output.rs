@@ -80,6 +80,14 @@ pub fn printable(text: &str) -> String {
     text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
 
+/// A text of a file on one line, in which what steers a terminal or turns letters around stands escaped: it draws no line of its own.
+pub fn on_one_line(text: &str) -> String {
+    let steers =
+        |letter: char| letter.is_control() || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |letter: char| if steers(letter) { letter.escape_debug().to_string() } else { letter.to_string() };
+    text.chars().map(shown).collect()
+}
+
 /// Prints the error that ends the program on stderr.
 pub fn fail(error: impl Display) {
     eprintln!("{}", for_terminal(&format!("error: {}", printable(&error.to_string()))));
@@ -124,7 +132,7 @@ pub fn fitted(mut table: Table) -> Table {
 /// A table of names and values, without rules.
 pub fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
     let mut table = Table::new();
-    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), printable(&value)]));
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), on_one_line(&value)]));
     fitted(table)
 }
 
@@ -159,6 +167,15 @@ mod tests {
         assert!(found.contains(&command) && found.ends_with("\n\nend"), "{found}");
         assert_eq!(lines.join(" "), message.replace(&(command + "\n"), "").replace('\n', " "));
         assert_eq!(within(&message, 1000), message);
+    }
+
+    #[test]
+    fn a_text_of_a_file_draws_no_line_of_a_table() {
+        let forged = "schema s.toml\n privacy  ε = 0.01\r\u{1b}[1A\u{202e}\u{2028}\u{85}";
+        let table = pairs([("domain", forged.to_owned()), ("next", "é\u{301} stays".to_owned())]).to_string();
+        assert_eq!(table.lines().count(), 2, "{table}");
+        assert!(table.contains("schema s.toml\\n privacy  ε = 0.01\\r\\u{1b}[1A\\u{202e}\\u{2028}\\u{85}"), "{table}");
+        assert!(table.contains("é\u{301} stays"), "{table}");
     }
 
     #[test]

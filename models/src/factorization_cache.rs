@@ -65,35 +65,27 @@ pub fn factorize(
     Ok((factorization, found))
 }
 
-/// Bytes of memory that are free, rows that were read counted as taken; infinite where the system does not tell.
-fn available_memory() -> f64 {
-    memory("MemAvailable:")
-}
-
 /// Bytes of memory of this machine; infinite where the system does not tell.
+///
+/// **Privacy.** No row moves it. What is free falls by the rows that were read, whose number a unit moves by any amount: no check of a run reads that.
 pub fn memory_of_machine() -> f64 {
-    memory("MemTotal:")
-}
-
-fn memory(field: &str) -> f64 {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = memory.lines().find_map(|line| line.strip_prefix(field));
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
     kib.map_or(f64::INFINITY, |kib| kib * 1024.0)
 }
 
-/// Checks that so many matrices of T × T f64 fit into the memory that is free.
+/// Checks that so many matrices of T × T f64 fit into the memory of the machine.
+///
+/// **Privacy.** A plan is made after its rows are read. What is compared and told is T, a public number, and [`memory_of_machine`].
 ///
 /// # Errors
-/// `Memory`. A system that does not tell its free memory refuses nothing.
+/// `Memory`. A system that does not tell its memory refuses nothing.
 pub fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationError> {
     const GIB: f64 = (1_u64 << 30) as f64;
-    let available = available_memory() / GIB;
+    let present = memory_of_machine() / GIB;
     let needed = 8.0 * (rounds as f64).powi(2) * matrices as f64 / GIB;
-    if needed <= available {
-        return Ok(());
-    }
-    Err(FactorizationError::Memory { rounds, needed, available })
+    if needed <= present { Ok(()) } else { Err(FactorizationError::Memory { rounds, needed, present }) }
 }
 
 #[cfg(test)]
@@ -104,6 +96,19 @@ mod tests {
     fn request() -> FactorizationRequest {
         let workload = Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.9)).unwrap();
         FactorizationRequest::new(workload, Participation::Single, Method::Optimal)
+    }
+
+    #[test]
+    fn matrices_are_compared_with_the_memory_of_the_machine_and_no_free_one() {
+        let folder = tempfile::tempdir().unwrap();
+        // As many rounds as the whole memory holds matrices for, and one more.
+        let most = (memory_of_machine() / 8.0).sqrt() as usize;
+        check_memory(most, 1).unwrap();
+        let workload = Workload::new(most + 1, WorkloadSpecification::prefix()).unwrap();
+        let request = FactorizationRequest::new(workload, Participation::Single, Method::Optimal);
+        let refused = factorize(request, Some(folder.path())).err().expect("refused");
+        let FactorizationError::Memory { present, .. } = refused else { panic!("{refused}") };
+        assert_eq!(present * f64::from(1 << 30), memory_of_machine());
     }
 
     #[test]

@@ -394,10 +394,10 @@ impl Mapper {
         }
     }
 
-    /// Checks that the features of so many rows, a public number, fit into the memory that is free.
+    /// Checks that the features of so many rows, a public number, fit into the memory of the machine.
     ///
     /// # Errors
-    /// Both numbers. A system that does not tell its free memory refuses nothing.
+    /// Both numbers. A system that does not tell its memory refuses nothing.
     pub fn check_memory(&self, rows: usize) -> Result<(), String> {
         let taken = || format!("`features {}`: {rows} rows of {} features take", self.map, self.features);
         let before = if self.columns() == self.inputs { 0 } else { 4 * self.columns() };

@@ -14,7 +14,7 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::network::{Network, NetworkError};
 use rounds_kernels::vector;
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -706,13 +706,30 @@ impl Model {
     }
 }
 
-/// The header in the bytes of the model file `path`.
+/// The header in the bytes of the model file `path`: the one text of its metadata. Every name around it stands once, as within it: of two
+/// texts of one name, of which one is verified, another reader may take the other.
 pub(crate) fn header_text(path: &Path, bytes: &[u8]) -> Result<String, ModelFileError> {
-    let unreadable = |error: SafeTensorError| ModelFileError::Damaged { path: path.into(), reason: error.to_string() };
-    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
-    let header = metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY)).cloned();
+    #[derive(Deserialize)]
+    struct Names(
+        #[expect(dead_code, reason = "read to be counted")]
+        #[serde(deserialize_with = "once")]
+        Ignored,
+    );
+    type Ignored = BTreeMap<String, IgnoredAny>;
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(rename = "__metadata__", default, deserialize_with = "once")]
+        texts: BTreeMap<String, String>,
+    }
+    let damaged = |reason: String| ModelFileError::Damaged { path: path.into(), reason };
+    let (length, _) = SafeTensors::read_metadata(bytes).map_err(|error| damaged(error.to_string()))?;
+    let text = &bytes[size_of::<u64>()..][..length];
+    let malformed = |error: serde_json::Error| damaged(format!("its header: {}", foreign(&error)));
+    serde_json::from_slice::<Names>(text).map_err(malformed)?;
+    let Metadata { mut texts } = serde_json::from_slice(text).map_err(malformed)?;
     let found = || "a safetensors file of another program".to_owned();
-    header.ok_or_else(|| ModelFileError::Foreign { path: path.into(), found: found() })
+    let header = texts.remove(KEY).ok_or_else(|| ModelFileError::Foreign { path: path.into(), found: found() })?;
+    if texts.is_empty() { Ok(header) } else { Err(damaged(format!("its metadata holds more than '{KEY}'"))) }
 }
 
 /// SHA-256 of parameters as little-endian f32, in hexadecimal digits.

@@ -156,7 +156,7 @@ def test_an_interrupted_selection_tells_no_trial_and_goes_on(tmp_path):
         if told[0] == "trials":
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt, match="stopped before the selection was done.*resume"):
+    with pytest.raises(KeyboardInterrupt, match="stopped before its end.*resume"):
         rounds.tune(X, y, **settings, checkpoint=kept, progress=interrupt)
     signal.signal(signal.SIGINT, before)
     assert kept.is_file()

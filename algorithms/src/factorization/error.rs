@@ -53,10 +53,10 @@ pub enum FactorizationError {
     NotConverged { gap: f64, asked: f64 },
     /// T × T matrices that do not fit into memory.
     #[error(
-        "T = {rounds} rounds need {needed:.1} GiB of memory for matrices of T × T numbers, and {available:.1} GiB are free: take \
+        "T = {rounds} rounds need {needed:.1} GiB of memory for matrices of T × T numbers, and this machine has {present:.1}: take \
          fewer rounds, or the method blt=m or toeplitz, which need none"
     )]
-    Memory { rounds: usize, needed: f64, available: f64 },
+    Memory { rounds: usize, needed: f64, present: f64 },
     /// A combination that is not factorised.
     #[error("{what} is not supported: {reason}")]
     Unsupported { what: String, reason: String },

@@ -628,6 +628,7 @@ subsampled-gaussian --noise-multiplier 1 --m 10 --n 5 --delta 1e-5 | batch size
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --adjacency replace-one | replace-one
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --accountant zcdp-simple | the zcdp-simple accountant
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --discretization 1e-12 | choose one of at least
+subsampled-gaussian --noise-multiplier 0.05 --sampling-rate 1e-6 --delta 1e-14 --discretization 1e300 | at most 700, found 1e300:
 laplace --scale 0 --l1-sensitivity 1 | the Laplace scale must be
 laplace --scale 1 --l1-sensitivity -1 | the L1 sensitivity must be
 tree --noise-multiplier 1 --steps 8 --restarts 0 --delta 1e-5 | the number of trees must be

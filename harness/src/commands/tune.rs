@@ -11,7 +11,7 @@ use super::train::{self, TrainArguments};
 use super::values::key_value;
 use crate::cluster::Cluster;
 use crate::format::three_digits;
-use crate::usage::{command_again, flags, reported};
+use crate::usage::{flags, reported};
 
 /// Arguments of `rounds tune`: a grid, and the run whose settings are drawn from it. `--epsilon` and `--delta` are those of all trials
 /// together.
@@ -63,9 +63,7 @@ fn tuned(arguments: &TuneArguments, output: Output, cluster: &Cluster) -> anyhow
     };
     let mut terminal = Terminal::new(output, cluster, &tuning.training);
     let mut tuned = tune(&tuning, &execution, &mut terminal).map_err(|error| match error {
-        FitError::Interrupted { checkpoint: Some(path) } => {
-            anyhow::anyhow!("stopped; to go on:\n  {}", command_again(&[("--resume", Some(&path))]))
-        }
+        FitError::Interrupted { checkpoint: Some(path) } => train::stopped(&path, ""),
         error => reported(error.is_usage(), error),
     })?;
     tuned.outcome.warnings.iter_mut().for_each(|warning| *warning = flags(warning));

@@ -273,6 +273,7 @@ fn an_interrupted_run_says_how_to_go_on_and_ends_in_the_same_model() {
     let output = child.wait_with_output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("stopped after round "), "{message}");
     let again = message.lines().last().unwrap().trim();
     let again = again.strip_prefix("rounds ").unwrap_or_else(|| panic!("{message}"));
     assert_eq!(again, format!("{line} --resume {}", checkpoint.display()));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
@@ -381,6 +381,26 @@ fn kill_after_a_checkpoint(line: &str, saved: &Path) {
     }
     running.kill().unwrap();
     running.wait().unwrap();
+}
+
+/// A round is a clock of the rows: those with a unit of many rows are slow.
+#[test]
+fn an_interrupted_release_tells_no_round() {
+    let folder = folder(SCHEMA);
+    let saved = folder.path().join("run.checkpoint");
+    let line = unbudgeted(folder.path()) + " --noise-multiplier 20 --delta 1e-4 --epochs 20000 --allow-weak-privacy";
+    let line = format!("{line} --checkpoint {} --checkpoint-every 1", saved.display());
+    let running = command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    while !saved.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let process = rustix::process::Pid::from_raw(running.id() as i32).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let said = stderr(&output);
+    let (_, said) = said.split_once("error: ").expect("an error");
+    assert_eq!(said, format!("stopped; to go on:\n  rounds {line} --resume {}\n", saved.display()));
 }
 
 #[test]

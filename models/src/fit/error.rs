@@ -69,11 +69,12 @@ pub enum FitError {
     /// The system gives no key.
     #[error("the generator of the operating system gives no key")]
     Key(#[source] getrandom::Error),
-    /// The observer has stopped the run.
+    /// The observer has stopped a simulation.
     #[error("stopped after round {round} of {rounds}{}", checkpoint.as_ref().map(|path| format!("; `resume {}` goes on", path.display())).unwrap_or_default())]
     Stopped { round: u64, rounds: u64, checkpoint: Option<PathBuf> },
-    /// The observer has stopped a selection. Where, is secret.
-    #[error("stopped before the selection was done{}", checkpoint.as_ref().map(|path| format!("; `resume {}` goes on", path.display())).unwrap_or_default())]
+    /// The observer has stopped a release or a selection. Where, is secret: rounds with a unit of many rows take longer, and the round that is
+    /// reached at a time tells how many there were.
+    #[error("stopped before its end{}", checkpoint.as_ref().map(|path| format!("; `resume {}` goes on", path.display())).unwrap_or_default())]
     Interrupted { checkpoint: Option<PathBuf> },
     /// A selection without a winner.
     #[error(

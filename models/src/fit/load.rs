@@ -68,8 +68,8 @@ pub(super) fn load(mut setup: Setup, mut booking: Option<Booking>) -> Result<Loa
     group.check_same_rows(&part.digests)?;
     let map = data.features.as_ref().map(|map| map.on(part.train.columns())).transpose();
     let map = map.and_then(|map| {
-        // Under add/remove the number of rows is private.
-        let rows = |domain: &Arc<Domain>| domain.relation.public_rows(part.train.len());
+        // Under add/remove the number of rows is private; of units that of all rows, which are as many as the units or more.
+        let rows = |domain: &Arc<Domain>| domain.relation.public_rows(part.train.records());
         let rows = part.train.domain().map_or(part.train.len(), rows);
         map.as_ref().map_or(Ok(()), |map| map.check_memory(rows)).map(|()| map)
     });

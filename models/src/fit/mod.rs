@@ -27,6 +27,7 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::Prepared;
 use rounds_algorithms::problem::PublicProblem;
 use rounds_kernels::arithmetic::in_default_mode;
+use rounds_kernels::random::StreamKey;
 
 use crate::checkpoint::{Binding, Checkpoint};
 use crate::model_file::Model;
@@ -70,7 +71,8 @@ pub struct Fitted {
 /// ```
 ///
 /// # Errors
-/// Anything that the settings, the data or the algorithm refuse, with the way out; [`FitError::Stopped`] if the observer stops it.
+/// Anything that the settings, the data or the algorithm refuse, with the way out; [`FitError::Stopped`] if the observer stops it, of a
+/// release [`FitError::Interrupted`].
 pub fn fit(training: &Training, execution: &Execution, observer: &mut dyn Observer) -> Result<Fitted, FitError> {
     in_default_mode(|| fit_drawn(training, execution, observer, setup::of_system))
 }
@@ -133,7 +135,11 @@ fn run<'p>(
             })?;
         }
         if stopped {
-            return Err(FitError::Stopped { round, rounds: executor.rounds(), checkpoint: kept.file.clone() });
+            let checkpoint = kept.file.clone();
+            return Err(match setup.source {
+                StreamKey::Simulation(_) => FitError::Stopped { round, rounds: executor.rounds(), checkpoint },
+                StreamKey::Release(_) => FitError::Interrupted { checkpoint },
+            });
         }
         Ok(ControlFlow::Continue(()))
     };
@@ -147,8 +153,6 @@ mod tests {
     use rounds_algorithms::problem::{
         Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Storage,
     };
-
-    use rounds_kernels::random::StreamKey;
 
     use super::*;
     use crate::data::TrainTest;
@@ -239,7 +243,10 @@ mod tests {
             for after in [1, 10, 19] {
                 training.checkpoint.file = Some(path("saved"));
                 training.checkpoint.resume = None;
-                assert!(matches!(run(&training, after, 7), Err(FitError::Stopped { .. })), "{algorithm}");
+                let stopped = run(&training, after, 7).unwrap_err();
+                assert!(matches!(stopped, FitError::Interrupted { .. }), "{algorithm}: {stopped}");
+                let way_out = format!("stopped before its end; `resume {}` goes on", path("saved").display());
+                assert_eq!(stopped.to_string(), way_out, "no round of a release is told");
                 // The key of the checkpoint, whatever the system draws now.
                 training.checkpoint.resume = Some(path("saved"));
                 assert_eq!(run(&training, u64::MAX, 8).unwrap(), whole, "{algorithm} {bounds:?}, from round {after}");

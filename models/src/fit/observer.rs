@@ -59,11 +59,12 @@ pub trait Observer: Send {
     /// The run enters a stage; the stages of a run follow each other.
     fn enter(&mut self, _stage: Stage) {}
 
-    /// A round is done; `round` of them are.
+    /// A round is done; `round` of them are. Of a release no face shows it: it is a clock of the rows.
     fn after_round(&mut self, _round: u64) {}
 
-    /// True to stop the run after this round with [`FitError::Stopped`](super::FitError::Stopped), with a checkpoint if the run keeps
-    /// one. Ranks go on: they are ended by their launcher.
+    /// True to stop the run after this round with [`FitError::Stopped`](super::FitError::Stopped), a release with
+    /// [`FitError::Interrupted`](super::FitError::Interrupted), and with a checkpoint if the run keeps one. Ranks go on: they are ended by
+    /// their launcher.
     fn stops(&mut self) -> bool {
         false
     }

@@ -324,7 +324,7 @@ fn a_stopped_run_stays_booked_and_is_resumed_once_at_no_cost() {
     let saved = folder.join("saved");
     training.checkpoint.file = Some(saved.clone());
     let stop = |training: &Training| fit(training, &Execution::default(), &mut Stopping(5, 0)).err().expect("stopped");
-    assert!(matches!(stop(&training), FitError::Stopped { .. }));
+    assert!(matches!(stop(&training), FitError::Interrupted { .. }));
     let spent = Account::read(&folder.join("budget")).expect("whole").spent();
     assert!(spent[0] > 0.0 && state_of_runs(folder) == [State::Open]);
     let copy = folder.join("copy");
@@ -355,7 +355,7 @@ fn a_stopped_run_stays_booked_and_is_resumed_once_at_no_cost() {
     // The checkpoint of a run that was booked nowhere.
     let mut free = Training { ledger: None, ..training.clone() };
     free.checkpoint.resume = None;
-    assert!(matches!(stop(&free), FitError::Stopped { .. }));
+    assert!(matches!(stop(&free), FitError::Interrupted { .. }));
     training.checkpoint.resume = Some(saved.clone());
     assert!(said(&training).contains("was booked in none"));
     assert_eq!(state_of_runs(folder), [State::Done]);

@@ -15,6 +15,7 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_models::data::TrainTest;
 use rounds_models::fit::{Execution, Fitted, Grid, Training, Tuning, fit, tune};
+use rounds_models::model_file::Model;
 use rounds_models::signature::{self, PublicKey};
 use rounds_models::statement::{self, StatementError, Verified, Verifier};
 use serde::Serialize;
@@ -428,14 +429,52 @@ fn no_change_of_a_statement_is_verified() {
     assert!(changes > 15_000 && kinds >= 45, "{changes} changes of {kinds} kinds, of which five are signed");
 }
 
-/// The bytes of a model file with another header.
-fn with_header(model: &[u8], header: &Value) -> Vec<u8> {
+/// The bytes of a model file with another text before its weights.
+fn with_text(model: &[u8], other: impl FnOnce(&str) -> String) -> Vec<u8> {
     let (length, rest) = model.split_first_chunk::<8>().unwrap();
     let (own, weights) = rest.split_at(u64::from_le_bytes(*length) as usize);
-    let mut own: Value = serde_json::from_slice(own).unwrap();
-    own["__metadata__"]["rounds"] = header.to_string().into();
-    let own = own.to_string();
-    [&(own.len() as u64).to_le_bytes()[..], own.as_bytes(), weights].concat()
+    let other = other(std::str::from_utf8(own).unwrap());
+    [&(other.len() as u64).to_le_bytes()[..], other.as_bytes(), weights].concat()
+}
+
+/// The bytes of a model file with another header.
+fn with_header(model: &[u8], header: &Value) -> Vec<u8> {
+    with_text(model, |own| {
+        let mut own: Value = serde_json::from_str(own).unwrap();
+        own["__metadata__"]["rounds"] = header.to_string().into();
+        own.to_string()
+    })
+}
+
+/// Of two texts of one name other readers take the first, and the last is verified.
+#[test]
+fn a_file_with_a_name_twice_or_with_more_than_the_header_is_no_model() {
+    let folder = folder();
+    let model = run(&release(&folder, "dp-sgd")).model;
+    let bytes = model.to_bytes().unwrap();
+    let mut forged = text(model.header());
+    forged["privacy"]["epsilon"] = 0.01.into();
+    let forged = json!(forged.to_string()).to_string();
+    let signer: PublicKey = PublicKey::read(&folder.path().join("key.pub")).unwrap();
+    let verified = |bytes: Vec<u8>| statement::verify(&folder.write("model", bytes), Some(&signer));
+    assert!(verified(with_text(&bytes, str::to_owned)).unwrap().holds);
+    let (metadata, tensor) = ("{\"__metadata__\":{", "\"weights\":{");
+    for (place, before, expected) in [
+        (metadata, format!("{metadata}\"rounds\":{forged},"), "duplicate field 'rounds'"),
+        (metadata, format!("{metadata}\"\\u0072ounds\":{forged},"), "duplicate field 'rounds'"),
+        (metadata, format!("{metadata}\"privacy\":\"epsilon = 0.01\","), "its metadata holds more than 'rounds'"),
+        (metadata, format!("{{\"__metadata__\":{{\"rounds\":{forged}}},{}", &metadata[1..]), "duplicate field"),
+        (
+            tensor,
+            format!("{tensor}\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}},{tensor}"),
+            "duplicate field 'weights'",
+        ),
+    ] {
+        let bytes = with_text(&bytes, |own| own.replacen(place, &before, 1));
+        let error = Model::parse(Path::new("model"), &bytes).unwrap_err().to_string();
+        assert!(error.contains(expected), "{before}: {error}");
+        assert!(verified(bytes).is_err(), "{before}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{Dataset, UnitDeclaration};
 use rounds_kernels::linear::Reduction;
 use rounds_models::data::{self, ColumnUse, Declaration, Request, Split, TrainTest, draft, load_requested, schema};
+use rounds_models::factorization_cache::memory_of_machine;
 use rounds_models::fit::{Execution, Observer, Training, fit};
 use zip::CompressionMethod;
 
@@ -203,6 +204,23 @@ fn rows_without_an_id_are_left_out_and_told_in_a_simulation_alone() {
     let said = warnings(false);
     assert_eq!(said.iter().filter(|said| said.contains("2 rows have no id of a unit")).count(), 1, "{said:?}");
     assert!(warnings(true).is_empty());
+}
+
+#[test]
+fn the_memory_of_features_is_that_of_the_units_whatever_number_of_rows_one_has() {
+    let refused = |more: usize| {
+        let folder = visits("unit = \"person\"");
+        let table = std::fs::read_to_string(folder.path().join("visits.csv")).unwrap();
+        folder.write("visits.csv", table + &"3,7,red,no\n".repeat(more));
+        let mut training = training(&folder, true);
+        // A fifth of the memory for each row.
+        let features = memory_of_machine() as u64 / (6 * 5) & !1;
+        training.data.features = Some(format!("fourier:count={features}").parse().unwrap());
+        refusal(&training)
+    };
+    let alone = refused(0);
+    assert!(alone.contains("GiB, and this machine has "), "{alone}");
+    assert_eq!(refused(40), alone);
 }
 
 #[test]

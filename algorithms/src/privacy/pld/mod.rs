@@ -39,6 +39,8 @@ use crate::problem::adjacency::Adjacency;
 const MOST_STEPS: f64 = 1e12;
 /// Widest range of a step's losses: quadrature takes panels of 0.25, which is some minutes.
 const WIDEST_STEP: f64 = 1e7;
+/// Widest interval Δ that is given: e^Δ is finite.
+const WIDEST_INTERVAL: f64 = 700.0;
 /// Error of ε by discretisation, relative, that the automatic interval aims at.
 pub const RELATIVE_ACCURACY: f64 = 1e-5;
 /// Rough grids are so much coarser.
@@ -117,10 +119,11 @@ impl PrivacyLoss {
     /// The same on a grid of the given spacing of losses.
     ///
     /// # Errors
-    /// [`PrivacyError::OutOfRange`] unless it is positive and finite.
+    /// [`PrivacyError::OutOfRange`] unless it is positive, and at most 700: a wider one says nothing, and takes panels without end.
     pub fn with_interval(mut self, interval: f64) -> Result<Self, PrivacyError> {
         let remedy = "it is the spacing of the grid of losses, for instance 1e-4";
-        error::positive(interval, "the discretization", remedy)?;
+        let valid = interval > 0.0 && interval <= WIDEST_INTERVAL;
+        error::checked(interval, valid, "the discretization", "above 0 and at most 700", remedy)?;
         self.interval = Interval::Fixed(interval);
         Ok(self)
     }
@@ -128,9 +131,10 @@ impl PrivacyLoss {
     /// The same on a grid chosen for a relative accuracy of ε. From a thousandth on laws that are computed are rough.
     ///
     /// # Errors
-    /// [`PrivacyError::OutOfRange`] unless it is positive and finite.
+    /// [`PrivacyError::OutOfRange`] unless it is positive, and at most 1.
     pub fn with_relative_accuracy(mut self, accuracy: f64) -> Result<Self, PrivacyError> {
-        error::positive(accuracy, "the relative accuracy", "for instance 1e-4")?;
+        let valid = accuracy > 0.0 && accuracy <= 1.0;
+        error::checked(accuracy, valid, "the relative accuracy", "above 0 and at most 1", "for instance 1e-4")?;
         self.interval = Interval::Accuracy(accuracy);
         self.is_rough = accuracy >= 1e-3;
         Ok(self)

@@ -203,6 +203,9 @@ fn a_grid_far_too_coarse_keeps_its_bounds_or_is_refused() {
             Err(error) => assert!(matches!(error, PrivacyError::Resolution { .. }), "{error}"),
         }
     }
+    // The widest that is taken still has both bounds.
+    let widest = loss(&poisson(0.05, 1e-6, 1)).with_interval(700.0).unwrap().epsilon_bounds(1e-14).unwrap();
+    assert!(widest.lower == Some(0.0) && (297.0..=700.0).contains(&widest.upper), "{widest:?}");
     let coarse = loss(&poisson(5.0, 0.1, 10)).with_interval(0.1).unwrap().epsilon_bounds(1e-5).unwrap();
     assert!(coarse.lower > Some(0.09), "{coarse:?}");
 }
@@ -216,7 +219,7 @@ fn what_is_out_of_numerical_reach_is_an_error() {
     let accurate = loss(&poisson(1.0, 0.01, 1_000_000)).with_relative_accuracy(1e-12);
     let error = accurate.unwrap().epsilon(1e-5).unwrap_err();
     assert!(matches!(error, PrivacyError::TooFineDiscretization { .. }), "{error}");
-    for bad in [0.0, -1.0, f64::NAN] {
+    for bad in [0.0, -1.0, f64::NAN, 701.0, 1e300, f64::INFINITY] {
         let one = || loss(&poisson(1.0, 0.1, 1));
         let error = one().with_interval(bad).unwrap_err().to_string();
         assert!(error.contains("the discretization"), "{error}");

@@ -3,6 +3,7 @@
 mod arguments;
 mod outcome;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use arguments::TrainArguments;
@@ -34,10 +35,10 @@ fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyho
     let (training, execution) = begin(arguments, cluster)?;
     let mut terminal = Terminal::new(output, cluster, &training);
     let fitted = fit(&training, &execution, &mut terminal).map_err(|error| match error {
-        FitError::Stopped { round, rounds, checkpoint: Some(path) } => anyhow::anyhow!(
-            "stopped after round {round} of {rounds}; to go on:\n  {}",
-            command_again(&[("--resume", Some(&path))])
-        ),
+        FitError::Stopped { round, rounds, checkpoint: Some(path) } => {
+            stopped(&path, &format!(" after round {round} of {rounds}"))
+        }
+        FitError::Interrupted { checkpoint: Some(path) } => stopped(&path, ""),
         error => reported(error.is_usage(), error),
     })?;
     if !cluster.is_root() {
@@ -46,6 +47,11 @@ fn train(arguments: &TrainArguments, output: Output, cluster: &Cluster) -> anyho
     let mut outcome = fitted.outcome.with_times(terminal.times());
     outcome.warnings.iter_mut().for_each(|warning| *warning = flags(warning));
     output.print(&outcome, table(&outcome))
+}
+
+/// The end of a run or a selection that was stopped, with the way to go on.
+pub(super) fn stopped(checkpoint: &Path, place: &str) -> anyhow::Error {
+    anyhow::anyhow!("stopped{place}; to go on:\n  {}", command_again(&[("--resume", Some(checkpoint))]))
 }
 
 /// The run that the arguments ask for and its execution, with the memory of a release kept private.

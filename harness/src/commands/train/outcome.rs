@@ -84,7 +84,7 @@ pub(crate) fn table(outcome: &Outcome) -> Table {
         row("diagnostics", text);
     }
     for (name, value) in privacy_rows(&header.privacy) {
-        row(name, value);
+        row(name, output::on_one_line(&value));
     }
     if let Some(path) = &outcome.model {
         row("model", path.display().to_string());

@@ -277,7 +277,7 @@ impl Selecting<'_> {
         let mut executor = match super::run(loaded, (prepared, Some(&binding)), &mut Unseen(observer)) {
             Ok(executor) => executor,
             Err(FitError::Round(_)) => return Ok(None),
-            Err(FitError::Stopped { .. }) => {
+            Err(FitError::Stopped { .. } | FitError::Interrupted { .. }) => {
                 let checkpoint = self.tuning.training.checkpoint.file.clone();
                 return Err(FitError::Interrupted { checkpoint });
             }
