@@ -68,7 +68,8 @@ def add(runs, sheet, target):
     kept, whole = studies.records(target), json.loads((target / "environment.json").read_text(encoding="utf-8"))
     class_of = lambda binding: binding["isa"].removesuffix("+amx")
     old, new = whole["binding"], sheet["binding"]
-    for what, differ in [("definition", old["suites"] != new["suites"]), ("data", old["data"] != new["data"]),
+    other_data = any(old["data"].get(name, digest) != digest for name, digest in new["data"].items())
+    for what, differ in [("definition", old["suites"] != new["suites"]), ("data", other_data),
                          ("class of instructions", class_of(old) != class_of(new))]:
         if differ:
             raise Mistake(f"{target}: its runs have another {what}; install the new ones without --add, in their place")

@@ -106,7 +106,7 @@ mod tests {
         check_memory(most, 1).unwrap();
         let workload = Workload::new(most + 1, WorkloadSpecification::prefix()).unwrap();
         let request = FactorizationRequest::new(workload, Participation::Single, Method::Optimal);
-        let refused = factorize(request, Some(folder.path())).err().expect("refused");
+        let refused = factorize(request, Some(folder.path())).map(|_| ()).unwrap_err();
         let FactorizationError::Memory { present, .. } = refused else { panic!("{refused}") };
         assert_eq!(present * f64::from(1 << 30), memory_of_machine());
     }

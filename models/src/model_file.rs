@@ -14,7 +14,7 @@ use rounds_kernels::loss::{Loss, TargetKind};
 use rounds_kernels::network::{Network, NetworkError};
 use rounds_kernels::vector;
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -713,9 +713,8 @@ pub(crate) fn header_text(path: &Path, bytes: &[u8]) -> Result<String, ModelFile
     struct Names(
         #[expect(dead_code, reason = "read to be counted")]
         #[serde(deserialize_with = "once")]
-        Ignored,
+        BTreeMap<String, Value>,
     );
-    type Ignored = BTreeMap<String, IgnoredAny>;
     #[derive(Deserialize)]
     struct Metadata {
         #[serde(rename = "__metadata__", default, deserialize_with = "once")]

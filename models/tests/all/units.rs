@@ -214,7 +214,7 @@ fn the_memory_of_features_is_that_of_the_units_whatever_number_of_rows_one_has()
         folder.write("visits.csv", table + &"3,7,red,no\n".repeat(more));
         let mut training = training(&folder, true);
         // A fifth of the memory for each row.
-        let features = memory_of_machine() as u64 / (6 * 5) & !1;
+        let features = (memory_of_machine() as u64 / (6 * 5)) & !1;
         training.data.features = Some(format!("fourier:count={features}").parse().unwrap());
         refusal(&training)
     };
