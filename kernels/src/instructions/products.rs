@@ -836,8 +836,8 @@ impl Session<'_> {
     }
 
     /// Puts rows to where [`Self::rows`] and [`Self::group`] read them fastest: copies of scattered rows one behind the other,
-    /// if tiles read them. Replaces the first `count` pointers, and those behind them up to a multiple of 32, by the places. Pointers behind
-    /// `count` are of rows that will be read later.
+    /// if tiles read them. Replaces all pointers by the places: 32 rows that are read together may begin anywhere, and end behind the last one, where
+    /// what lies there has no say. Pointers behind `count`, at most 32, are of rows that will be read later.
     ///
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
@@ -845,12 +845,13 @@ impl Session<'_> {
         self.products.copied = false;
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
         if self.products.instructions == InstructionSet::Amx && !at_one_distance(&rows[..count]) {
+            assert!(count <= MOST_SAMPLES && rows.len() <= MOST_SAMPLES + TOGETHER, "{count} of {} rows", rows.len());
             // SAFETY: the caller's promise.
             unsafe { self.copy(rows, count, features) };
             self.products.copied = true;
             let stride = features.div_ceil(GROUP) * GROUP;
             let start = self.products.copies.as_ptr().cast::<u8>();
-            for (row, place) in rows[..count.next_multiple_of(TOGETHER)].iter_mut().enumerate() {
+            for (row, place) in rows.iter_mut().enumerate() {
                 *place = start.wrapping_add(row * stride);
             }
         }
@@ -865,7 +866,7 @@ impl Session<'_> {
     unsafe fn copy(&mut self, rows: &[*const u8], count: usize, features: usize) {
         let groups = features.div_ceil(GROUP);
         // Once, and not for batches whose rows follow each other.
-        self.products.copies.resize(MOST_SAMPLES * groups, EMPTY);
+        self.products.copies.resize((MOST_SAMPLES + TOGETHER) * groups, EMPTY);
         for (row, copy) in self.products.copies.chunks_exact_mut(groups).take(count).enumerate() {
             if let Some(&later) = rows.get(row + AHEAD) {
                 for start in (0..features).step_by(GROUP) {
@@ -902,6 +903,7 @@ impl Session<'_> {
         let (first, stride) = if at_one_distance(rows) {
             (of_plane(rows[0]), rows[1].addr().wrapping_sub(rows[0].addr()))
         } else {
+            assert!(!self.products.copied, "rows among copies lie at one distance");
             // SAFETY: the caller's promise.
             unsafe { self.copy(&rows.map(of_plane), TOGETHER, features) };
             (self.products.copies.as_ptr().cast(), groups * GROUP)

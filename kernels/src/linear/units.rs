@@ -649,6 +649,27 @@ mod tests {
         }
     }
 
+    /// Blocks hold whole units, so that the last ones begin anywhere among 256 rows: 32 rows that are read together end behind them.
+    #[test]
+    fn units_that_fill_no_block_contribute_what_they_do_by_themselves() {
+        let sizes = [5; 60];
+        for example in examples(&sizes) {
+            let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
+            let sum = |selection| {
+                let batch = example.batch(&norms, selection, Reduction::Mean);
+                example.integers(&batch, Clip::l2(1.0), false, Precision::Bits24).0
+            };
+            let mut total = vec![0.0; example.model.parameters()];
+            for unit in 0..sizes.len() {
+                let own = sum(Selection::Range(unit..unit + 1));
+                total.iter_mut().zip(&own).for_each(|(total, value)| *total += value);
+            }
+            // Scattered in memory.
+            let backwards: Vec<u32> = (0..sizes.len() as u32).rev().collect();
+            assert_eq!(sum(Selection::Indices(&backwards)), total, "{:?} {:?}", example.format, example.model);
+        }
+    }
+
     #[test]
     fn units_of_one_row_have_the_bits_of_rows() {
         for example in examples(&[1; 300]) {
