@@ -263,7 +263,7 @@ impl DomainSource {
     }
 }
 
-/// What stands between an origin and the arguments that changed the domain.
+/// The text between the origin of a domain and the names of the arguments that changed it.
 const CHANGED: &str = "; changed by arguments: ";
 
 /// As a statement names it.
