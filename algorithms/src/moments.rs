@@ -158,10 +158,26 @@ impl MomentSums {
         hasher.finalize().into()
     }
 
-    /// The sums with noise of this multiplier.
+    /// The deviation of noise of this multiplier.
     ///
     /// # Errors
     /// Noise beyond the range of the sums' integers: a function of public numbers.
+    pub fn deviation(&self, noise_multiplier: f64) -> Result<f64, &'static str> {
+        let deviation = noise_multiplier * self.sensitivity * EXCESS;
+        // Of an entry that is an integer of `unit`.
+        let [of_squares, of_counts] = [self.step * self.step, 1.0].map(|unit| deviation / unit);
+        if !(of_squares.max(of_counts) <= MOST_NOISE && of_squares.min(of_counts) > 0.0) {
+            return Err(
+                "the noise of its moments is too large for the step of the features: raise epsilon, or scale the features",
+            );
+        }
+        Ok(deviation)
+    }
+
+    /// The sums with noise of this multiplier.
+    ///
+    /// # Errors
+    /// As [`deviation`](Self::deviation).
     pub fn released(mut self, noise_multiplier: f64, key: &StreamKey) -> Result<Moments, &'static str> {
         let deviation = self.add_noise(noise_multiplier, key)?;
         Ok(self.moments(deviation))
@@ -169,18 +185,10 @@ impl MomentSums {
 
     /// Adds the noise; its deviation.
     fn add_noise(&mut self, noise_multiplier: f64, key: &StreamKey) -> Result<f64, &'static str> {
-        let deviation = noise_multiplier * self.sensitivity * EXCESS;
-        let step = self.step;
-        // Of an entry that is an integer of `unit`.
-        let units = |unit: f64| deviation / unit;
-        if !(units(step * step).max(units(1.0)) <= MOST_NOISE && units(step * step).min(units(1.0)) > 0.0) {
-            return Err(
-                "the noise of its moments is too large for the step of the features: raise epsilon, or scale the features",
-            );
-        }
+        let (deviation, step) = (self.deviation(noise_multiplier)?, self.step);
         let draw = |purpose, round: usize, unit: f64, sums: &mut [i64]| {
             let mut noise = vec![0_i64; sums.len()];
-            fill_rounded_gaussian(key, purpose, round as u64, 0, units(unit), &mut noise);
+            fill_rounded_gaussian(key, purpose, round as u64, 0, deviation / unit, &mut noise);
             sums.iter_mut().zip(noise).for_each(|(sum, noise)| *sum += noise);
         };
         let off = std::f64::consts::SQRT_2 * step;

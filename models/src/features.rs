@@ -535,15 +535,15 @@ impl Mapper {
 
     /// Writes the features of a data set and its labels as two NPY arrays: features as integers of 16 bits, 16,384 for
     /// their bound, the grid on which a run has them; classes as words, numbers as f32 in [−1, 1]. A null row has zeros, and no label. `told`
-    /// hears of rows that are written.
+    /// hears of rows that are written, and may end it.
     ///
     /// # Errors
-    /// Files that cannot be written.
+    /// Files that cannot be written; that of `told`.
     pub fn write(
         &self,
         dataset: &Dataset,
         [features, labels]: [File; 2],
-        told: &mut dyn FnMut(usize),
+        told: &mut dyn FnMut(usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let rows = dataset.len();
         let begin = |file: File, element: &str, shape: &str| {
@@ -568,7 +568,7 @@ impl Mapper {
                 let bytes: Vec<u8> = values.iter().flat_map(|value| integer(value).to_le_bytes()).collect();
                 file.write_all(&bytes)?;
             }
-            told(count);
+            told(count)?;
         }
         file.flush()?;
         let mut file = match dataset.labels() {

@@ -38,7 +38,7 @@ const TOLERANCE: f64 = 1e-9;
 const UNSHOWN: &str = "that this run took place, as its build runs, on rows of this domain, with a secret key; and of a selection, that the rows \
                        which it calls public are public";
 /// And of one that was not checked against a signer's key.
-const UNSIGNED: &str = ". Without a valid signature by the key given to `verify`, the name of the data, the build, and the hash of weights that are not in the file are taken on trust";
+const UNSIGNED: &str = ". Without a valid signature by the key given to `verify`, the name of the data, what its domain was declared by, the build, and the hash of weights that are not in the file are taken on trust";
 
 /// A file without a statement that can be verified.
 #[derive(Debug, thiserror::Error)]

@@ -327,7 +327,7 @@ def test_what_is_no_file_of_a_model_is_refused_with_the_remedy(tmp_path):
         with pytest.raises(ValueError, match="no JSON"):
             rounds.verify(path)
     run.model.write(tmp_path / "model")
-    assert "Without a valid signature by the key given to `verify`, the name of the data, the build" in rounds.verify(tmp_path / "model")["unshown"]
+    assert "Without a valid signature by the key given to `verify`, the name of the data, what its domain was declared by, the build" in rounds.verify(tmp_path / "model")["unshown"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ use super::parameters::{Common, Parameter, Parameters, Range};
 use super::scene::Scene;
 use super::settings::{Bits, Settings, SettingsError};
 use crate::noise::{Calibration, NoiseError, NoiseMechanism as _, NoisePlanError, StrategyMemory};
-use crate::oracle::unit_of_sums;
+use crate::oracle::{QueryError, unit_of_sums};
 use crate::privacy::{Accountant, Adjacency, Arithmetic, Budget, Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
@@ -128,6 +128,9 @@ pub enum PrepareError {
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
+    /// Sums that no lattice holds exactly.
+    #[error(transparent)]
+    Sums(#[from] QueryError),
     /// Noise that no exact sum of the run can take.
     #[error("`epsilon`: {0}; take a larger one, or a smaller `noise-multiplier`")]
     Lattice(#[from] NoiseError),
@@ -402,7 +405,7 @@ impl Checked<'_> {
         }
         if let Some(noise) = prepared.optimizer.noise().filter(|_| is_exact)
             && let Some(unit) =
-                unit_of_sums(problem, prepared.precision.into(), prepared.optimizer.greatest_weight(), noise.clip())
+                unit_of_sums(problem, prepared.precision.into(), prepared.optimizer.greatest_weight(), noise.clip())?
         {
             noise.check_unit(unit)?;
         }

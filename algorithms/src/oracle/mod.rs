@@ -513,15 +513,26 @@ fn lattice(problem: &PublicProblem, precision: Precision, weight: f32, clip: Cli
     of_terms(problem.model(), (problem.feature_grid()?, precision), weight, clip, problem.most_rows())
 }
 
-/// The unit of exact sums of clipped gradients with weights up to `weight`, by public numbers; none where there is no lattice of them.
-pub(crate) fn unit_of_sums(problem: &PublicProblem, precision: Precision, weight: f32, clip: Clip) -> Option<f64> {
-    match (problem.network(), clip) {
-        (_, Clip::Unbounded) => None,
+/// The unit of exact sums of clipped gradients with weights up to `weight`, by public numbers; none where sums are not exact.
+///
+/// # Errors
+/// Sums that no lattice holds, as those of [`Oracle::lattice`].
+pub(crate) fn unit_of_sums(
+    problem: &PublicProblem,
+    precision: Precision,
+    weight: f32,
+    clip: Clip,
+) -> Result<Option<f64>, QueryError> {
+    let rows = problem.most_rows();
+    let unit = match (problem.network(), clip) {
+        (_, Clip::Unbounded) => return Ok(None),
+        (None, _) if problem.feature_grid().is_none() => return Ok(None),
         (None, _) => lattice(problem, precision, weight, clip).map(|lattice| lattice.unit()),
         (Some(_), Clip::Bounded { clip_norm, .. }) => {
-            network::GradientLattice::new(clip_norm, problem.most_rows()).map(|lattice| lattice.unit())
+            network::GradientLattice::new(clip_norm, rows).map(|lattice| lattice.unit())
         }
-    }
+    };
+    unit.map(Some).ok_or(QueryError::Lattice { rows })
 }
 
 /// Gives a sum of integers its unit.

@@ -1,8 +1,9 @@
 //! `rounds features MAP DATA --out FOLDER`: features of a data set as arrays that `rounds train` and NumPy read.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use rounds_models::data::{self, DataError, schema};
@@ -11,6 +12,7 @@ use rounds_models::files::NewFiles;
 use serde_json::json;
 
 use super::declaration::DeclarationArguments;
+use super::run::stop_on_interrupt;
 use super::{Output, UsageError};
 use crate::usage::quoted;
 
@@ -64,6 +66,7 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
     let progress = output.progress(total as u64, "features {bar:20.green} {pos}/{len} rows, {left}");
     let failed =
         |path: &Path| format!("{}: cannot be written; if files are there, move them away first", path.display());
+    let stopped = stop_on_interrupt("stopping")?;
     let mut files = NewFiles::default();
     let mut create = |name: String| {
         let path = out.join(name);
@@ -77,9 +80,15 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
         let text = schema::write(&mapper.domain_of_files(domain), &Default::default());
         create("schema.toml".to_owned())?.write_all(text.as_bytes()).with_context(|| failed(out))?;
     }
+    let mut told = |rows| {
+        progress.inc(rows as u64);
+        if stopped.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    };
     for (part, features, labels) in arrays {
-        let written = mapper.write(part, [features, labels], &mut |rows| progress.inc(rows as u64));
-        written.with_context(|| failed(out))?;
+        mapper.write(part, [features, labels], &mut told).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => anyhow::anyhow!("stopped; nothing of it is kept"),
+            _ => anyhow::Error::new(error).context(failed(out)),
+        })?;
     }
     files.keep().with_context(|| failed(out))?;
     progress.finish_and_clear();

@@ -280,6 +280,26 @@ fn an_interrupted_run_says_how_to_go_on_and_ends_in_the_same_model() {
     assert_eq!(document(&again.replace(" --json", ""))["model_sha256"], whole);
 }
 
+#[test]
+fn interrupted_features_leave_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, out) = (folder.path().join("table.csv"), folder.path().join("out"));
+    let rows = (0..20_000).map(|row| format!("{},{},{}\n", row % 7, (row * 3) % 5, row % 2));
+    fs::write(&data, rows.collect::<String>()).unwrap();
+    let line = format!("features fourier:count=8192 {} --out {}", data.display(), out.display());
+    let child = command(&line).stderr(Stdio::piped()).spawn().unwrap();
+    let files = || fs::read_dir(&out).map_or(0, Iterator::count);
+    while files() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let process = Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with("error: stopped; nothing of it is kept\n"), "{}", stderr(&output));
+    assert_eq!(files(), 0, "{line}");
+}
+
 /// The options in a text, such as `--data`.
 fn options(text: &str) -> BTreeSet<String> {
     let is_option = |word: &&str| word.len() > 2 && word.starts_with(|letter: char| letter.is_ascii_lowercase());

@@ -36,14 +36,14 @@ fn a_model_of_bytes_or_bounded_floats_is_the_same_below_every_limit_that_this_pr
     assert_eq!(hash(&train(None, Some(""))), hash(&train(None, None)), "an empty variable is none");
     let folder = tempfile::tempdir().unwrap();
     let table = folder.path().join("table.csv");
-    // 40 columns and a label, 500 rows.
+    // 70 columns and a label, 500 rows: from 64 columns on rows are summed as integers.
     let rows = (0..500).fold(String::new(), |mut text, row: u32| {
-        (0..40).for_each(|column| write!(text, "{:.4},", f64::from(row * 37 + column * 101).sin()).unwrap());
+        (0..70).for_each(|column| write!(text, "{:.4},", f64::from(row * 37 + column * 101).sin()).unwrap());
         writeln!(text, "{}", row % 2).unwrap();
         text
     });
     std::fs::write(&table, rows).unwrap();
-    let floats = ["--data", table.to_str().unwrap(), "--dimension", "40", "--classes", "0,1", "--bounds=-1,1"];
+    let floats = ["--data", table.to_str().unwrap(), "--dimension", "70", "--classes", "0,1", "--bounds=-1,1"];
     for data in [&BYTES[..], &floats] {
         let best = hash(&train_on(data, None, None));
         for set in InstructionSet::ALL {

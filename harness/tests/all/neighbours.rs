@@ -14,8 +14,9 @@ use crate::support::{assert_succeeds, rounds};
 
 const PACKINGS: [Packing; 3] = [Packing::Plain, Packing::Gzip, Packing::Xz];
 
-/// Names of the hexadecimal numbers that follow from the noise: the model's hash and a signature of it. No other text may differ.
-const MASKED: [&str; 3] = ["model sha256", "model_sha256", "ed25519"];
+/// Names of the hexadecimal numbers that follow from the noise: the hashes of the model and of released features, and a signature of both. No
+/// other text may differ.
+const MASKED: [&str; 4] = ["model sha256", "model_sha256", "features_sha256", "ed25519"];
 
 /// `text` with a star for each digit of what has a masked name.
 fn masked(text: &str) -> String {
@@ -129,11 +130,24 @@ fn all_that_the_command_shows_of_neighbours_is_the_same() {
             Adjacency::ReplaceOne => " --sampling fixed",
             Adjacency::AddRemove => "",
         };
-        let treated = of(&mut choices, &["", "", " --scale-features 0.5", " --clip-features l2=1"]);
+        let treated = of(
+            &mut choices,
+            &[
+                "",
+                " --scale-features 0.5",
+                " --clip-features l2=1",
+                " --features fourier:count=8",
+                " --features normalize",
+                " --features whiten:norm=1",
+            ],
+        );
         let is_noisy = form == Form::Csv && choices.below(3) == 0;
         let output = if is_noisy { " --json --bounds private:1" } else { of(&mut choices, &[" --json", ""]) };
+        // Of moments, which take a share of ε.
+        let is_shared = treated.contains("normalize") || treated.contains("whiten");
+        let budget = if is_shared { "--epsilon 5" } else { "--noise-multiplier 2" };
         let arguments = format!(
-            "--secure --threads 1 --batch-size 8 --epochs 1 --noise-multiplier 2 --delta 1e-4 --allow-weak-privacy \
+            "--secure --threads 1 --batch-size 8 --epochs 1 {budget} --delta 1e-4 --allow-weak-privacy \
              --sign {}{kind}{treated}{output}",
             key.display()
         );
@@ -206,7 +220,8 @@ fn all_that_the_command_shows_of_neighbouring_units_is_the_same() {
         };
         let has_split = relation != Adjacency::AddRemove && form != Form::Idx && choices.below(3) == 0;
         let split = if has_split { " --test-split 0.25" } else { "" };
-        let treated = of(&mut choices, &["", "", " --scale-features 0.5", " --clip-features l2=1"]);
+        let treated =
+            of(&mut choices, &["", " --scale-features 0.5", " --clip-features l2=1", " --features fourier:count=8"]);
         let output = of(&mut choices, &[" --json", ""]);
         let arguments = format!(
             "--secure --threads 1 --batch-size 4 --epochs 1 --noise-multiplier 2 --delta 1e-4 --allow-weak-privacy\

@@ -60,7 +60,9 @@ pub fn accumulate_local_steps(
                 break 'units;
             }
             for (weight, &gradient) in weights.iter_mut().zip(&gradient) {
-                *weight = (*weight - step * gradient as f32).clamp(-local.most_weight, local.most_weight);
+                // A step that underflows times a slope that overflows would be no number.
+                let slope = (gradient as f32).clamp(f32::MIN, f32::MAX);
+                *weight = (*weight - step * slope).clamp(-local.most_weight, local.most_weight);
             }
         }
         for ((whole, &now), &before) in own.whole.iter_mut().zip(&weights).zip(parameters) {

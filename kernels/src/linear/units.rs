@@ -406,17 +406,31 @@ impl Unit<'_> {
             sum += low + high;
         }
         let share = 1.2 * (self.sums.outputs + 40) as f64 / 16_777_216.0 * self.rows as f64;
-        let bound =
-            sum.reduce_add().max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + share * f64::from(of_rows.reduce_add());
+        let (sum, of_rows) = (sum_of_eight(sum.to_array()), sum_of_sixteen(of_rows.to_array()));
+        let bound = sum.max(0.0) * (1.0 + 1.0 / 1_099_511_627_776.0) + share * f64::from(of_rows);
         // No number is a length that nothing holds.
-        if sum.reduce_add().is_finite() && bound.is_finite() { bound } else { f64::INFINITY }
+        if sum.is_finite() && bound.is_finite() { bound } else { f64::INFINITY }
     }
+}
+
+/// In one order in every build, as a bound decides the integers of its unit; a vector's own sum has that of its width.
+fn sum_of_eight(lanes: [f64; 8]) -> f64 {
+    let [a, b, c, d]: [f64; 4] = std::array::from_fn(|lane| lanes[lane] + lanes[lane + 4]);
+    (a + b) + (c + d)
+}
+
+/// As [`sum_of_eight`].
+fn sum_of_sixteen(lanes: [f32; 16]) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|lane| lanes[lane] + lanes[lane + 8]);
+    let [a, b, c, d]: [f32; 4] = std::array::from_fn(|lane| eight[lane] + eight[lane + 4]);
+    (a + c) + (b + d)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::features::{NULL_CLASS, NULL_TARGET, Rows, SparseRows, Targets};
+    use crate::instructions::InstructionSet;
     use crate::linear::{
         Batch, FeatureGrid, LinearModel, LocalSteps, PackedQuery, Planes, Point, Reduction, RowNorms, RowProducts,
         Tally, Workspace, accumulate_differences, accumulate_local_steps, accumulate_on_lattice, accumulate_packed,
@@ -541,13 +555,24 @@ mod tests {
             difference: bool,
             precision: Precision,
         ) -> (Vec<f64>, SumLattice, Tally) {
+            self.integers_on(InstructionSet::fastest(), batch, clip, difference, precision)
+        }
+
+        fn integers_on(
+            &self,
+            set: InstructionSet,
+            batch: &Batch<'_>,
+            clip: Clip,
+            difference: bool,
+            precision: Precision,
+        ) -> (Vec<f64>, SumLattice, Tally) {
             let points = self.points(difference);
             let weight = points.0.coefficient + points.1.map_or(0.0, |point| point.coefficient);
             let lattice =
                 SumLattice::of_units(&self.model, (self.grid(), precision), weight, clip, 1 << 20).expect("a lattice");
             let mut sum = vec![0.0; self.model.parameters()];
-            let mut workspace = Workspace::new(&self.model);
-            let packed = PackedQuery::new(&self.model).filter(|_| self.format != Format::Sparse);
+            let mut workspace = Workspace::new(&self.model).on(&self.model, set);
+            let packed = PackedQuery::on(&self.model, set).filter(|_| self.format != Format::Sparse);
             let tally = match packed {
                 Some(mut packed) => {
                     assert!(pack(&self.model, points, &lattice, &mut packed));
@@ -565,6 +590,7 @@ mod tests {
             for (loss, features, outputs) in [
                 (Loss::Softmax, 80, 3),
                 (Loss::Softmax, 127, 10),
+                (Loss::Softmax, 150, 13),
                 (Loss::Softmax, 20, 4),
                 (Loss::Logistic, 90, 1),
                 (Loss::Squared, 33, 1),
@@ -605,9 +631,12 @@ mod tests {
                 let backwards: Vec<u32> = (0..SIZES.len() as u32).rev().collect();
                 for selection in [Selection::Range(0..SIZES.len()), Selection::Indices(&backwards)] {
                     let batch = example.batch(&norms, selection, reduction);
-                    let (sum, _, tally) = example.integers(&batch, clip, difference, precision);
-                    assert_eq!(tally, Tally { rows: SIZES.len(), clipped });
-                    assert_eq!(sum, total, "{:?} {:?} {clip:?} {reduction:?}", example.format, example.model);
+                    for set in InstructionSet::available() {
+                        let (sum, _, tally) = example.integers_on(set, &batch, clip, difference, precision);
+                        assert_eq!(tally, Tally { rows: SIZES.len(), clipped });
+                        let of = (example.format, example.model);
+                        assert_eq!(sum, total, "{of:?} {clip:?} {reduction:?} {set:?}");
+                    }
                 }
             }
         }
@@ -652,22 +681,43 @@ mod tests {
     /// Blocks hold whole units, so that the last ones begin anywhere among 256 rows: 32 rows that are read together end behind them.
     #[test]
     fn units_that_fill_no_block_contribute_what_they_do_by_themselves() {
-        let sizes = [5; 60];
-        for example in examples(&sizes) {
-            let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
-            let sum = |selection| {
-                let batch = example.batch(&norms, selection, Reduction::Mean);
-                example.integers(&batch, Clip::l2(1.0), false, Precision::Bits24).0
-            };
-            let mut total = vec![0.0; example.model.parameters()];
-            for unit in 0..sizes.len() {
-                let own = sum(Selection::Range(unit..unit + 1));
-                total.iter_mut().zip(&own).for_each(|(total, value)| *total += value);
+        for (size, precision, difference) in [
+            (5, Precision::Bits24, false),
+            (13, Precision::Bits16, true),
+            (37, Precision::Bits24, true),
+            (127, Precision::Bits16, false),
+        ] {
+            let sizes = vec![size; 300_usize.div_ceil(size)];
+            for example in examples(&sizes) {
+                let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
+                let sum = |selection, set| {
+                    let batch = example.batch(&norms, selection, Reduction::Mean);
+                    example.integers_on(set, &batch, Clip::l2(1.0), difference, precision).0
+                };
+                let mut total = vec![0.0; example.model.parameters()];
+                for unit in 0..sizes.len() {
+                    let own = sum(Selection::Range(unit..unit + 1), InstructionSet::fastest());
+                    total.iter_mut().zip(&own).for_each(|(total, value)| *total += value);
+                }
+                // Scattered in memory.
+                let backwards: Vec<u32> = (0..sizes.len() as u32).rev().collect();
+                for set in InstructionSet::available() {
+                    let found = sum(Selection::Indices(&backwards), set);
+                    assert_eq!(found, total, "{:?} {:?} {size} {set:?}", example.format, example.model);
+                }
             }
-            // Scattered in memory.
-            let backwards: Vec<u32> = (0..sizes.len() as u32).rev().collect();
-            assert_eq!(sum(Selection::Indices(&backwards)), total, "{:?} {:?}", example.format, example.model);
         }
+    }
+
+    /// One half after the other gives 0.
+    #[test]
+    fn bounds_of_lengths_are_added_in_one_order_in_every_build() {
+        let mut lanes = [0.0; 8];
+        (lanes[0], lanes[4], lanes[1], lanes[5]) = (1e300, -1e300, 1.0, 1.0);
+        assert_eq!(sum_of_eight(lanes), 2.0);
+        let mut lanes = [0.0; 16];
+        (lanes[0], lanes[8], lanes[1], lanes[12]) = (1e30, -1e30, 1.0, 1.0);
+        assert_eq!(sum_of_sixteen(lanes), 2.0);
     }
 
     #[test]

@@ -53,6 +53,17 @@ pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
     request.test.map(Path::to_owned).or_else(beside)
 }
 
+/// The files with the features of training rows and of test rows, of a file or of a folder in a known layout.
+pub(crate) fn files_of(path: &Path, request: Request<'_>) -> [Vec<PathBuf>; 2] {
+    let format = request.domain.and_then(|domain| domain.format);
+    let [train, mut test] = match path.is_dir().then(|| Layout::of(path, format)) {
+        Some(Ok(layout)) => layout.files(path),
+        _ => [vec![path.to_owned()], Vec::new()],
+    };
+    test.extend(test_file(path, request));
+    [train, test]
+}
+
 /// A file is called as binary records are.
 fn is_records(path: &Path) -> bool {
     named_format(path) == Some(Format::CifarRecords)
@@ -234,6 +245,17 @@ impl Layout {
         let expected = "MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY arrays \
                         (x_train, y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it";
         Err(DataError::Folder { path: folder.into(), files, expected })
+    }
+
+    /// As [`files_of`].
+    fn files(self, folder: &Path) -> [Vec<PathBuf>; 2] {
+        let array = |[features, _]: [String; 2]| folder.join(format!("{features}.npy"));
+        match self {
+            Self::Idx([train, _, test, _]) => [vec![train], vec![test]],
+            Self::CifarRecords(files) => files,
+            Self::Arrays(Roles { train, test }) => [vec![array(train)], test.map(array).into_iter().collect()],
+            Self::Files(train, test) => [vec![train], test.into_iter().collect()],
+        }
     }
 }
 

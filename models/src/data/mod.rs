@@ -32,6 +32,7 @@ pub use doubts::doubts;
 #[cfg(test)]
 pub(crate) use error::tests::{PLANTED, planted};
 pub use error::{DataError, Explained, listing};
+pub(crate) use formats::files_of;
 pub use formats::test_file;
 pub(crate) use ids::UNIT_OF_FILE;
 pub use labels::Task;

@@ -14,7 +14,7 @@ use super::booking::Booking;
 use super::error::FitError;
 use super::observer::Execution;
 use super::settings::{DataSettings, Training};
-use super::setup::{Setup, of_schema, public_problem};
+use super::setup::{Setup, check_rows, of_schema, public_problem};
 use crate::data::part::{Digests, Part};
 use crate::data::{self, DataError, TrainTest};
 use crate::factorization_cache;
@@ -152,18 +152,19 @@ fn release(
         ))
     })?;
     training.privacy.check_release(&problem, &planned)?;
-    if let Some(booking) = booking {
-        booking.begin(&planned, &problem)?;
-    }
+    check_rows(part.train.records(), &problem)?;
     let prepared = |rows| setup.all_read(map.prepared(rows));
     let part = Part { train: prepared(part.train)?, test: part.test.map(prepared).transpose()?, ..part };
     let sums = map.sums(&part.train).map_err(FitError::features)?;
     // Another step, sensitivity or multiplier would scale the same noise otherwise.
     let digest: [u8; 32] = Sha256::digest([&sums.digest()[..], &noise.to_le_bytes()].concat()).into();
+    let of_noise = |problem: &str| argument(problem.to_owned());
+    sums.deviation(noise).map_err(of_noise)?;
+    if let Some(booking) = booking {
+        booking.begin(&planned, &problem)?;
+    }
     let decided = [&digest[..], &counted.unwrap_or_default(), &setup.decided()].concat();
-    let moments = sums
-        .released(noise, &derived(&setup.source, "moments", &decided))
-        .map_err(|problem| argument(problem.to_owned()))?;
+    let moments = sums.released(noise, &derived(&setup.source, "moments", &decided)).map_err(of_noise)?;
     let matrix = map.following(&moments).map_err(FitError::features)?;
     Ok((part, ReleasedMoments { noise, matrix }, digest))
 }

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::privacy::PrivacyStatement;
-use rounds_algorithms::problem::{self, Domain, DomainSource, MOST_ROWS_PER_PUBLIC_ROW, Problem, PublicProblem};
+use rounds_algorithms::problem::{self, Domain, DomainSource, PublicProblem};
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
 
 use super::error::FitError;
 use super::load::Loaded;
 use super::settings::Training;
-use super::setup::{Setup, draft_command};
+use super::setup::{Setup, check_rows, draft_command};
 use crate::checkpoint::Binding;
 use crate::keyed::KeyedDigest;
 use crate::model_file::{Given, NormBound, TrainedOn};
@@ -90,7 +90,7 @@ fn stated(loaded: &Loaded, prepared: Prepared, binding: Option<Binding>) -> Resu
     {
         privacy.reason = privacy.reason.map(|reason| format!("{reason} (`{command}` writes it)"));
     }
-    check_rows(problem)?;
+    check_rows(problem.rows(), problem.public())?;
     let used = setup.factorization_used.as_ref();
     if used.is_some_and(|used| !used.load(Ordering::Relaxed)) {
         let problem = format!(
@@ -152,18 +152,6 @@ pub(crate) fn of_run(mut privacy: PrivacyStatement, data: &TrainedOn, domain: Op
         ));
     }
     privacy
-}
-
-/// Refuses data that are no data set of the domain's public number of rows or units.
-fn check_rows(problem: &Problem) -> Result<(), FitError> {
-    if problem.rows() <= problem.most_rows() {
-        return Ok(());
-    }
-    let of = if problem.public().unit().is_some() { "units" } else { "rows" };
-    let problem = format!(
-        "the data have more than {MOST_ROWS_PER_PUBLIC_ROW} times as many {of}, and are no data set of the declared domain"
-    );
-    Err(FitError::argument("public-rows", problem))
 }
 
 /// Digests of the rows and of the counts of private bounds.

@@ -14,8 +14,8 @@ use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Settings};
 use rounds_algorithms::problem::{
-    BYTE_SCALE, Claims, Dataset, DatasetError, Domain, DomainSource, Features, Labels, NoClaim, PublicProblem,
-    Relation, SparseMatrix, Storage, UnitIds,
+    BYTE_SCALE, Claims, Dataset, DatasetError, Domain, DomainSource, Features, Labels, MOST_ROWS_PER_PUBLIC_ROW,
+    NoClaim, PublicProblem, Relation, SparseMatrix, Storage, UnitIds,
 };
 use rounds_kernels::instructions;
 use rounds_kernels::random::StreamKey;
@@ -262,14 +262,15 @@ fn declared(training: &Training) -> Result<(Option<Arc<Domain>>, Vec<String>), F
 /// The domain that rows in memory carry, or that the data at a place are declared in.
 fn domain(training: &Training, declaration: &Declaration) -> Result<Option<Arc<Domain>>, FitError> {
     let Some(rows) = &training.data.rows else {
-        check_test_rows(training)?;
         let mut declaration = declaration.clone();
         if training.privacy.secure {
             // They declare nothing; they may repeat what the schema declares.
             (declaration.columns.unit, declaration.unit_ids) = (None, None);
         }
         let declared = data::declare(&training.data.data, training.data.data_dir.as_deref(), &declaration);
-        return declared.map_err(|error| of_schema(training, error));
+        let declared = declared.map_err(|error| of_schema(training, error))?;
+        check_test_rows(training, declared.as_ref())?;
+        return Ok(declared);
     };
     if training.data.declaration != Declaration::default() || training.data.test.is_some() {
         let problem = "rows in memory carry their domain and their test rows; leave out declarations and `test`";
@@ -333,12 +334,14 @@ fn check_unit_flags(flags: &Declaration, domain: &Domain) -> Result<(), FitError
     Err(FitError::argument(argument, problem))
 }
 
-/// Refuses test rows of a release that are its training rows.
-fn check_test_rows(training: &Training) -> Result<(), FitError> {
-    let data = Path::new(&training.data.data);
-    let test = training.test_file().filter(|_| training.privacy.secure);
-    let is_data = |test: &Path| identity(data).is_some_and(|of| identity(test) == Some(of));
-    match test.filter(|test| is_data(test)) {
+/// Refuses test rows of a release that are its training rows, by where they lie alone.
+fn check_test_rows(training: &Training, domain: Option<&Arc<Domain>>) -> Result<(), FitError> {
+    if !training.privacy.secure {
+        return Ok(());
+    }
+    let [train, test] = data::files_of(Path::new(&training.data.data), training.request(domain));
+    let train: Vec<_> = train.iter().filter_map(|file| identity(file)).collect();
+    match test.into_iter().find(|test| identity(test).is_some_and(|test| train.contains(&test))) {
         None => Ok(()),
         Some(test) => Err(FitError::argument(
             "test",
@@ -348,6 +351,18 @@ fn check_test_rows(training: &Training) -> Result<(), FitError> {
             ),
         )),
     }
+}
+
+/// Refuses data that are no data set of the domain's public number of rows or units.
+pub(super) fn check_rows(rows: usize, problem: &PublicProblem) -> Result<(), FitError> {
+    if rows <= problem.most_rows() {
+        return Ok(());
+    }
+    let of = if problem.unit().is_some() { "units" } else { "rows" };
+    let problem = format!(
+        "the data have more than {MOST_ROWS_PER_PUBLIC_ROW} times as many {of}, and are no data set of the declared domain"
+    );
+    Err(FitError::argument("public-rows", problem))
 }
 
 /// Refuses a domain that no run, or no release, with these settings has.

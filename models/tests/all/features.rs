@@ -218,7 +218,11 @@ fn files_of_features_are_read_as_a_run_has_them() {
         let files = ["x_train.npy", "y_train.npy"].map(|name| folder.path().join(name));
         let mut told = 0;
         let files = files.map(|path| std::fs::File::create(path).unwrap());
-        mapper.write(&rows, files, &mut |rows| told += rows).unwrap();
+        let mut tell = |rows| {
+            told += rows;
+            Ok(())
+        };
+        mapper.write(&rows, files, &mut tell).unwrap();
         let declared = mapper.domain_of_files(&domain());
         folder.write("schema.toml", schema::write(&declared, &Default::default()));
         let declared = schema::read(&folder.path().join("schema.toml")).unwrap();

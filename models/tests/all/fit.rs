@@ -76,6 +76,16 @@ fn a_release_is_refused_here_whatever_its_face() {
     refused(&guessed, "`bounds`|every column of the header");
     let table = declared.path().join("table.csv");
     refused(&with(&|training| training.data.test = Some(table.clone())), "`test`|training rows");
+    // In a folder, by a link.
+    let both = Folder::new();
+    both.write("train.csv", crate::fit::table(400));
+    both.write("schema.toml", format!("{SCHEMA}[test]\npublic = true\n"));
+    std::fs::hard_link(both.path().join("train.csv"), both.path().join("test.csv")).unwrap();
+    let of_folder = with(&|training| training.data.data = both.path().to_str().unwrap().to_owned());
+    refused(&of_folder, "`test`|training rows");
+    std::fs::copy(both.path().join("train.csv"), both.path().join("copy")).unwrap();
+    std::fs::rename(both.path().join("copy"), both.path().join("test.csv")).unwrap();
+    run(&of_folder).expect("a copy is a function of the rows, and not looked for");
     refused(&with(&|training| training.privacy.epsilon = Some(11.0)), "protects next to nothing");
     refused(&with(&|training| training.privacy.delta = 0.1), "`allow-weak-privacy`");
     let weak = with(&|training| (training.privacy.epsilon, training.privacy.allow_weak_privacy) = (Some(11.0), true));

@@ -379,6 +379,36 @@ fn moments_are_booked_with_their_run_and_not_drawn_for_other_rows() {
     assert_eq!(state_of_runs(folder), [State::Done, State::Void]);
 }
 
+/// By public numbers: sums that no lattice holds before they are booked, noise of moments and too many rows before it is drawn.
+#[test]
+fn what_cannot_be_drawn_spends_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (folder, training) = (folder.path(), release(folder.path()));
+    let with = |features: &str| {
+        let mut training = training.clone();
+        training.data.features = Some(features.parse().expect("a map"));
+        training
+    };
+    let mut scaled = training.clone();
+    scaled.data.scale_features = Some(1e-30);
+    assert!(said(&scaled).contains("are not surely exact"), "{}", said(&scaled));
+    assert_eq!(state_of_runs(folder), []);
+    let mut loud = with("whiten:norm=0.0001");
+    loud.privacy.epsilon = Some(1e-4);
+    assert!(said(&loud).contains("the noise of its moments is too large"), "{}", said(&loud));
+    assert_eq!(state_of_runs(folder), [State::Void]);
+
+    fs::remove_file(folder.join("budget")).expect("a file");
+    let few = domain(Relation::AddRemove { public_rows: 40 });
+    let budget = Budget::new("table.csv", &few, None, (FilterKind::Gaussian, 1.0, 1e-4));
+    Ledger::create(&folder.join("budget"), &budget.expect("a budget")).expect("a new file");
+    let mut many = with("whiten");
+    many.privacy.adjacency = Some(Adjacency::AddRemove);
+    many.data.declaration.public_rows = Some(40);
+    assert!(said(&many).contains("more than 4 times as many rows"), "{}", said(&many));
+    assert_eq!(state_of_runs(folder), [State::Void]);
+}
+
 #[test]
 fn private_bounds_are_booked_and_not_given_back() {
     let folder = tempfile::tempdir().expect("a folder");
