@@ -148,8 +148,8 @@ impl PrivateSteps {
         let optimal = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
         let carried = match *noise.mechanism() {
             Mechanism::Tree { trees, .. } => (trees as f64).sqrt(),
-            // Factorisations of sensitivity 1 have it up to the last bits, which are not to move the step.
-            Mechanism::Factorized { sensitivity, .. } => optimal / ((sensitivity * 1e12).round() / 1e12),
+            // Optimal factorisations have sensitivity 1 up to the end of their ascent, which is not to move the step.
+            Mechanism::Factorized { sensitivity, .. } => optimal / ((sensitivity * 1e6).round() / 1e6),
             _ => optimal,
         };
         self.rate(run, plan, (momentum, carried), noise)
