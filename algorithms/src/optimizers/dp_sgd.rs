@@ -148,8 +148,8 @@ impl PrivateSteps {
         let optimal = (plan.participations() as f64).powf(2.0 / 3.0) * (1.0 + (plan.rounds as f64).ln() / PI);
         let carried = match *noise.mechanism() {
             Mechanism::Tree { trees, .. } => (trees as f64).sqrt(),
-            // Optimal factorisations have sensitivity 1 up to the end of their ascent, which is not to move the step.
-            Mechanism::Factorized { sensitivity, .. } => optimal / ((sensitivity * 1e6).round() / 1e6),
+            // Optimal factorisations have sensitivity 1 but for where their ascent ended, which is not to move the step.
+            Mechanism::Factorized { sensitivity, .. } if (sensitivity - 1.0).abs() > 1e-6 => optimal / sensitivity,
             _ => optimal,
         };
         self.rate(run, plan, (momentum, carried), noise)

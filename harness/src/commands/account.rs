@@ -93,7 +93,7 @@ struct Method {
     #[arg(long)]
     accountant: Option<Accountant>,
     /// Neighbouring relation: zero-out, add-remove or replace-one, under which a sum of clipped terms moves by two clip norms [default:
-    /// add-remove of gaussian and of Poisson batches, replace-one of laplace and of batches without replacement, else zero-out]
+    /// replace-one for laplace and --m, zero-out for tree, last-iterate, --groups and --max-batch, else add-remove]
     #[arg(long)]
     adjacency: Option<Adjacency>,
     /// Number of examples: warns if δ ≥ 1/n.
@@ -162,7 +162,7 @@ struct LaplaceArguments {
     /// Target ε of all steps together: gives the smallest scale, rounded up.
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// L1 norm of the largest change of one example's term, of the difference of two terms under replace-one: no factor for the relation is applied.
+    /// L1 norm of the largest change of one example's term, of the difference of two terms under replace-one.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     l1_sensitivity: f64,
     /// Examples of a step; fewer than --n are drawn without replacement [default: all]

@@ -80,16 +80,19 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
         let text = schema::write(&mapper.domain_of_files(domain), &Default::default());
         create("schema.toml".to_owned())?.write_all(text.as_bytes()).with_context(|| failed(out))?;
     }
+    let goes_on = || if stopped.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) };
     let mut told = |rows| {
         progress.inc(rows as u64);
-        if stopped.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        goes_on()
+    };
+    let of_write = |error: io::Error| match error.kind() {
+        io::ErrorKind::Interrupted => anyhow::anyhow!("stopped; nothing of it is kept"),
+        _ => anyhow::Error::new(error).context(failed(out)),
     };
     for (part, features, labels) in arrays {
-        mapper.write(part, [features, labels], &mut told).map_err(|error| match error.kind() {
-            io::ErrorKind::Interrupted => anyhow::anyhow!("stopped; nothing of it is kept"),
-            _ => anyhow::Error::new(error).context(failed(out)),
-        })?;
+        mapper.write(part, [features, labels], &mut told).map_err(of_write)?;
     }
+    goes_on().map_err(of_write)?;
     files.keep().with_context(|| failed(out))?;
     progress.finish_and_clear();
     // Shown to three digits, rounded up.

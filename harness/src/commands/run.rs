@@ -189,10 +189,11 @@ pub(super) fn stop_on_interrupt(message: &'static str) -> anyhow::Result<Arc<Ato
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
+        if flag.load(Ordering::Relaxed) {
             std::process::exit(130);
         }
         eprintln!("\n{message}");
+        flag.store(true, Ordering::Relaxed);
     })
     .context("Ctrl-C cannot be handled")?;
     Ok(stopped)

@@ -287,9 +287,10 @@ fn interrupted_features_leave_no_file() {
     let rows = (0..20_000).map(|row| format!("{},{},{}\n", row % 7, (row * 3) % 5, row % 2));
     fs::write(&data, rows.collect::<String>()).unwrap();
     let line = format!("features fourier:count=8192 {} --out {}", data.display(), out.display());
-    let child = command(&line).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command(&line).stderr(Stdio::piped()).spawn().unwrap();
     let files = || fs::read_dir(&out).map_or(0, Iterator::count);
     while files() == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "{line}");
         std::thread::sleep(Duration::from_millis(1));
     }
     let process = Pid::from_raw(child.id() as i32).unwrap();

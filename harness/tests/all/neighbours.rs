@@ -115,7 +115,7 @@ fn all_that_the_command_shows_of_neighbours_is_the_same() {
     let key = keys.path().join("key");
     assert_succeeds(&format!("keygen {}", key.display()));
     let combinations = (FORMS.len() * PACKINGS.len()) as u64;
-    let mut ends = BTreeSet::new();
+    let (mut ends, mut has_moments) = (BTreeSet::new(), false);
     for pair in 0..(pairs() / 80).max(combinations) {
         let mut choices = Choices::new(pair);
         let form = FORMS[pair as usize % FORMS.len()];
@@ -145,6 +145,7 @@ fn all_that_the_command_shows_of_neighbours_is_the_same() {
         let output = if is_noisy { " --json --bounds private:1" } else { of(&mut choices, &[" --json", ""]) };
         // Of moments, which take a share of ε.
         let is_shared = treated.contains("normalize") || treated.contains("whiten");
+        has_moments |= is_shared;
         let budget = if is_shared { "--epsilon 5" } else { "--noise-multiplier 2" };
         let arguments = format!(
             "--secure --threads 1 --batch-size 8 --epochs 1 {budget} --delta 1e-4 --allow-weak-privacy \
@@ -167,7 +168,7 @@ fn all_that_the_command_shows_of_neighbours_is_the_same() {
             ends.insert((format!("{form:?}"), format!("{packing:?}"), is_whole));
         }
     }
-    assert_eq!(ends.len() as u64, 2 * combinations);
+    assert!(has_moments && ends.len() as u64 == 2 * combinations);
 }
 
 /// A row of a unit, with its number.

@@ -718,6 +718,15 @@ mod tests {
         let mut lanes = [0.0; 16];
         (lanes[0], lanes[8], lanes[1], lanes[12]) = (1e30, -1e30, 1.0, 1.0);
         assert_eq!(sum_of_sixteen(lanes), 2.0);
+        // That of AVX-512.
+        for first in 1..100 {
+            let lanes: [f32; 16] = std::array::from_fn(|lane| ((first * 16 + lane) as f32).sin() * 1e3);
+            let wide = lanes.first_chunk::<8>().expect("8 of 16").map(f64::from);
+            if cfg!(target_feature = "avx512f") {
+                assert_eq!(sum_of_sixteen(lanes), f32x16::new(lanes).reduce_add());
+                assert_eq!(sum_of_eight(wide), f64x8::new(wide).reduce_add());
+            }
+        }
     }
 
     #[test]

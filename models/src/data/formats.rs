@@ -54,7 +54,7 @@ pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
 }
 
 /// The files with the features of training rows and of test rows, of a file or of a folder in a known layout.
-pub(crate) fn files_of(path: &Path, request: Request<'_>) -> [Vec<PathBuf>; 2] {
+pub(super) fn files_of(path: &Path, request: Request<'_>) -> [Vec<PathBuf>; 2] {
     let format = request.domain.and_then(|domain| domain.format);
     let [train, mut test] = match path.is_dir().then(|| Layout::of(path, format)) {
         Some(Ok(layout)) => layout.files(path),
@@ -247,7 +247,7 @@ impl Layout {
         Err(DataError::Folder { path: folder.into(), files, expected })
     }
 
-    /// As [`files_of`].
+    /// As [`fn@files_of`].
     fn files(self, folder: &Path) -> [Vec<PathBuf>; 2] {
         let array = |[features, _]: [String; 2]| folder.join(format!("{features}.npy"));
         match self {

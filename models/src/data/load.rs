@@ -1,6 +1,6 @@
 //! Loading by name or path.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds_algorithms::problem::Domain;
@@ -93,6 +93,14 @@ fn load_whole(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>)
         nearest: nearest(&name_or_path.to_lowercase(), &known),
         known: known.join(", "),
     })
+}
+
+/// The files with the features of training rows and of test rows.
+pub(crate) fn files_of(name_or_path: &str, data_dir: Option<&Path>, request: Request<'_>) -> [Vec<PathBuf>; 2] {
+    match names::find(name_or_path) {
+        Some(named) => named.files(data_dir),
+        None => formats::files_of(Path::new(name_or_path), request),
+    }
 }
 
 /// The name of a data set, and its number of training rows where the header of a file promises it.

@@ -32,11 +32,10 @@ pub use doubts::doubts;
 #[cfg(test)]
 pub(crate) use error::tests::{PLANTED, planted};
 pub use error::{DataError, Explained, listing};
-pub(crate) use formats::files_of;
 pub use formats::test_file;
 pub(crate) use ids::UNIT_OF_FILE;
 pub use labels::Task;
-pub(crate) use load::promised_rows;
+pub(crate) use load::{files_of, promised_rows};
 pub use load::{load, load_declared, load_requested};
 pub(crate) use model_rows::rows as rows_for_model;
 pub use model_rows::{ModelRows, load_for_model};

@@ -231,6 +231,22 @@ impl Name {
         }
     }
 
+    /// The files with the features of training rows and of test rows.
+    pub(super) fn files(&self, data_dir: Option<&Path>) -> [Vec<PathBuf>; 2] {
+        let Contents::Files(files) = &self.contents else { return Default::default() };
+        let folders = files.data_folders(self.name, data_dir).unwrap_or_default();
+        let first = |names| formats::first_file(&folders, names).into_iter().collect();
+        match files.format {
+            Format::Idx => {
+                find_idx(&folders).map_or_else(|_| Default::default(), |[train, _, test, _]| [vec![train], vec![test]])
+            }
+            Format::CifarRecords => folders.iter().find_map(|folder| formats::cifar_files(folder)).unwrap_or_default(),
+            Format::Libsvm | Format::Csv | Format::Parquet | Format::Npy | Format::Npz => {
+                [first(&files.train), first(&files.test)]
+            }
+        }
+    }
+
     /// Loads the data set. Generated rows come in their own domain; that of the request may declare another relation.
     pub(super) fn load(&self, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
         match &self.contents {

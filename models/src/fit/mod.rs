@@ -168,7 +168,7 @@ mod tests {
         Dataset::new("rows", Features::f32(features, 1), labels).unwrap().in_domain(domain.into()).unwrap()
     }
 
-    fn release(rows: Dataset, change: impl FnOnce(&mut Training)) -> Vec<f32> {
+    fn release(rows: Dataset, change: impl FnOnce(&mut Training)) -> Model {
         let mut training = Training::on_rows(TrainTest { train: rows, test: None }).private(0.01, 1e-6);
         training.privacy.secure = true;
         (training.optimizer.epochs, training.optimizer.learning_rate) = (Some(1.0), Some(1.0));
@@ -179,23 +179,43 @@ mod tests {
             key.fill(7);
             Ok(())
         };
-        fit_drawn(&training, &Execution::default(), &mut (), repeats).unwrap().model.weights().to_vec()
+        fit_drawn(&training, &Execution::default(), &mut (), repeats).unwrap().model
     }
 
     #[test]
     fn a_generator_that_repeats_gives_other_data_other_noise() {
-        let same = |_: &mut Training| ();
-        let first = release(rows(1.0), same);
-        assert_eq!(release(rows(1.0), same), first, "the same release");
+        let weights = |rows, change: fn(&mut Training)| release(rows, change).weights().to_vec();
+        let same: fn(&mut Training) = |_| ();
+        let first = weights(rows(1.0), same);
+        assert_eq!(weights(rows(1.0), same), first, "the same release");
         // A row moves the mean of 200 gradients by 2/200 at most; noise at ε = 0.01 moves it by some hundred times as much.
         let far = |other: &[f32]| first.iter().zip(other).any(|(a, b)| (a - b).abs() > 0.1);
-        assert!(far(&release(rows(-1.0), same)), "a neighbour");
-        assert!(far(&release(rows(1.0), |training| training.privacy.delta = 1.000_001e-6)), "another parameter");
-        let correlated = |training: &mut Training| {
+        assert!(far(&weights(rows(-1.0), same)), "a neighbour");
+        assert!(far(&weights(rows(1.0), |training| training.privacy.delta = 1.000_001e-6)), "another parameter");
+        let correlated: fn(&mut Training) = |training| {
             training.algorithm = "dp-mf".to_owned();
             training.optimizer.batch_size = Some(50);
         };
-        assert!(far(&release(rows(1.0), correlated)));
+        assert!(far(&weights(rows(1.0), correlated)));
+    }
+
+    /// Of moments, which are drawn before the plan, and by a key of their own.
+    #[test]
+    fn a_generator_that_repeats_gives_other_data_other_noise_of_moments() {
+        let folder = tempfile::tempdir().unwrap();
+        let offset = |canary| {
+            let mut model =
+                release(rows(canary), |training| training.data.features = Some("normalize".parse().unwrap()));
+            let path = folder.path().join(canary.to_string());
+            model.write(&path).unwrap();
+            let bytes = std::fs::read(path).unwrap();
+            let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+            let values = tensors.tensor("features").unwrap().data().to_vec();
+            f32::from_le_bytes(*values.last_chunk().unwrap())
+        };
+        // A row moves the mean of the feature by less than a hundredth of its noise.
+        let [one, other] = [1.0, -1.0].map(offset);
+        assert!((one - other).abs() > 0.1 * one.abs(), "{one} {other}");
     }
 
     /// Stops a run after so many rounds.

@@ -339,7 +339,8 @@ fn check_test_rows(training: &Training, domain: Option<&Arc<Domain>>) -> Result<
     if !training.privacy.secure {
         return Ok(());
     }
-    let [train, test] = data::files_of(Path::new(&training.data.data), training.request(domain));
+    let settings = &training.data;
+    let [train, test] = data::files_of(&settings.data, settings.data_dir.as_deref(), training.request(domain));
     let train: Vec<_> = train.iter().filter_map(|file| identity(file)).collect();
     match test.into_iter().find(|test| identity(test).is_some_and(|test| train.contains(&test))) {
         None => Ok(()),

@@ -83,6 +83,12 @@ fn a_release_is_refused_here_whatever_its_face() {
     std::fs::hard_link(both.path().join("train.csv"), both.path().join("test.csv")).unwrap();
     let of_folder = with(&|training| training.data.data = both.path().to_str().unwrap().to_owned());
     refused(&of_folder, "`test`|training rows");
+    both.write("a9a", "1 1:1\n");
+    std::fs::hard_link(both.path().join("a9a"), both.path().join("a9a.t")).unwrap();
+    let named = with(&|training| {
+        (training.data.data, training.data.data_dir) = ("a9a".to_owned(), Some(both.path().to_owned()));
+    });
+    refused(&named, "`test`|training rows");
     std::fs::copy(both.path().join("train.csv"), both.path().join("copy")).unwrap();
     std::fs::rename(both.path().join("copy"), both.path().join("test.csv")).unwrap();
     run(&of_folder).expect("a copy is a function of the rows, and not looked for");
