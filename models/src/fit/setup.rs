@@ -347,7 +347,7 @@ fn check_test_rows(training: &Training, domain: Option<&Arc<Domain>>) -> Result<
         Some(test) => Err(FitError::argument(
             "test",
             format!(
-                "{}: these test rows are the training rows, which are private; name public ones with `test FILE`",
+                "{}: these test rows are the training rows, which are private: give public ones, or none",
                 test.display()
             ),
         )),
