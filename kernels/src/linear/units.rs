@@ -819,6 +819,31 @@ mod tests {
         }
     }
 
+    /// A local step that f32 holds as 0 times a slope that it holds as infinite.
+    #[test]
+    fn a_step_that_underflows_moves_no_weight_however_steep() {
+        let sizes = [2_000];
+        let mut example = Example::new(Format::FixedPoint, Loss::Squared, 33, 1, &sizes);
+        let norms = row_norms(example.rows(), true, Norm::L2).expect("finite");
+        example.points[0].fill(1e-3);
+        example.points[0][0] = 5e36;
+        let batch = example.batch(&norms, Selection::Range(0..1), Reduction::Mean);
+        let local = LocalSteps { passes: 2, step_size: 0.0, batch: 2_000, most_weight: 1e37 };
+        let slopes = reference::sum_of_differences(
+            &example.model,
+            &batch.of_rows(Selection::Range(0..2_000)),
+            Point::at(&example.points[0]),
+            None,
+            Clip::Unbounded,
+        );
+        assert!(slopes[0] as f32 == f32::INFINITY);
+        let (mut sum, mut workspace) = (vec![0.0; example.model.parameters()], Workspace::new(&example.model));
+        let steps = (example.points[0].as_slice(), &local);
+        accumulate_local_steps(&example.model, &batch, steps, (Clip::l2(1.0), None), &mut sum, &mut workspace)
+            .expect("finite");
+        assert!(sum.iter().all(|&value| value == 0.0), "{sum:?}");
+    }
+
     /// Residuals of the squared loss beyond all bounds, whose squares no f32 holds: what a unit adds stays its own, and no longer than the clip norm.
     #[test]
     fn coefficients_beyond_all_bounds_stay_within_their_unit_and_the_clip_norm() {

@@ -247,7 +247,7 @@ impl Layout {
         Err(DataError::Folder { path: folder.into(), files, expected })
     }
 
-    /// As [`fn@files_of`].
+    /// Its files, as those of [`files_of`].
     fn files(self, folder: &Path) -> [Vec<PathBuf>; 2] {
         let array = |[features, _]: [String; 2]| folder.join(format!("{features}.npy"));
         match self {
