@@ -313,7 +313,7 @@ def sheet(path):
         ("caches", caches),
         ("memory", size(machine["memory_bytes"])),
         ("instruction set", f"built for {build['isa']}: {' '.join(build['features'])}"),
-        ("compiler", f"{build['rustc']}, target {build['target']}, profile {build['profile']}, opt-level {build['opt_level']}"),
+        ("compiler", f"{build['rustc']}, target {build['target']}, profile {build['profile']}"),
         ("flags", f"`{build['rustflags']}`" if build["rustflags"] else "none"),
         ("version", f"{build['version']}, revision {build['revision']}" + (", with changes" if build["dirty"] == "true" else "")),
         ("executable", f"SHA-256 {build['executable_sha256']}"),

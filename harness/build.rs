@@ -53,7 +53,7 @@ fn main() {
     println!("cargo::rustc-env=ROUNDS_DIRTY={}", dirty.map_or_else(unknown, |dirty| dirty.to_string()));
     println!("cargo::rustc-env=ROUNDS_RUSTC={}", output(&rustc, &["--version"]).unwrap_or_else(unknown));
     println!("cargo::rustc-env=ROUNDS_RUSTFLAGS={flags}");
-    for name in ["TARGET", "PROFILE", "OPT_LEVEL"] {
+    for name in ["TARGET", "PROFILE"] {
         println!("cargo::rustc-env=ROUNDS_{name}={}", env::var(name).unwrap_or_else(|_| unknown()));
     }
 

@@ -87,12 +87,16 @@ pub(crate) fn of_mean(sample: &Sample) -> Estimated {
     Estimated { value, error: deviation(&values) / (count as f64).sqrt(), freedom: count as f64 - 1.0, count }
 }
 
-/// The mean of one sample less that of another: of differences where both have the same draws and seeds, else by Welch.
+/// The differences of two samples on the draws and seeds that both have, if those are half of the smaller one or more.
+pub(crate) fn pairs(one: &Sample, other: &Sample) -> Option<Sample> {
+    let shared = one.iter().filter_map(|(place, value)| Some((*place, value - other.get(place)?)));
+    let shared: Sample = shared.collect();
+    (2 * shared.len() >= one.len().min(other.len())).then_some(shared)
+}
+
+/// The mean of one sample less that of another: of their [`pairs`], else by Welch.
 pub(crate) fn difference(one: &Sample, other: &Sample) -> Estimated {
-    if one.keys().eq(other.keys()) {
-        return of_mean(&one.iter().map(|(place, value)| (*place, value - other[place])).collect());
-    }
-    of_mean(one).minus(&of_mean(other))
+    pairs(one, other).map_or_else(|| of_mean(one).minus(&of_mean(other)), |pairs| of_mean(&pairs))
 }
 
 /// The exponent of the first variable by least squares in logarithms. The error is the greater one of draws and of the misfit of the power law: `seeds`
@@ -191,6 +195,20 @@ pub(crate) fn smallest(own: &[Risks<'_>], all: &[Risks<'_>], factor: f64) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_paired_on_what_they_share() {
+        let seeds = |seeds: std::ops::Range<u64>, shift: f64| {
+            seeds.map(|seed| ((0, seed), (seed * seed) as f64 + shift)).collect::<Sample>()
+        };
+        let (ten, twenty) = (seeds(0..10, 1.0), seeds(0..20, 0.0));
+        // Equal but for the shift: no error in pairs.
+        assert_eq!(difference(&ten, &twenty), Estimated { value: 1.0, error: 0.0, freedom: 1.0, count: 1 });
+        assert_eq!(pairs(&twenty, &ten).unwrap().len(), 10);
+        assert_eq!(pairs(&seeds(0..10, 0.0), &seeds(5..15, 0.0)).unwrap().len(), 5);
+        assert!(pairs(&seeds(0..10, 0.0), &seeds(6..16, 0.0)).is_none());
+        assert!(difference(&seeds(0..10, 0.0), &seeds(6..16, 0.0)).error > 1.0);
+    }
 
     #[test]
     fn the_fewest_rounds_are_those_without_a_draw() {

@@ -1,9 +1,7 @@
 //! The `rounds` command: parses, runs one command, prints one error.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
@@ -92,27 +90,6 @@ enum Command {
     Manual(manual::ManualArguments),
 }
 
-/// Ends when nothing more can be printed: without an error if the reader of stdout is gone (`rounds … | head`), with one if its
-/// disk is full, say. Other panics are reported; in a release without their message, which may hold values of rows.
-fn end_on_failed_prints() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if let Some(cause) = message.strip_prefix("failed printing to ") {
-            if cause.starts_with("stdout") && cause.contains("Broken pipe") {
-                std::process::exit(0);
-            }
-            let _ = writeln!(std::io::stderr(), "error: cannot print to {cause}");
-            std::process::exit(1);
-        }
-        if train::WITHHOLDS_PANICS.load(Ordering::Relaxed) {
-            output::fail("a fault of rounds ended the release; its message is withheld, since it may show rows");
-        } else {
-            report(panic);
-        }
-    }));
-}
-
 /// The arguments, with a negative number joined to the option before it (`--epsilon -1`): clap would take it for options of one
 /// letter.
 fn arguments() -> Vec<OsString> {
@@ -137,7 +114,7 @@ fn arguments() -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
-    end_on_failed_prints();
+    output::end_on_failed_prints();
     if let Err(error) = check_processor() {
         output::fail(error);
         return ExitCode::FAILURE;

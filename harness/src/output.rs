@@ -1,6 +1,8 @@
 //! Output of the commands. [`Output::print`] prints the one result of a command, as JSON or as readable text.
 
 use std::fmt::{self, Display};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Row, Table};
@@ -98,6 +100,34 @@ pub fn warn(warning: impl Display) {
     eprintln!("{}", for_terminal(&format!("warning: {}", printable(&warning.to_string()))));
 }
 
+static WITHHOLDS_PANICS: AtomicBool = AtomicBool::new(false);
+
+/// From now on the message of a panic is not printed: a release has begun.
+pub fn withhold_panics() {
+    WITHHOLDS_PANICS.store(true, Ordering::Relaxed);
+}
+
+/// Ends when nothing more can be printed: without an error if the reader of stdout is gone (`rounds … | head`), with one if its
+/// disk is full, say. Other panics are reported; in a release without their message, which may hold values of rows.
+pub fn end_on_failed_prints() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if let Some(cause) = message.strip_prefix("failed printing to ") {
+            if cause.starts_with("stdout") && cause.contains("Broken pipe") {
+                std::process::exit(0);
+            }
+            let _ = writeln!(std::io::stderr(), "error: cannot print to {cause}");
+            std::process::exit(1);
+        }
+        if WITHHOLDS_PANICS.load(Ordering::Relaxed) {
+            fail("a fault of rounds ended the release; its message is withheld, since it may show rows");
+        } else {
+            report(panic);
+        }
+    }));
+}
+
 /// A message in the width of the terminal on stderr, if it is one: a terminal breaks words.
 fn for_terminal(message: &str) -> String {
     let width = Table::new().use_stderr().width();
@@ -156,6 +186,29 @@ pub fn wrapped(text: &str, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_of_a_panic_is_withheld_in_a_release_alone() {
+        let (mode, row) = ("ROUNDS_TEST_PANIC", "row 7: 0.123456");
+        if let Ok(mode) = std::env::var(mode) {
+            end_on_failed_prints();
+            if mode == "release" {
+                withhold_panics();
+            }
+            panic!("{row}");
+        }
+        // In a process of its own: hook and switch are of the whole process.
+        let printed = |value: &str| {
+            let test = "output::tests::the_message_of_a_panic_is_withheld_in_a_release_alone";
+            let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+            let ended = program.args(["--exact", test, "--nocapture"]).env(mode, value).output().unwrap();
+            assert!(!ended.status.success());
+            String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned()
+        };
+        let (release, simulation) = (printed("release"), printed("simulation"));
+        assert!(release.contains("its message is withheld") && !release.contains("0.123456"), "{release}");
+        assert!(simulation.contains(row), "{simulation}");
+    }
 
     #[test]
     fn messages_are_broken_between_words_and_commands_are_not() {

@@ -29,8 +29,6 @@ pub struct Build {
     pub target: String,
     /// `release` or `debug`.
     pub profile: String,
-    /// The optimisation level.
-    pub opt_level: String,
     /// Vector extension of the kernels.
     pub isa: String,
     /// Instruction-set extensions built for.
@@ -54,7 +52,6 @@ impl Build {
             rustflags: unknown(),
             target: unknown(),
             profile: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
-            opt_level: unknown(),
             isa: instructions::level().into(),
             features: Vec::new(),
             executable_sha256: code_digest()

@@ -5,7 +5,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 /// The folder of a file.
@@ -39,6 +40,22 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
             tempfile::Builder::new().prefix(".rounds-").tempfile_in(folder_of(&path)).map(drop)
         }
         Target::Device => OpenOptions::new().write(true).open(path).map(drop),
+    }
+}
+
+/// Takes `bytes` of the disk for a file that is to be written to `path`, until what is returned is dropped; nothing where the file system
+/// cannot, or of a device.
+///
+/// # Errors
+/// A disk without that much room, a folder that cannot be written.
+pub fn reserve(path: &Path, bytes: u64) -> io::Result<Option<File>> {
+    let Target::File(path) = Target::of(path)? else { return Ok(None) };
+    // Without a name: nothing is left of it, however the process ends.
+    let file = tempfile::tempfile_in(folder_of(&path))?;
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(Some(file)),
+        Err(error) if [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].contains(&error) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 
@@ -95,10 +112,14 @@ impl NewFiles {
     /// # Errors
     /// A file that is there already, a folder that cannot be written.
     pub fn create(&mut self, path: &Path) -> io::Result<File> {
+        self.create_with_mode(path, 0o666)
+    }
+
+    pub(crate) fn create_with_mode(&mut self, path: &Path, mode: u32) -> io::Result<File> {
         if fs::symlink_metadata(path).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = temporary(folder_of(path), 0o666)?;
+        let file = temporary(folder_of(path), mode)?;
         let written = file.as_file().try_clone()?;
         self.0.push((file, path.to_owned()));
         Ok(written)
@@ -190,6 +211,19 @@ pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<Fil
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_reserved_on_the_disk_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("model");
+        if let Some(room) = reserve(&place, 1 << 16).unwrap() {
+            assert_eq!(room.metadata().unwrap().len(), 1 << 16);
+            assert!(reserve(&place, 1 << 62).is_err());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(reserve(&folder.path().join("missing/model"), 1).is_err());
+        assert!(reserve(Path::new("/dev/null"), 1).unwrap().is_none());
+    }
 
     #[test]
     fn only_regular_files_are_replaced_and_links_stay() {

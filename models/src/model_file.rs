@@ -1,7 +1,7 @@
 //! Models as files: the weights with everything that predictions need, and the privacy statement (docs/FORMAT.md).
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,14 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
         }
         Err(_) => Ok(()),
     }
+}
+
+/// Takes the room of a model of so many weights on the disk, until what is returned is dropped: a release that has spent its ε is not lost
+/// to a disk that others fill.
+pub(crate) fn reserve(path: &Path, weights: usize) -> Result<Option<File>, ModelFileError> {
+    // The header beside them.
+    let bytes = 4 * weights as u64 + (1 << 17);
+    files::reserve(path, bytes).map_err(|source| ModelFileError::Unwritable { path: path.to_owned(), source })
 }
 
 /// The meaning of a model's outputs.
@@ -504,9 +512,10 @@ impl Model {
     pub(crate) fn keep(&mut self, path: &Path, build: fn() -> &'static Build) -> Result<PathBuf, ModelFileError> {
         let is_free = |path: &PathBuf| check_place(path, self.header.privacy.claim == Claim::Release).is_ok();
         let numbered = (1..100).map(|number| {
-            let name = path.file_stem().unwrap_or_default().display();
-            let extension = path.extension().map(|extension| format!(".{}", extension.display()));
-            path.with_file_name(format!("{name}-{number}{}", extension.unwrap_or_default()))
+            let mut name = path.file_stem().unwrap_or_default().to_owned();
+            name.push(format!("-{number}"));
+            path.extension().iter().for_each(|extension| name.extend([".".as_ref(), *extension]));
+            path.with_file_name(name)
         });
         let place = std::iter::once(path.to_owned()).chain(numbered).find(is_free).unwrap_or(path.to_owned());
         check_place(&place, self.header.privacy.claim == Claim::Release)?;
@@ -537,10 +546,11 @@ impl Model {
     pub fn read(path: &Path) -> Result<Self, ModelFileError> {
         let failed = |source| ModelFileError::Read { path: path.into(), source };
         let foreign = |found: &str| ModelFileError::Foreign { path: path.into(), found: found.to_owned() };
-        let mut file = File::open(path).map_err(failed)?;
-        if !file.metadata().map_err(failed)?.is_file() {
+        // A pipe would wait for its writer.
+        if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(foreign("no regular file"));
         }
+        let mut file = File::open(path).map_err(failed)?;
         let mut bytes = Vec::new();
         // The header's length, then its first letter: other files are not read as a whole.
         (&mut file).take(9).read_to_end(&mut bytes).map_err(failed)?;

@@ -1,8 +1,7 @@
 //! Signatures of statements: Ed25519 keys in files of one line, over the canonical text of a document.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
@@ -10,6 +9,8 @@ use rounds_algorithms::hexadecimal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zeroize::Zeroizing;
+
+use crate::files::NewFiles;
 
 /// The first word of a file of a secret key, and of a public one.
 const KINDS: [&str; 2] = ["rounds-secret-key", "rounds-public-key"];
@@ -60,18 +61,17 @@ pub(crate) struct SecretKey(SigningKey);
 pub fn generate(path: &Path) -> Result<PathBuf, KeyError> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *seed)?;
-    let public = PathBuf::from(format!("{}.pub", path.display()));
+    let public = path.with_added_extension("pub");
     let key = SigningKey::from_bytes(&seed).verifying_key();
     let unwritable = |path: &Path, source| KeyError::Unwritable { path: path.into(), source };
-    if public.exists() {
-        return Err(unwritable(&public, io::ErrorKind::AlreadyExists.into()));
-    }
+    // Both or none.
+    let mut files = NewFiles::default();
     for (path, mode, kind, key) in [(path, 0o600, KINDS[0], &*seed), (&public, 0o644, KINDS[1], key.as_bytes())] {
         let line = Zeroizing::new(format!("{kind} {}\n", Zeroizing::new(hexadecimal(key)).as_str()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-        let written = file.and_then(|mut file| file.write_all(line.as_bytes()).and_then(|()| file.sync_all()));
+        let written = files.create_with_mode(path, mode).and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(|source| unwritable(path, source))?;
     }
+    files.keep().map_err(|source| unwritable(path, source))?;
     Ok(public)
 }
 

@@ -175,11 +175,17 @@ impl Verifier {
 #[derive(Clone, Debug, Serialize)]
 pub struct ComposedRun {
     /// The file of its statement.
+    #[serde(serialize_with = "displayed")]
     pub file: PathBuf,
     /// Its own claim, as it follows from its parameters and domain.
     pub statement: PrivacyStatement,
     /// Its number of rows or units, or the one that stands for it.
     pub n: Option<usize>,
+}
+
+/// A path that need not be Unicode, as text.
+fn displayed<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl Verifier {

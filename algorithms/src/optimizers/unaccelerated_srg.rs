@@ -20,9 +20,11 @@ use super::optimizer::AssumptionWarning;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
+use super::settings::SettingsError;
 use super::sgd::project_onto_ball;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::NoiseKind;
+use crate::oracle::MOST_COEFFICIENT;
 use crate::state::StateVisitor;
 
 parameters! {
@@ -47,6 +49,12 @@ pub(super) static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
 
 fn prepare(run: &Run<'_>, (steps, weights): (Steps, Weights)) -> Result<Prepared, PrepareError> {
     let plan = single_pass(run, tenth(run))?;
+    // That of the last round, w_{T−1} + w_{T−2}: a sum refuses it there, where the run's budget is spent.
+    let weight = |round: usize| (round as f64).powf(weights.power);
+    if weight(plan.rounds) + weight(plan.rounds.saturating_sub(1)) > f64::from(MOST_COEFFICIENT) {
+        let reason = "would weigh the gradients of the last round by more than 2^50: lower it, or plan fewer rounds";
+        return Err(SettingsError::unsupported("power", weights.power, run.id, reason).into());
+    }
     let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(run.problem));
     let clip_norm = plan::clip_norm(run, default_clip_norm(run.problem))?;
     let noise = plan.correlated_noise(run, (NoiseKind::Tree, WorkloadSpecification::prefix()), clip_norm)?;

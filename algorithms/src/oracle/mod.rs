@@ -116,7 +116,7 @@ impl Scratch {
 }
 
 /// The largest coefficient of a difference on rows of a declared domain, 2⁵⁰: residuals are at most 2⁶¹.
-const MOST_COEFFICIENT: f32 = 1_125_899_906_842_624.0;
+pub(crate) const MOST_COEFFICIENT: f32 = 1_125_899_906_842_624.0;
 
 /// Coordinates of the final sum that one task adds up.
 const REDUCTION_CHUNK: usize = 2_048;

@@ -398,6 +398,20 @@ fn differences_stay_below_the_bound_of_claim_4_2_and_are_clipped_below_their_siz
 }
 
 #[test]
+fn weights_that_no_sum_takes_are_refused_before_a_round() {
+    let (_, problem) = planted(640, 6, 2.0);
+    let prepare = |power: f64| {
+        let settings = settings(QUIET, 1, "batch-size=10").with("power", power);
+        catalog::find("unaccelerated-dp-srg").unwrap().prepare(&problem, &settings).map(|_| settings)
+    };
+    // 64 rounds: 64^k + 63^k is 2^50 at k = 8.18.
+    let refused = prepare(8.2).err().expect("refused").to_string();
+    assert!(refused.starts_with("power 8.2: ") && refused.contains("lower it"), "{refused}");
+    assert!(prepare(400.0).is_err());
+    iterates(&problem, "unaccelerated-dp-srg", &prepare(8.15).expect("the sum of the last round takes them"));
+}
+
+#[test]
 fn the_unaccelerated_recursion_has_the_variance_of_its_bound_and_large_batches_do_not_lower_it() {
     let (_, problem) = planted(4_096, 6, 3.0);
     let mut ends = Vec::new();

@@ -261,6 +261,10 @@ mod tests {
         let misspelt = vec![serde_json::json!({ "method": "a", "parameters": { "epsilons": 1 }, "value": 3.0 })];
         let error = format!("{:#}", of(true, misspelt).unwrap_err());
         assert!(error.contains("no run with a field 'epsilon'; did you mean 'epsilons'?"), "{error}");
+        // One run, that nothing is said of.
+        let row = "paper = \"p\"\nat = \"f\"\nsays = \"x\"\ntest = { study = \"s\", where = { method = \"a\" }, said = { above = 0.0 } }";
+        let one = judge(&[toml::from_str(row).unwrap()], &mut Records::of("s", vec![run("a", 1, 0, 3.0)])).unwrap();
+        assert_eq!((one[0].verdict, one[0].reason.as_deref()), (Some(Verdict::Open), Some("One run.")));
         // Ten seeds of one place hold, and the other place still leaves it open.
         let ten = |epsilon: u64| {
             (0..10)

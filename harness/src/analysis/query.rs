@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::derived::{self, Derived};
 use super::records::{self, Best, Fields, NoRun, Records};
-use crate::estimates::{Estimated, Sample, difference, of_mean};
+use crate::estimates::{Estimated, Sample, difference, of_mean, pairs};
 use crate::format::minus;
 use crate::lines::exponent;
 use crate::statistics::{mean, median};
@@ -203,11 +203,12 @@ impl Query {
 
     /// A mean, or its difference from that of other runs.
     fn compared(&self, base: &Fields, chain: Option<&Fields>, records: &mut Records) -> anyhow::Result<Found> {
-        let (mut at_end, mut differs) = (false, false);
+        let (mut at_end, mut differs, mut is_one) = (false, false, false);
         let mut sample = |fields: &Fields| -> anyhow::Result<Sample> {
             let selected = self.selected(fields, records)?;
             at_end |= selected.at_end;
             differs |= selected.differs;
+            is_one |= selected.sample.len() == 1;
             Ok(selected.sample)
         };
         let mut both = |fields: &Fields| -> anyhow::Result<(Sample, Option<Sample>)> {
@@ -215,24 +216,24 @@ impl Query {
             Ok((sample(fields)?, other))
         };
         let of = |(one, other): &(Sample, Option<Sample>)| match other {
-            Some(other) if one.keys().eq(other.keys()) => {
-                Ok(one.iter().map(|(place, value)| (*place, value - other[place])).collect::<Sample>())
-            }
-            Some(_) => Err(()),
-            None => Ok(one.clone()),
+            Some(other) => pairs(one, other),
+            None => Some(one.clone()),
         };
         let first = both(base)?;
         let second = self.over.as_ref().or(chain).map(|over| both(&joined(base, over))).transpose()?;
         let found = match (of(&first), second) {
-            (Ok(one), None) => of_mean(&one),
-            (Err(()), None) => difference(&first.0, first.1.as_ref().context("a pair")?),
+            (Some(one), None) => of_mean(&one),
+            (None, None) => difference(&first.0, first.1.as_ref().context("a pair")?),
             (one, Some(second)) => {
-                let both = one.ok().zip(of(&second).ok());
+                let both = one.zip(of(&second));
                 let (one, other) = both.context("a difference of differences needs the same draws and seeds")?;
                 difference(&one, &other)
             }
         };
-        Ok((found.of_halves(differs), at_end.then_some("The best lies at an end of its grid."), None, false))
+        // Nothing says of one run that others would be the same.
+        let one = (is_one && !self.unfinished).then_some("One run.");
+        let open = at_end.then_some("The best lies at an end of its grid.").or(one);
+        Ok((found.of_halves(differs), open, None, false))
     }
 
     /// A quantity that [`derived`] computes, or its difference from that of other runs.

@@ -103,5 +103,6 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
         out.display()
     );
     let map = mapper.map().to_string();
-    output.print(&json!({"folder": out, "map": map, "rows": total, "features": features, "norm_bound": norm}), text)
+    let folder = out.display().to_string();
+    output.print(&json!({"folder": folder, "map": map, "rows": total, "features": features, "norm_bound": norm}), text)
 }

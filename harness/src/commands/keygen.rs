@@ -26,5 +26,6 @@ pub fn run(arguments: &KeygenArguments, output: Output) -> anyhow::Result<()> {
         ("secret key", format!("{}, for `rounds train --secure --sign`", secret.display())),
         ("public key", format!("{}, for `rounds account --statement FILE --verify`", public.display())),
     ]);
+    let [secret, public] = [secret, &public].map(|path| path.display().to_string());
     output.print(&json!({"secret_key": secret, "public_key": public}), text)
 }

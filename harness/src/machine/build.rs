@@ -17,7 +17,6 @@ pub(crate) fn build() -> &'static Build {
         build.rustflags = env!("ROUNDS_RUSTFLAGS").into();
         build.target = env!("ROUNDS_TARGET").into();
         build.profile = env!("ROUNDS_PROFILE").into();
-        build.opt_level = env!("ROUNDS_OPT_LEVEL").into();
         build.features = instruction_set().into_iter().map(String::from).collect();
         build
     })

@@ -239,6 +239,13 @@ fn names_that_are_no_text_are_refused_in_words() {
     let output = command.arg(OsStr::from_bytes(b"caf\xe9.csv")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("UTF-8: rename"), "{}", stderr(&output));
+    // A name to write is bytes.
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join(OsStr::from_bytes(b"k\xff"));
+    let mut keygen = crate::support::command("keygen --json");
+    let output = keygen.arg(&key).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(key.with_added_extension("pub").is_file());
 }
 
 #[test]

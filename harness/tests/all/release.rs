@@ -83,6 +83,10 @@ fn a_statement_is_verified_from_its_file_and_a_forged_one_is_detected() {
     let [path, key] = ["statement.json", "key"].map(|name| folder.path().join(name));
     assert!(stdout(&format!("keygen {}", key.display())).contains("key.pub"));
     assert_refused(&format!("keygen {}", key.display()), "a key is never replaced");
+    std::os::unix::fs::symlink("nowhere", folder.path().join("half.pub")).unwrap();
+    let half = folder.path().join("half");
+    assert_refused(&format!("keygen {}", half.display()), "a link stands where the public key goes");
+    assert!(!half.exists(), "a secret key without its public one");
     for more in ["", " --algorithm dp-ftrl", " --algorithm dp-gd --noise independent"] {
         let mut outcome = document(&format!("{} --sign {}{more}", release(folder.path()), key.display()));
         let check = |outcome: &Value| {

@@ -4,7 +4,6 @@ mod arguments;
 mod outcome;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use arguments::TrainArguments;
 pub(super) use outcome::table;
@@ -17,9 +16,6 @@ use super::{Output, output};
 use crate::cluster::{Cluster, threads};
 use crate::machine::{PinPolicy, build};
 use crate::usage::{command_again, flags, reported};
-
-/// True once a release has begun: from then on the message of a panic is not printed.
-pub static WITHHOLDS_PANICS: AtomicBool = AtomicBool::new(false);
 
 /// Trains one model: the run that the arguments ask for, its execution, the fit, and what is printed of it.
 ///
@@ -58,7 +54,7 @@ pub(super) fn stopped(checkpoint: &Path, place: &str) -> anyhow::Error {
 pub(super) fn begin(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<(Training, Execution)> {
     let training = arguments.training();
     if training.privacy.secure {
-        WITHHOLDS_PANICS.store(true, Ordering::Relaxed);
+        output::withhold_panics();
         keep_memory_private();
     }
     Ok((training, cluster.all_ok(execution(arguments, cluster))?))
