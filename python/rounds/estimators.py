@@ -431,6 +431,8 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
     def _classes_of(self, y: Any) -> tuple[Any, bool]:
         """The classes, and whether they were read off the rows. Those of a domain follow from it alone, their type too."""
         declared = None if self.domain is None else self.domain.classes
+        if self.domain is not None and declared is None:
+            raise ValueError(f"the domain declares no classes, which {type(self).__name__} learns: declare them, or take Ridge or HuberRegressor, which learn numbers")
         if self.classes is not None:
             classes = np.asarray(self.classes)
             if declared is not None and [_rows.word(value, declared) for value in classes.tolist()] != declared:
@@ -568,6 +570,9 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
         return self._loss
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
+        if self.domain is not None and self.domain.label_bounds is None:
+            raise ValueError(f"the domain declares no bounds of the label, and {type(self).__name__} learns numbers: declare them, or take LogisticRegression "
+                             "or LinearSVC, which learn classes")
         if not self._is_secret():
             words, y = y, _rows.numbers(y)
             if words.dtype.kind in "OUS" and (np.isnan(y) & (_rows.words(words)[1] >= 0)).any():

@@ -426,6 +426,25 @@ def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused()
         simulated.fit(X, labels)
 
 
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_domain_whose_label_is_of_the_other_kind_is_refused_before_anything_is_spent(tmp_path, secure):
+    X, y, number = rows(600)
+    labels = {"classes": dict(classes=["0", "1"]), "bounds": dict(label_bounds=(-3.0, 3.0))}
+    for kind, own, target, others in [(Ridge, "classes", y, "LogisticRegression"), (HuberRegressor, "classes", y, "LogisticRegression"),
+                                      (LogisticRegression, "bounds", number, "Ridge"), (LinearSVC, "bounds", number, "Ridge")]:  # fmt: skip
+        domain, place = rounds.Domain.matrix(5, (-1.0, 1.0), **labels[own]), tmp_path / kind.__name__
+        rounds.new_ledger(place, data="arrays", domain=domain, rows=600, epsilon=9.0, delta=1e-3)
+        # A selection needs a ledger that is basic; without one it is refused alike.
+        model = kind(domain=domain, secure=secure, options={"ledger": place} if secure else None)
+        for fitted in (model, rounds.PrivateSearchCV(clone(model).set_params(options=None), {"alpha": [0.0, 0.1]}, trials=3)):
+            with pytest.raises(ValueError, match=f"the domain declares no .*{kind.__name__} learns.*declare them, or take {others}"):
+                fitted.fit(X, target)
+        if kind in CLASSIFIERS:
+            with pytest.raises(ValueError, match="declares no classes"):
+                model.set_params(classes=[0, 1]).fit(X, y)
+        assert rounds.ledger(place)["runs"] == []
+
+
 def test_data_frames_units_and_names():
     table = frame(4_000)
     domain = rounds.Domain.parse(SCHEMA)
