@@ -416,6 +416,17 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
     )
 
 
+def _list_of_classes(given: Any) -> Any:
+    """Declared classes as an array; one of objects where NumPy's type would change their words, as that of ["a", 1.0] does."""
+    is_list = hasattr(given, "__len__") and hasattr(given, "__getitem__") and not isinstance(given, (str, bytes, Mapping)) and getattr(given, "ndim", 1) == 1
+    if not is_list or any(hasattr(one, "__len__") and not isinstance(one, (str, bytes)) for one in given):
+        shown = repr(given) if isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+        raise TypeError(f"`classes` is a list of the classes in their order, as classes=[\"no\", \"yes\"], not {shown}")
+    classes = np.asarray(given)
+    words = [_rows.word(value) for value in _rows._each(classes)]
+    return classes if [_rows.word(value, words) for value in given] == words else np.fromiter(given, dtype=object, count=len(given))
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
     _label = "classes"
@@ -434,8 +445,8 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         if self.domain is not None and declared is None:
             raise ValueError(f"the domain declares no classes, which {type(self).__name__} learns: declare them, or take Ridge or HuberRegressor, which learn numbers")
         if self.classes is not None:
-            classes = np.asarray(self.classes)
-            if declared is not None and [_rows.word(value, declared) for value in classes.tolist()] != declared:
+            classes = _list_of_classes(self.classes)
+            if declared is not None and [_rows.word(value, declared) for value in _rows._each(classes)] != declared:
                 raise ValueError(f"`classes` beside a domain are its classes in its order: {declared}")
             return classes, False
         if declared is not None:
@@ -459,7 +470,10 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         if loss == "hinge" and len(self.classes_) > 2:
             raise ValueError("Only binary classification is supported: the hinge loss has two classes; take LogisticRegression for more. "
                              f"The type of the target is multiclass, with {len(self.classes_)} classes")
-        names = [_rows.word(value) for value in self.classes_.tolist()]
+        names = [_rows.word(value) for value in _rows._each(self.classes_)]
+        if "" in names:
+            raise ValueError(f"{self.classes_.tolist()[names.index('')]!r} is no class, for missing labels have its name, which is empty (as are floats from 2^53 on): "
+                             "leave it out of the classes, or give it a name, \"none\" say, in the rows as well")
         return y, loss, {"classes": names}, is_read
 
     def decision_function(self, X: Any) -> Any:

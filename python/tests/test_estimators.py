@@ -426,6 +426,26 @@ def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused()
         simulated.fit(X, labels)
 
 
+def test_declared_classes_are_a_list_of_names_and_a_missing_label_is_none_of_them():
+    X, y, _ = rows(600)
+    for given in (5, "ab", {"a", "b"}, {"a": 0, "b": 1}, (one for one in "ab"), np.array([[0, 1]]), [["a"], ["b", "c"]]):
+        with pytest.raises(TypeError, match="`classes` is a list of the classes in their order, as classes="):
+            LogisticRegression(bounds=(-1, 1), classes=given).fit(X, y)
+    empty = rounds.Domain.matrix(5, (-1.0, 1.0), classes=["a", ""])
+    for given in (dict(classes=["a", None]), dict(classes=["a", np.nan]), dict(classes=["a", ""]), dict(classes=[1, np.nan]), dict(classes=[1e20, 1.0]),
+                  dict(classes=[2.0**53, 1]), dict(classes=["a", 1e20])):  # fmt: skip
+        for secure in (True, False):
+            with pytest.raises(ValueError, match="is no class, for missing labels have its name, which is empty.*give it a name"):
+                LogisticRegression(bounds=(-1, 1), secure=secure, **given).fit(X, y)
+    with pytest.raises(ValueError, match="'' is no class"):
+        LogisticRegression(domain=empty).fit(X, y)
+    # A class keeps its word, and its type, beside classes of other types.
+    for classes in (["a", 1.0], [2**63, -1], np.array([10**18, 10**18 + 1], dtype="M8[ns]"), (True, False), range(2)):
+        labels = np.fromiter((classes[one] for one in y), dtype=object, count=600)
+        model = LogisticRegression(bounds=(-1, 1), classes=classes, epochs=20, secure=False, random_state=1).fit(X, labels)
+        assert model.outcome_["diagnostics"]["null_rows"] == 0 and model.classes_.tolist() == np.array(classes, dtype=model.classes_.dtype).tolist()
+
+
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_domain_whose_label_is_of_the_other_kind_is_refused_before_anything_is_spent(tmp_path, secure):
     X, y, number = rows(600)
