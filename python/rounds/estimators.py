@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -21,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _rows
 from ._core import Domain, Model, Privacy, _probabilities, train, tune, words_of
 
-_FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
+_STEPS = "rows went through steps of a pipeline, which may read all of them, or fail by a value: what is claimed would not hold"
 # Of scikit-learn's own estimators, and what stands for it.
 _INSTEAD = {
     "C": "`alpha` is λ of the regulariser beside the mean loss, 1/(C·n) for n rows whose features the bounds scale to [−1, 1]",
@@ -50,19 +51,6 @@ def _frames() -> Iterator[Any]:
     while frame is not None:
         yield frame
         frame = frame.f_back  # type: ignore[assignment]
-
-
-def _reads_rows(step: Any) -> bool:
-    """A transformer learns something from the rows that it is fitted on."""
-    if step is None or isinstance(step, str):
-        return False
-    func = getattr(step, "func", None)
-    if func is not None and not isinstance(func, np.ufunc) or _reads_rows(getattr(step, "remainder", None)):
-        return True
-    parts = getattr(step, "transformers", None) or getattr(step, "transformer_list", None) or getattr(step, "steps", None)
-    if parts is not None:
-        return any(_reads_rows(part[1]) for part in parts)
-    return bool(get_tags(step).requires_fit)
 
 
 def _refuse_unknown(kind: type, given: Mapping[str, Any]) -> None:
@@ -225,19 +213,23 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         settings, secure = self._settings(), self._is_release()
         changed = self._changed()
         if self.secure and changed:
-            raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
+            raise ValueError(
+                f"{changed}. Fit on rows as they are: a domain declares bounds and categories, and `options` take features of each row "
+                '({"clip_features": "l2=1"}, {"features": "pca"}). Rows that other functions made, each of one row alone and for every value, are given '
+                "as an array. Or give secure=False for a simulation that claims nothing"
+            )
         # One step, whatever other threads do.
         if self.__dict__.setdefault("_is_training", mine := object()) is not mine:
             raise RuntimeError("this estimator is training in another thread; its copies (sklearn.base.clone) can train at once")
         try:
             X = self._validated(X, reset=True)
             y, loss, label, is_read = self._target(self._labels(y, X))
-            fitted_before = changed == _FITTED_STEPS
+            by_steps = changed == _STEPS
             domain = self.domain
             if domain is None:
-                domain = self._declared(X, label, secure, is_read or fitted_before)
-            elif fitted_before:
-                raise ValueError(f"{_FITTED_STEPS}. Give `domain` to rows as they are")
+                domain = self._declared(X, label, secure, is_read or by_steps)
+            elif by_steps:
+                raise ValueError(f"{_STEPS}. Give `domain` to rows as they are")
             selection = getattr(self, "_selection", {})
             run = (tune if selection else train)(
                 X,
@@ -254,8 +246,8 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             self.outcome_ = run.outcome
             self.privacy_ = run.privacy
             self.n_iter_ = int(run.outcome["rounds"])
-            if fitted_before:
-                void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
+            if by_steps:
+                void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_STEPS)
                 self.privacy_ = Privacy({**run.privacy, **void})
             self._set_coefficients(domain)
         finally:
@@ -276,9 +268,9 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         """Why the rows of this fit are not those that were given, if what runs around it has changed them."""
         for frame in _frames():
             module, owner = frame.f_globals.get("__name__") or "", frame.f_locals.get("self")
-            steps = getattr(owner, "steps", None) if frame.f_code.co_name.startswith("fit") else None
-            if isinstance(steps, list) and any(_reads_rows(step) for _, step in steps[:-1]):
-                return _FITTED_STEPS
+            is_pipeline = isinstance(owner, Pipeline) and frame.f_code.co_name.startswith("fit")
+            if is_pipeline and any(step is not None and not isinstance(step, str) for _, step in owner.steps[:-1]):
+                return _STEPS
             if module.startswith("sklearn.") and not module.startswith(_HANDS_ON):
                 return f"rows came through {module}, which may repeat or change them: what is claimed would not hold"
         return getattr(self, "_changed_before", None)

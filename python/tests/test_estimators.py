@@ -182,19 +182,20 @@ def test_partial_fit_is_refused_with_the_reason():
         LogisticRegression().partial_fit(*rows()[:2])
 
 
-def test_a_fitted_step_before_an_estimator_voids_the_claim():
+def test_a_step_before_an_estimator_voids_the_claim():
     X, y, _ = rows()
     release = LogisticRegression(bounds=(-3, 3), classes=[0, 1])
     for fitted in (StandardScaler(), ColumnTransformer([("scaled", MinMaxScaler(), [0, 1])]), make_pipeline(StandardScaler())):
-        with pytest.raises(ValueError, match="fitted steps"):
+        with pytest.raises(ValueError, match="steps of a pipeline"):
             make_pipeline(fitted, clone(release)).fit(X, y)
         simulated = make_pipeline(fitted, clone(release).set_params(secure=False)).fit(X, y)
-        assert simulated[-1].privacy_["claim"] == "none" and "fitted steps" in simulated[-1].privacy_["reason"]
+        assert simulated[-1].privacy_["claim"] == "none" and "steps of a pipeline" in simulated[-1].privacy_["reason"]
         assert json.loads(simulated[-1].model_.header())["privacy"]["claim"] == "none"
-    unknown = FunctionTransformer(lambda X: X / X.std(axis=0))
-    for fitted in (unknown, ColumnTransformer([("kept", "passthrough", [0, 1])], remainder=StandardScaler())):
-        with pytest.raises(ValueError, match="fitted steps"):
-            make_pipeline(fitted, clone(release)).fit(X, y)
+    # Those that learn nothing may fail or warn by a value, and show it.
+    for step in (Normalizer(), FunctionTransformer(), FunctionTransformer(np.tanh), FunctionTransformer(np.frompyfunc(lambda value: 1 / value, 1, 1)),
+                 ColumnTransformer([("kept", "passthrough", [0, 1])])):  # fmt: skip
+        with pytest.raises(ValueError, match="steps of a pipeline.*Fit on rows as they are.*clip_features.*given as an array"):
+            make_pipeline(step, clone(release)).fit(X, y)
     grid = GridSearchCV(clone(release), {"alpha": [0.0]}, cv=2, error_score="raise")
     inside = TransformedTargetRegressor(Ridge(bounds=(-3, 3), target_bounds=(-3, 3)), transformer=StandardScaler())
     for whole in (
@@ -206,11 +207,22 @@ def test_a_fitted_step_before_an_estimator_voids_the_claim():
         inside,
         RFE(clone(release), n_features_to_select=2),
     ):
-        with pytest.raises(ValueError, match="fitted steps|may repeat or change"), warnings.catch_warnings():
+        with pytest.raises(ValueError, match="steps of a pipeline|may repeat or change"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             whole.fit(X, y)
-    for free in (FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), ColumnTransformer([("kept", "passthrough", [0, 1]), ("normal", Normalizer(), [2, 3])])):
-        assert make_pipeline(free, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
+    assert make_pipeline("passthrough", None, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
+    for options in ({"clip_features": "l2=1"}, {"features": "pca:count=2"}):
+        assert clone(release).set_params(options=options).fit(X, y).privacy_["claim"] == "release"
+
+    class Trainer:
+        """Its steps are those of no pipeline."""
+
+        steps = [("warmup", 100), 7, StandardScaler()]
+
+        def fit(self, X, y):
+            return clone(release).fit(X, y)
+
+    assert Trainer().fit(X, y).privacy_["claim"] == "release"
 
 
 def test_one_estimator_trains_once_at_a_time_and_its_settings_and_statement_are_what_they_say():

@@ -130,13 +130,13 @@ def test_what_is_no_search_is_refused_with_the_remedy(estimator, grid, error, to
         PrivateSearchCV(estimator, grid, trials=3).fit(X, y)
 
 
-def test_a_fitted_step_before_a_search_voids_its_claim():
+def test_a_step_before_a_search_voids_its_claim():
     X, y = numbers(600, 10)
     search = PrivateSearchCV(LogisticRegression(bounds=(-3, 3), classes=[0, 1]), GRID, trials=3)
-    with pytest.raises(ValueError, match="fitted steps"):
+    with pytest.raises(ValueError, match="steps of a pipeline"):
         make_pipeline(StandardScaler(), search).fit(X, y)
     # And before a search of scikit-learn's own, in whatever process its fits are.
-    with pytest.raises(ValueError, match="fitted steps"), warnings.catch_warnings():
+    with pytest.raises(ValueError, match="steps of a pipeline"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         inner = GridSearchCV(search.estimator, {"alpha": [0.0, 0.1]}, cv=2, n_jobs=2, error_score="raise")
         make_pipeline(StandardScaler(), inner).fit(X, y)
