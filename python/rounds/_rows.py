@@ -51,14 +51,14 @@ def _quiet(encode: Callable[_Given, _Encoded]) -> Callable[_Given, _Encoded]:
     return quiet
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments, of which those that are numbers are some."""
-    return {name: _checked(name, value) for name, value in given.items()}
+def checked(given: Mapping[str, Any], *needed: str) -> dict[str, Any]:
+    """Arguments, of which those that are numbers are some; of those that are `needed` None is refused."""
+    return {name: _checked(name, value, name in needed) for name, value in given.items()}
 
 
-def _checked(name: str, value: Any) -> Any:
+def _checked(name: str, value: Any, is_needed: bool) -> Any:
     example = _NUMBERS.get(name)
-    if example is None or value is None:
+    if example is None or value is None and not is_needed:
         return value
     is_whole, found = isinstance(example, int), None
     try:
@@ -72,7 +72,7 @@ def _checked(name: str, value: Any) -> Any:
         pass
     shown = number(value) if found is None else found
     shown = shown if math.isfinite(shown) else example
-    told = repr(value) if isinstance(value, (str, bytes, Real)) else f"a {type(value).__name__}"
+    told = repr(value) if isinstance(value, (str, bytes, Real, type(None))) else f"a {type(value).__name__}"
     shown, kind = (max(round(abs(shown)), 1), "whole number from 0 to 2^64 − 1") if is_whole else (shown, "number")
     raise (TypeError if found is None else ValueError)(f"`{name}` is a {kind}, not {told}: give {name}={shown}")
 
@@ -80,8 +80,9 @@ def _checked(name: str, value: Any) -> Any:
 def pair(name: str, value: Any) -> tuple[float, float]:
     """Two numbers, the same for all columns."""
     try:
-        lo, hi = (float(one) for one in value if not isinstance(one, str))
-        return lo, hi
+        lo, hi = value
+        if not isinstance(lo, (str, bytes)) and not isinstance(hi, (str, bytes)):
+            return float(lo), float(hi)
     except (TypeError, ValueError):
         pass
     raise TypeError(f"`{name}` is two numbers, the lower one first, as {name}=(-1.0, 1.0)"
@@ -357,19 +358,24 @@ def labels(y: Any, domain: Domain | None, rows: int, explain: bool = False) -> A
     """Labels for the domain: words of classes, or numbers."""
     import numpy as np
 
-    y = array(y) if domain is not None or hasattr(y, "dtype") or is_frame(y) else np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise ValueError(f"y has {y.ndim} dimensions; one label a row is needed")
-    if len(y) != rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows, len(y)]}")
+    y = one_a_row(array(y) if domain is not None or hasattr(y, "dtype") or is_frame(y) else np.asarray(y), rows)
     if domain is None:
         is_classes = y.dtype.kind not in "f" or bool(np.all(y == np.floor(y)))
         return words(y) if is_classes else numbers(y)
     if explain:
         _refuse_numbers(y, domain.classes or ())
     return words(y, domain.classes) if domain.classes is not None else numbers(y)
+
+
+def one_a_row(y: Any, rows: int) -> Any:
+    """An array of one label a row."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise ValueError(f"y has {y.ndim} dimensions; one label a row is needed")
+    if len(y) != rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows, len(y)]}")
+    return y
 
 
 def ids(unit: Any, rows: int) -> list[str] | None:

@@ -147,7 +147,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             if name in _ELSEWHERE or name in own:
                 raise ValueError(f"`{name}` of `options` is settled by {_ELSEWHERE.get(name, f'`{name}` of the estimator')}: leave it out here")
         names = ("epsilon", "delta", "algorithm", "epochs", "batch_size", "learning_rate", "clip_norm", "threads", "verbose")
-        return {**(self.options or {}), **{name: own[name] for name in names}, "regularization": float(_rows.checked({"alpha": self.alpha})["alpha"])}
+        return {**(self.options or {}), **{name: own[name] for name in names}, "regularization": float(_rows.checked({"alpha": self.alpha}, "alpha")["alpha"])}
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         """Labels, the loss, the declaration of the label, and whether that was read off the rows."""
@@ -209,7 +209,8 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise ValueError("`bounds` is for arrays without a `domain`, which declares its own: leave one of them out")
         if not isinstance(self.secure, (bool, np.bool_)):
             raise TypeError(f"`secure` is True or False, not {self.secure!r}")
-        _refuse_unknown(type(self), others)
+        # Without weights scikit-learn's own parts give None.
+        _refuse_unknown(type(self), {name: value for name, value in others.items() if name != "sample_weight" or value is not None})
         settings, secure = self._settings(), self._is_release()
         changed = self._changed()
         if self.secure and changed:
@@ -631,7 +632,7 @@ class HuberRegressor(_Regressor):
     huber: float = 1.35
 
     def _loss_of(self, span: float) -> str:
-        threshold = np.float32(2.0 * float(_rows.checked({"huber": self.huber})["huber"]) / span)
+        threshold = np.float32(2.0 * float(_rows.checked({"huber": self.huber}, "huber")["huber"]) / span)
         if not (np.isfinite(threshold) and threshold > 0):
             raise ValueError(f"`huber` is a positive number, not {self.huber!r}")
         return f"huber={threshold}"

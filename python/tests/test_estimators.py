@@ -241,6 +241,14 @@ def test_one_estimator_trains_once_at_a_time_and_its_settings_and_statement_are_
         stated["epsilon"] = 0.01
     with pytest.raises(TypeError, match="does not change"):
         stated.update(epsilon=0.01)
+    kept = json.dumps(stated)
+    for change in (lambda: stated["public"].append("all"), lambda: dict(stated)["mechanisms"].clear(), lambda: stated["replace_one"].update(epsilon=0.0),
+                   lambda: stated["mechanisms"][0].pop("name", 0), lambda: stated["public"].__setitem__(0, "")):  # fmt: skip
+        with pytest.raises(TypeError, match="does not change"):
+            change()
+    # Nor by the document that it is from.
+    model.outcome_["privacy"]["public"].append("all")
+    assert json.dumps(stated) == kept
     assert pickle.loads(pickle.dumps(stated)) == stated and not hasattr(model, "_is_training")
 
 
@@ -525,6 +533,11 @@ def test_pickles_hold_no_key_and_none_is_made_while_training():
         (dict(random_state=-1, secure=False), "`random_state` is a whole number .*, not -1: give random_state=1$"),
         (dict(random_state=1.5, secure=False), "`random_state` is a whole number"),
         (dict(huber=0.0), "huber"),
+        (dict(huber=None), "`huber` is a number, not None: give huber=1.35$"),
+        (dict(alpha=None), "`alpha` is a number, not None: give alpha=0.01$"),
+        (dict(delta=None), "`delta` is a number, not None: give delta=1e-05$"),
+        (dict(bounds=(-1, "x", 1)), "`bounds` is two numbers"),
+        (dict(bounds=("-1", "1")), "`bounds` is two numbers"),
         (dict(huber="1"), "`huber` is a number, not '1'"),
         (dict(bounds=(1, -1)), "bounds"),
         (dict(bounds=[(-1, 1)] * 5), "`bounds` is two numbers.*for all columns together.*a `domain` declares those of each column"),
@@ -557,6 +570,9 @@ def test_what_stands_for_settings_of_scikit_learn_is_said(kind):
     for fit in (kind().fit, rounds.PrivateSearchCV(kind(), {"alpha": [0.0, 0.1]}).fit):
         with pytest.raises(TypeError, match="has no `sample_weight`: rows have no weights"):
             fit(X, y, sample_weight=np.ones(300))
+    # None are no weights.
+    label = dict(classes=[0, 1]) if kind in CLASSIFIERS else dict(target_bounds=(-1, 1))
+    assert kind(bounds=(-1, 1), **label).fit(X, y, sample_weight=None).privacy_["claim"] == "release"
     # The signature is as it was.
     assert "C" not in kind().get_params() and clone(kind(2.0, alpha=0.5)).get_params()["alpha"] == 0.5
 

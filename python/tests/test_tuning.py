@@ -130,6 +130,12 @@ def test_what_is_no_search_is_refused_with_the_remedy(estimator, grid, error, to
         PrivateSearchCV(estimator, grid, trials=3).fit(X, y)
 
 
+def test_no_number_of_trials_is_refused_by_name():
+    X, y = numbers(600, 10)
+    with pytest.raises(TypeError, match="`trials` is a number, not None: give trials=10.0$"):
+        PrivateSearchCV(LogisticRegression(bounds=(-1, 1), classes=[0, 1]), GRID, trials=None).fit(X, y)
+
+
 def test_a_step_before_a_search_voids_its_claim():
     X, y = numbers(600, 10)
     search = PrivateSearchCV(LogisticRegression(bounds=(-3, 3), classes=[0, 1]), GRID, trials=3)
