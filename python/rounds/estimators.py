@@ -90,14 +90,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __sklearn_clone__(self) -> Any:
-        for frame in _frames():
-            search = frame.f_locals.get("self")
-            if frame.f_code.co_name in _VALIDATIONS and frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
-                _warn_of_validation(frame.f_code.co_name, self, frame.f_locals)
-            if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
-                # Its first copy is that of its own setting.
-                if any(part is self for part in search.get_params().values()):
-                    _warn_of_search(search, self, frame.f_locals.get("params"))
+        _warn_of_copies(self)
         copy = BaseEstimator.__sklearn_clone__(self)
         changed = self._changed()
         if changed:
@@ -319,29 +312,45 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return self.model_.outputs(_rows.rows_of(X, None, self.model_.domain, explain=True))
 
 
-def _warn_of_validation(name: str, estimator: _Private, call: Mapping[str, Any]) -> None:
-    """Says once what the fits of a cross-validation spend together; `call` has its local names."""
-    if not estimator._is_secret():
+def _warn_of_copies(copied: Any) -> None:
+    """Says what the fits of the calls around spend together, of an estimator or of a private search, which one of these copies."""
+    estimator = copied.estimator if isinstance(copied, PrivateSearchCV) else copied
+    if not isinstance(estimator, _Private) or not estimator._is_secret():
         return
+    for frame in _frames():
+        search = frame.f_locals.get("self")
+        if isinstance(search, PrivateSearchCV) and search is not copied:
+            # Its budget is that of all of its fits.
+            return
+        if frame.f_code.co_name in _VALIDATIONS and frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
+            _warn_of_validation(frame.f_code.co_name, copied, estimator, frame.f_locals)
+        if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
+            # Its first copy is that of its own setting.
+            if any(part is copied for part in search.get_params().values()):
+                _warn_of_search(search, copied, estimator, frame.f_locals.get("params"))
+
+
+def _warn_of_validation(name: str, copied: Any, estimator: _Private, call: Mapping[str, Any]) -> None:
+    """Says once what the fits of a cross-validation spend together; `call` has its local names."""
     _refuse_ledger(name, estimator)
     # The first score of permutation_test_score is that of rows as they are; those of other orders follow.
     if "score" in call:
         return
     if "parallel" in call:
         warned = _WARNED.setdefault(call["parallel"], weakref.WeakSet())
-        if estimator in warned:
+        if copied in warned:
             return
-        warned.add(estimator)
+        warned.add(copied)
     told = "fits many releases, each at the estimator's own budget"
-    if name in ("cross_validate", "cross_val_predict") and call.get("estimator") is estimator:
+    if name in ("cross_validate", "cross_val_predict") and call.get("estimator") is copied:
         kind = type(call["cv"])
         # Of other classes the name may mean something else.
         folds = getattr(call["cv"], "n_splits", None) if kind.__module__.startswith("sklearn.") else None
-        told = _of_folds(estimator, kind, folds, call.get("params"))
+        told = _of_folds(copied, estimator, kind, folds, call.get("params"))
     warnings.warn(
         f"{name} {told}. Its scores are covered by nothing. Judge a release on public rows, or cross-validate simulations (secure=False)",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -351,12 +360,16 @@ def _refuse_ledger(name: str, estimator: _Private) -> None:
                          "rounds.PrivateSearchCV, which is one run")
 
 
-def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candidates: int = 1, refit: bool = False, varies: bool = False) -> str:
+def _of_folds(
+    copied: Any, estimator: _Private, kind: type, folds: Any, given: Any, *, candidates: int = 1, refit: bool = False, varies: bool = False
+) -> str:
     """What is known of a release of each candidate on each of some folds together, and of one more on all rows; `given` are arguments of `fit`."""
     from sklearn import model_selection as known
 
     ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
     domain = estimator.domain
+    # Of a private search by default the estimator's.
+    epsilon, delta = (getattr(estimator if getattr(copied, name) is None else copied, name) for name in ("epsilon", "delta"))
     # Positions of the others follow from how many rows there are.
     moves = "unit" in (given or {}) or (domain is not None and (domain.unit is not None or domain.relation == "add-remove"))
     told = "fits many releases, each at the estimator's own budget"
@@ -368,9 +381,8 @@ def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candid
         told = f"fits {told} {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
         if varies:
             told += ", whose budgets the grid decides: they add up"
-        elif ignores_labels and not moves and estimator.epsilon is not None and "noise_multiplier" not in (estimator.options or {}):
-            epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
-            told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
+        elif ignores_labels and not moves and epsilon is not None and "noise_multiplier" not in (estimator.options or {}):
+            told += f": together they are ({fits * float(epsilon):g}, {fits * float(delta):g})-DP at the estimator's own budget, by basic composition"
     if moves:
         told += "; no guarantee is known of them together, since one row or unit more or less moves those of others between folds"
     elif not ignores_labels:
@@ -378,10 +390,8 @@ def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candid
     return told
 
 
-def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
+def _warn_of_search(search: Any, copied: Any, estimator: _Private, given: Any) -> None:
     """Says what the fits of a search spend together; `given` are further arguments of its fit."""
-    if not estimator._is_secret():
-        return
     _refuse_ledger(type(search).__name__, estimator)
     from sklearn import model_selection as known
 
@@ -396,16 +406,19 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
         grid = search.param_distributions if hasattr(search, "param_distributions") else search.param_grid
         candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(grid))
         budgets = ("epsilon", "delta", "options", "secure")
-        varies = any(str(name).endswith(budgets) for part in ([grid] if isinstance(grid, Mapping) else grid) for name in part)
+        lists = [item for part in ([grid] if isinstance(grid, Mapping) else grid) for item in part.items()]
+        # An estimator in a list has a budget of its own.
+        varies = any(str(name).endswith(budgets) or any(hasattr(one, "get_params") for one in (values if isinstance(values, (list, tuple)) else ()))
+                     for name, values in lists)  # fmt: skip
     else:
         folds = None
-    told = _of_folds(estimator, kind, folds, given, candidates=candidates, refit=bool(search.refit), varies=varies)
+    told = _of_folds(copied, estimator, kind, folds, given, candidates=candidates, refit=bool(search.refit), varies=varies)
     warnings.warn(
         f"{type(search).__name__} {told}. The scores that choose among them are "
         "of private rows and covered by nothing: rounds.PrivateSearchCV pays for them all at once; or choose on public rows, or in simulations "
         "(secure=False)",
         UserWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
 
 
@@ -733,6 +746,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "input_tags", "target_tags"):
             setattr(tags, name, getattr(own, name))
         return tags
+
+    def __sklearn_clone__(self) -> Any:
+        _warn_of_copies(self)
+        return BaseEstimator.__sklearn_clone__(self)
 
     def fit(self, X: Any, y: Any, *, unit: Any = None, **others: Any) -> Any:
         """Runs the trials on rows `X` with the labels `y`; `unit` has the id of each row's unit, a person say.
