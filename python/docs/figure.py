@@ -14,7 +14,7 @@ import rounds
 
 # The study of the figure: formulas, a second. Others train models, and say so in the list of `python -m rounds list suites`.
 study, folder = "paper/accelerated-figure-1", Path(tempfile.mkdtemp())
-subprocess.run([sys.executable, "-m", "rounds", "run", study, "--out", folder], check=True, capture_output=True)
+subprocess.run([sys.executable, "-m", "rounds", "run", study, "--out", folder], check=True, stdout=subprocess.DEVNULL)
 runs = rounds.results.load(folder / study)
 print(len(runs), "runs of", ", ".join(runs["algorithm"].unique()))
 

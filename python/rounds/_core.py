@@ -21,6 +21,24 @@ from ._rows import checked, is_frame, lines_of, names_of, not_finite, rows_of, w
 Progress = Callable[[str, int, int], object]
 
 
+def _is_fixed(self: Any, *_: Any, **__: Any) -> Any:
+    raise TypeError("a statement says what was released, and does not change; json.loads(privacy.json()) is a copy that does")
+
+
+class _Lines(list):  # type: ignore[type-arg]
+    """A list of a statement."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = extend = insert = pop = remove = clear = sort = reverse = _is_fixed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+
+def _fixed(value: Any) -> Any:
+    """A copy of a part of a statement that does not change."""
+    return Privacy(value) if isinstance(value, dict) else _Lines(map(_fixed, value)) if isinstance(value, list) else value
+
+
 class Privacy(dict):  # type: ignore[type-arg]
     """A privacy statement: a dictionary with the keys of the command's documents, which prints as text.
 
@@ -31,8 +49,8 @@ class Privacy(dict):  # type: ignore[type-arg]
     reason: nothing is declared
     """
 
-    def _is_fixed(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a statement says what was released, and does not change; dict(privacy) is a copy that does")
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__((name, _fixed(value)) for name, value in dict(*given, **named).items())
 
     __setitem__ = __delitem__ = __ior__ = update = pop = popitem = clear = setdefault = _is_fixed
 
@@ -196,7 +214,7 @@ def train(
     >>> run.privacy["claim"]
     'simulation'
     """
-    given = checked({"epsilon": epsilon, "delta": delta, "algorithm": algorithm, "seed": seed, "threads": threads, **settings})
+    given = checked({"epsilon": epsilon, "delta": delta, "algorithm": algorithm, "seed": seed, "threads": threads, **settings}, "delta")
     seed, threads = given.pop("seed"), given.pop("threads")
     if given.get("ledger") is not None and seed is not None:
         raise ValueError("`ledger` counts releases, and a seed (of an estimator random_state, or secure=False) makes a simulation: leave one out")
@@ -289,7 +307,7 @@ def tune(
     (True, True)
     """
     lists = [(name.replace("_", "-"), words_of(name, values)) for name, values in grid.items()]
-    return train(data, y, _selection=(lists, float(checked({"trials": trials})["trials"]), str(law), score_on), **settings)
+    return train(data, y, _selection=(lists, float(checked({"trials": trials}, "trials")["trials"]), str(law), score_on), **settings)
 
 
 def words_of(name: str, values: Any) -> list[str]:
@@ -438,7 +456,7 @@ def account(
     >>> round(found["epsilon"], 2)
     1.83
     """
-    return dict(json.loads(_rounds.account(**checked(locals()))))
+    return dict(json.loads(_rounds.account(**checked(locals(), "delta", "steps", "trees"))))
 
 
 def verify(
@@ -514,7 +532,7 @@ def new_ledger(
     """
     if not isinstance(domain, Domain):
         raise TypeError(f"`domain` is a rounds.Domain, not a {type(domain).__name__}: Domain.read(path) and Domain.parse(text) make one")
-    given = checked({"rows": rows, "epsilon": epsilon, "delta": delta})
+    given = checked({"rows": rows, "epsilon": epsilon, "delta": delta}, "epsilon", "delta")
     return dict(json.loads(_rounds.ledger(path, (data, domain, given["rows"], filter, given["epsilon"], given["delta"]))))
 
 
@@ -551,7 +569,7 @@ def factorize(
     >>> rounds.factorize(64, method="banded=8")["rms_error"] < rounds.factorize(64, method="identity")["rms_error"]
     True
     """
-    return dict(json.loads(_rounds.factorize(**checked(locals()))))
+    return dict(json.loads(_rounds.factorize(**checked(locals(), "rounds", "epochs", "gap"))))
 
 
 def audit(
@@ -575,7 +593,7 @@ def audit(
     list of dict
         ``claimed_epsilon``, ``lower_bound_epsilon``, ``disproved`` and more; or the ``reason`` for no claim.
     """
-    return list(json.loads(_rounds.audit(**checked(locals()))))
+    return list(json.loads(_rounds.audit(**checked(locals(), "runs", "seed", "delta"))))
 
 
 def clipped_sum(
@@ -610,21 +628,19 @@ def clipped_sum(
 
     weights = np.asarray(weights, dtype=np.float32)
     rows = _sum_rows(X, y, loss, domain)
-    given = checked({"clip_norm": clip_norm, "threads": threads})
+    given = checked({"clip_norm": clip_norm, "threads": threads}, "clip_norm")
     found = _rounds.clipped_sum(rows, weights.ravel().tolist(), loss, given["clip_norm"], given["threads"] or 0)
     return found.reshape(weights.shape)
 
 
 def _sum_rows(X: Any, y: Any, loss: str, domain: Domain | None) -> Rows:
-    from ._rows import _matrix, labels, numbers
-
-    import numpy as np
+    from ._rows import _matrix, array, labels, numbers, one_a_row
 
     if domain is not None:
         return rows_of(X, y, domain, explain=True)
     matrix = _matrix(X, None)
     count = len(matrix[0]) - 1 if isinstance(matrix, tuple) else len(matrix)
-    given = labels(y, None, count) if loss == "softmax" else numbers(np.asarray(y))
+    given = labels(y, None, count) if loss == "softmax" else numbers(one_a_row(array(y), count))
     return Rows.of_matrix("arrays", matrix, given, None, None, True)
 
 

@@ -7,18 +7,21 @@
    `number` are the same on each of them: a null makes no integer a float, and a word makes no boolean text.
 3. `words` and `numbers` apply 1 to each value. The order of different words enters nothing where a domain declares them.
 4. What is refused follows from types, shapes and names, which belong to the form of the data, as a file's syntax does. Lists have no type.
-   No exception is raised while another one is handled, so none keeps a value as its context.
+   No exception is raised while another one is handled, so none keeps a value as its context. NumPy's own errors and warnings, which follow values
+   and the caller's settings, are ignored (`_quiet`).
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from array import array as Numbers
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ._rounds import Domain, Rows
 
@@ -31,14 +34,31 @@ _NUMBERS: dict[str, float] = dict(
 )  # fmt: skip
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments, of which those that are numbers are some."""
-    return {name: _checked(name, value) for name, value in given.items()}
+_Given = ParamSpec("_Given")
+_Encoded = TypeVar("_Encoded")
 
 
-def _checked(name: str, value: Any) -> Any:
+def _quiet(encode: Callable[_Given, _Encoded]) -> Callable[_Given, _Encoded]:
+    """A function in which no overflow and no signalling NaN raises or warns."""
+
+    @functools.wraps(encode)
+    def quiet(*given: _Given.args, **named: _Given.kwargs) -> _Encoded:
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            return encode(*given, **named)
+
+    return quiet
+
+
+def checked(given: Mapping[str, Any], *needed: str) -> dict[str, Any]:
+    """Arguments, of which those that are numbers are some; of those that are `needed` None is refused."""
+    return {name: _checked(name, value, name in needed) for name, value in given.items()}
+
+
+def _checked(name: str, value: Any, is_needed: bool) -> Any:
     example = _NUMBERS.get(name)
-    if example is None or value is None:
+    if example is None or value is None and not is_needed:
         return value
     is_whole, found = isinstance(example, int), None
     try:
@@ -52,7 +72,7 @@ def _checked(name: str, value: Any) -> Any:
         pass
     shown = number(value) if found is None else found
     shown = shown if math.isfinite(shown) else example
-    told = repr(value) if isinstance(value, (str, bytes, Real)) else f"a {type(value).__name__}"
+    told = repr(value) if isinstance(value, (str, bytes, Real, type(None))) else f"a {type(value).__name__}"
     shown, kind = (max(round(abs(shown)), 1), "whole number from 0 to 2^64 − 1") if is_whole else (shown, "number")
     raise (TypeError if found is None else ValueError)(f"`{name}` is a {kind}, not {told}: give {name}={shown}")
 
@@ -60,8 +80,9 @@ def _checked(name: str, value: Any) -> Any:
 def pair(name: str, value: Any) -> tuple[float, float]:
     """Two numbers, the same for all columns."""
     try:
-        lo, hi = (float(one) for one in value if not isinstance(one, str))
-        return lo, hi
+        lo, hi = value
+        if not isinstance(lo, (str, bytes)) and not isinstance(hi, (str, bytes)):
+            return float(lo), float(hi)
     except (TypeError, ValueError):
         pass
     raise TypeError(f"`{name}` is two numbers, the lower one first, as {name}=(-1.0, 1.0)"
@@ -116,6 +137,7 @@ def _fields(values: Any) -> list[str]:
     return ["" if value != value else repr(value) for value in numbers.tolist()]
 
 
+@_quiet
 def array(values: Any) -> Any:
     """A vector, a column or a list as a NumPy array. Types that nulls or other values would change are arrays of objects."""
     found = _array(values)
@@ -136,7 +158,7 @@ def _array(values: Any) -> Any:
         if len(_keys(values)) != 1:
             raise ValueError(f"one column is needed, and the data frame has {len(_keys(values))}")
         return array(_column_at(values, 0))
-    if isinstance(values, (list, tuple, range)):
+    if _is_list(values):
         return np.fromiter(values, dtype=object, count=len(values))
     if hasattr(values, "to_pylist"):
         is_exact = kind.startswith(("timestamp", "date", "duration", "float", "double", "halffloat"))
@@ -150,12 +172,23 @@ def _array(values: Any) -> Any:
         own = values.cat if hasattr(values, "cat") else values
         levels = _each(array(own.categories))
         return np.fromiter((levels[code] if code >= 0 else None for code in np.asarray(own.codes).tolist()), dtype=object, count=len(values))
+    if hasattr(dtype, "fill_value"):
+        # A sparse column of pandas.
+        return np.asarray(values, dtype=dtype.subtype)  # type: ignore[union-attr]
     if hasattr(values, "isna"):
         if getattr(dtype, "kind", "O") == "f":
             return _typed(values, dtype=dtype.numpy_dtype, na_value=math.nan)  # type: ignore[union-attr]
         is_exact = getattr(dtype, "kind", "O") in "iub" and not values.isna().any()
         return _typed(values) if is_exact else _objects(values)
     return np.asarray(values)
+
+
+def _is_list(values: Any) -> bool:
+    """Values without a common type, which NumPy would give them: each is encoded by itself."""
+    kind = type(values)
+    if issubclass(kind, (str, bytes, bytearray, memoryview, Numbers, Mapping)) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
+        return False
+    return issubclass(kind, Sequence) or not hasattr(kind, "__array__")
 
 
 def _typed(values: Any, **how: Any) -> Any:
@@ -221,7 +254,7 @@ def _spelt(value: Any, known: Collection[str]) -> str:
     if isinstance(value, (bool, np.bool_)):
         text = str(bool(value))
         return text if text in known or not known else str(int(value))
-    if value is None or isinstance(value, (np.timedelta64, datetime.timedelta)):
+    if value is None or value is np.ma.masked or isinstance(value, (np.timedelta64, datetime.timedelta)):
         return ""
     if isinstance(value, np.datetime64):
         if np.isnat(value):
@@ -287,6 +320,7 @@ def number(value: Any) -> float:
     return math.nan
 
 
+@_quiet
 def words(values: Any, known: Collection[str] = ()) -> tuple[list[str], Any]:
     """The different words of an array, and each value's index among them, −1 for a missing one."""
     import numpy as np
@@ -309,13 +343,13 @@ def _refuse_numbers(values: Any, known: Collection[str]) -> None:
         raise TypeError(f"the values are numbers, and the domain declares words, {', '.join(map(repr, known))}: give these")
 
 
+@_quiet
 def numbers(values: Any) -> Any:
     """The numbers of an array as float64, NaN for a missing one."""
     import numpy as np
 
     if values.dtype.kind in "iufb":
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray(values, dtype=np.float64)
+        return np.ascontiguousarray(values, dtype=np.float64)
     found = np.fromiter(map(number, _each(values.ravel())), dtype=np.float64, count=values.size)
     return found.reshape(values.shape)
 
@@ -324,19 +358,24 @@ def labels(y: Any, domain: Domain | None, rows: int, explain: bool = False) -> A
     """Labels for the domain: words of classes, or numbers."""
     import numpy as np
 
-    y = array(y) if domain is not None or hasattr(y, "dtype") or is_frame(y) else np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise ValueError(f"y has {y.ndim} dimensions; one label a row is needed")
-    if len(y) != rows:
-        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows, len(y)]}")
+    y = one_a_row(array(y) if domain is not None or hasattr(y, "dtype") or is_frame(y) else np.asarray(y), rows)
     if domain is None:
         is_classes = y.dtype.kind not in "f" or bool(np.all(y == np.floor(y)))
         return words(y) if is_classes else numbers(y)
     if explain:
         _refuse_numbers(y, domain.classes or ())
     return words(y, domain.classes) if domain.classes is not None else numbers(y)
+
+
+def one_a_row(y: Any, rows: int) -> Any:
+    """An array of one label a row."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise ValueError(f"y has {y.ndim} dimensions; one label a row is needed")
+    if len(y) != rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows, len(y)]}")
+    return y
 
 
 def ids(unit: Any, rows: int) -> list[str] | None:
@@ -353,6 +392,7 @@ def ids(unit: Any, rows: int) -> list[str] | None:
     return [different[code] for code in codes.tolist()]
 
 
+@_quiet
 def dense(X: Any) -> Any:
     """Rows of bytes or of f32 in C order, those of `X` where it has them so. Every number is a float64 first, as `number` gives it."""
     import numpy as np
@@ -360,7 +400,7 @@ def dense(X: Any) -> Any:
     if is_frame(X):
         columns = [numbers(array(_column_at(X, place))) for place in range(len(_keys(X)))]
         X = np.stack(columns, axis=1) if columns else np.zeros((len(X), 0))
-    elif isinstance(X, (list, tuple)):
+    elif _is_list(X):
         X = _of_lists(X)
     elif isinstance(X, np.ma.MaskedArray):
         X = numbers(_unmasked(X))
@@ -372,27 +412,40 @@ def dense(X: Any) -> Any:
     if X.dtype.kind not in "iufb":
         raise TypeError(f"X has values of {X.dtype}; numbers are needed")
     if X.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            X = (X if X.dtype.itemsize <= 4 else X.astype(np.float64, copy=False)).astype(np.float32, copy=False)
+        X = (X if X.dtype.itemsize <= 4 else X.astype(np.float64, copy=False)).astype(np.float32, copy=False)
     return np.ascontiguousarray(X)
 
 
 def _of_lists(X: Any) -> Any:
+    """Rows, each encoded by itself; arrays of one type are stacked as they are."""
     import numpy as np
 
-    found = None
-    try:
-        found = np.asarray(X)
-    except Exception:
-        pass
-    if found is not None and (found.dtype.kind in "iufb" or found.ndim < 2):
-        return found
-    rows = [numbers(array(row)) if hasattr(row, "__len__") and not isinstance(row, (str, bytes)) else np.zeros(0) for row in X]
+    rows = list(X)
+    if all(type(row) is np.ndarray and row.dtype.kind in "iufb" for row in rows) and len({(row.dtype, row.shape) for row in rows}) == 1:
+        return np.stack(rows)
+    if not any(hasattr(row, "__len__") and not isinstance(row, (str, bytes)) for row in rows):
+        return np.zeros(len(rows))
+    rows = [_row(row) for row in rows]
     if len({row.shape for row in rows}) != 1:
         raise ValueError("X has rows of different lengths")
     return np.stack(rows)
 
 
+def _row(row: Any) -> Any:
+    import numpy as np
+
+    if not hasattr(row, "__len__") or isinstance(row, (str, bytes)):
+        return np.zeros(0)
+    if _is_list(row) and {float, int, bool}.issuperset(map(type, row)):
+        # The same numbers, faster.
+        try:
+            return np.fromiter(row, dtype=np.float64, count=len(row))
+        except OverflowError:
+            pass
+    return numbers(_array(row))
+
+
+@_quiet
 def sparse(X: Any) -> Any:
     """Sparse rows of numbers with their columns in order, or None for what is not sparse."""
     module = sys.modules.get("scipy.sparse")
@@ -407,6 +460,7 @@ def sparse(X: Any) -> Any:
     return rows
 
 
+@_quiet
 def _matrix(X: Any, domain: Domain | None) -> Any:
     """Sparse rows, bytes or f32 in C order: those of `X` where it has them so."""
     import numpy as np
@@ -416,8 +470,7 @@ def _matrix(X: Any, domain: Domain | None) -> Any:
         return dense(X)
     if domain is not None and domain.storage == "bytes":
         raise TypeError("sparse rows, and the domain keeps bytes: declare storage=\"sparse\"")
-    with np.errstate(over="ignore"):
-        values = np.ascontiguousarray(rows.data.astype(np.float64, copy=False), dtype=np.float32)
+    values = np.ascontiguousarray(rows.data.astype(np.float64, copy=False), dtype=np.float32)
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), values, rows.shape[1]
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -21,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _rows
 from ._core import Domain, Model, Privacy, _probabilities, train, tune, words_of
 
-_FITTED_STEPS = "rows went through fitted steps of a pipeline, which read all of them: what is claimed would not hold"
+_STEPS = "rows went through steps of a pipeline, which may read all of them, or fail by a value: what is claimed would not hold"
 # Of scikit-learn's own estimators, and what stands for it.
 _INSTEAD = {
     "C": "`alpha` is λ of the regulariser beside the mean loss, 1/(C·n) for n rows whose features the bounds scale to [−1, 1]",
@@ -50,19 +51,6 @@ def _frames() -> Iterator[Any]:
     while frame is not None:
         yield frame
         frame = frame.f_back  # type: ignore[assignment]
-
-
-def _reads_rows(step: Any) -> bool:
-    """A transformer learns something from the rows that it is fitted on."""
-    if step is None or isinstance(step, str):
-        return False
-    func = getattr(step, "func", None)
-    if func is not None and not isinstance(func, np.ufunc) or _reads_rows(getattr(step, "remainder", None)):
-        return True
-    parts = getattr(step, "transformers", None) or getattr(step, "transformer_list", None) or getattr(step, "steps", None)
-    if parts is not None:
-        return any(_reads_rows(part[1]) for part in parts)
-    return bool(get_tags(step).requires_fit)
 
 
 def _refuse_unknown(kind: type, given: Mapping[str, Any]) -> None:
@@ -102,14 +90,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __sklearn_clone__(self) -> Any:
-        for frame in _frames():
-            search = frame.f_locals.get("self")
-            if frame.f_code.co_name in _VALIDATIONS and frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
-                _warn_of_validation(frame.f_code.co_name, self, frame.f_locals)
-            if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
-                # Its first copy is that of its own setting.
-                if any(part is self for part in search.get_params().values()):
-                    _warn_of_search(search, self, frame.f_locals.get("params"))
+        _warn_of_copies(self)
         copy = BaseEstimator.__sklearn_clone__(self)
         changed = self._changed()
         if changed:
@@ -159,7 +140,7 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             if name in _ELSEWHERE or name in own:
                 raise ValueError(f"`{name}` of `options` is settled by {_ELSEWHERE.get(name, f'`{name}` of the estimator')}: leave it out here")
         names = ("epsilon", "delta", "algorithm", "epochs", "batch_size", "learning_rate", "clip_norm", "threads", "verbose")
-        return {**(self.options or {}), **{name: own[name] for name in names}, "regularization": float(_rows.checked({"alpha": self.alpha})["alpha"])}
+        return {**(self.options or {}), **{name: own[name] for name in names}, "regularization": float(_rows.checked({"alpha": self.alpha}, "alpha")["alpha"])}
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
         """Labels, the loss, the declaration of the label, and whether that was read off the rows."""
@@ -221,23 +202,28 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             raise ValueError("`bounds` is for arrays without a `domain`, which declares its own: leave one of them out")
         if not isinstance(self.secure, (bool, np.bool_)):
             raise TypeError(f"`secure` is True or False, not {self.secure!r}")
-        _refuse_unknown(type(self), others)
+        # Without weights scikit-learn's own parts give None.
+        _refuse_unknown(type(self), {name: value for name, value in others.items() if name != "sample_weight" or value is not None})
         settings, secure = self._settings(), self._is_release()
         changed = self._changed()
         if self.secure and changed:
-            raise ValueError(f"{changed}. Fit on rows as they are (a domain declares bounds and categories), or give secure=False for a simulation that claims nothing")
+            raise ValueError(
+                f"{changed}. Fit on rows as they are: a domain declares bounds and categories, and `options` take features of each row "
+                '({"clip_features": "l2=1"}, {"features": "pca"}). Rows that other functions made, each of one row alone and for every value, are given '
+                "as an array. Or give secure=False for a simulation that claims nothing"
+            )
         # One step, whatever other threads do.
         if self.__dict__.setdefault("_is_training", mine := object()) is not mine:
             raise RuntimeError("this estimator is training in another thread; its copies (sklearn.base.clone) can train at once")
         try:
             X = self._validated(X, reset=True)
             y, loss, label, is_read = self._target(self._labels(y, X))
-            fitted_before = changed == _FITTED_STEPS
+            by_steps = changed == _STEPS
             domain = self.domain
             if domain is None:
-                domain = self._declared(X, label, secure, is_read or fitted_before)
-            elif fitted_before:
-                raise ValueError(f"{_FITTED_STEPS}. Give `domain` to rows as they are")
+                domain = self._declared(X, label, secure, is_read or by_steps)
+            elif by_steps:
+                raise ValueError(f"{_STEPS}. Give `domain` to rows as they are")
             selection = getattr(self, "_selection", {})
             run = (tune if selection else train)(
                 X,
@@ -254,8 +240,8 @@ class _Private(BaseEstimator):  # type: ignore[misc]
             self.outcome_ = run.outcome
             self.privacy_ = run.privacy
             self.n_iter_ = int(run.outcome["rounds"])
-            if fitted_before:
-                void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_FITTED_STEPS)
+            if by_steps:
+                void = dict(claim="none", epsilon=None, delta=None, replace_one=None, reason=_STEPS)
                 self.privacy_ = Privacy({**run.privacy, **void})
             self._set_coefficients(domain)
         finally:
@@ -276,9 +262,9 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         """Why the rows of this fit are not those that were given, if what runs around it has changed them."""
         for frame in _frames():
             module, owner = frame.f_globals.get("__name__") or "", frame.f_locals.get("self")
-            steps = getattr(owner, "steps", None) if frame.f_code.co_name.startswith("fit") else None
-            if isinstance(steps, list) and any(_reads_rows(step) for _, step in steps[:-1]):
-                return _FITTED_STEPS
+            is_pipeline = isinstance(owner, Pipeline) and frame.f_code.co_name.startswith("fit")
+            if is_pipeline and any(step is not None and not isinstance(step, str) for _, step in owner.steps[:-1]):
+                return _STEPS
             if module.startswith("sklearn.") and not module.startswith(_HANDS_ON):
                 return f"rows came through {module}, which may repeat or change them: what is claimed would not hold"
         return getattr(self, "_changed_before", None)
@@ -326,29 +312,45 @@ class _Private(BaseEstimator):  # type: ignore[misc]
         return self.model_.outputs(_rows.rows_of(X, None, self.model_.domain, explain=True))
 
 
-def _warn_of_validation(name: str, estimator: _Private, call: Mapping[str, Any]) -> None:
-    """Says once what the fits of a cross-validation spend together; `call` has its local names."""
-    if not estimator._is_secret():
+def _warn_of_copies(copied: Any) -> None:
+    """Says what the fits of the calls around spend together, of an estimator or of a private search, which one of these copies."""
+    estimator = copied.estimator if isinstance(copied, PrivateSearchCV) else copied
+    if not isinstance(estimator, _Private) or not estimator._is_secret():
         return
+    for frame in _frames():
+        search = frame.f_locals.get("self")
+        if isinstance(search, PrivateSearchCV) and search is not copied:
+            # Its budget is that of all of its fits.
+            return
+        if frame.f_code.co_name in _VALIDATIONS and frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
+            _warn_of_validation(frame.f_code.co_name, copied, estimator, frame.f_locals)
+        if frame.f_code.co_name == "fit" and hasattr(search, "cv") and hasattr(search, "refit"):
+            # Its first copy is that of its own setting.
+            if any(part is copied for part in search.get_params().values()):
+                _warn_of_search(search, copied, estimator, frame.f_locals.get("params"))
+
+
+def _warn_of_validation(name: str, copied: Any, estimator: _Private, call: Mapping[str, Any]) -> None:
+    """Says once what the fits of a cross-validation spend together; `call` has its local names."""
     _refuse_ledger(name, estimator)
     # The first score of permutation_test_score is that of rows as they are; those of other orders follow.
     if "score" in call:
         return
     if "parallel" in call:
         warned = _WARNED.setdefault(call["parallel"], weakref.WeakSet())
-        if estimator in warned:
+        if copied in warned:
             return
-        warned.add(estimator)
+        warned.add(copied)
     told = "fits many releases, each at the estimator's own budget"
-    if name in ("cross_validate", "cross_val_predict") and call.get("estimator") is estimator:
+    if name in ("cross_validate", "cross_val_predict") and call.get("estimator") is copied:
         kind = type(call["cv"])
         # Of other classes the name may mean something else.
         folds = getattr(call["cv"], "n_splits", None) if kind.__module__.startswith("sklearn.") else None
-        told = _of_folds(estimator, kind, folds, call.get("params"))
+        told = _of_folds(copied, estimator, kind, folds, call.get("params"))
     warnings.warn(
         f"{name} {told}. Its scores are covered by nothing. Judge a release on public rows, or cross-validate simulations (secure=False)",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -358,12 +360,16 @@ def _refuse_ledger(name: str, estimator: _Private) -> None:
                          "rounds.PrivateSearchCV, which is one run")
 
 
-def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candidates: int = 1, refit: bool = False, varies: bool = False) -> str:
+def _of_folds(
+    copied: Any, estimator: _Private, kind: type, folds: Any, given: Any, *, candidates: int = 1, refit: bool = False, varies: bool = False
+) -> str:
     """What is known of a release of each candidate on each of some folds together, and of one more on all rows; `given` are arguments of `fit`."""
     from sklearn import model_selection as known
 
     ignores_labels = kind in (known.KFold, known.ShuffleSplit, known.TimeSeriesSplit, known.LeaveOneOut)
     domain = estimator.domain
+    # Of a private search by default the estimator's.
+    epsilon, delta = (getattr(estimator if getattr(copied, name) is None else copied, name) for name in ("epsilon", "delta"))
     # Positions of the others follow from how many rows there are.
     moves = "unit" in (given or {}) or (domain is not None and (domain.unit is not None or domain.relation == "add-remove"))
     told = "fits many releases, each at the estimator's own budget"
@@ -375,9 +381,8 @@ def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candid
         told = f"fits {told} {folds} folds, and each {'row' if leaves_out else 'unit'} takes part in at most {fits} releases"
         if varies:
             told += ", whose budgets the grid decides: they add up"
-        elif ignores_labels and not moves and estimator.epsilon is not None and "noise_multiplier" not in (estimator.options or {}):
-            epsilon, delta = fits * float(estimator.epsilon), fits * float(estimator.delta)
-            told += f": together they are ({epsilon:g}, {delta:g})-DP at the estimator's own budget, by basic composition"
+        elif ignores_labels and not moves and epsilon is not None and "noise_multiplier" not in (estimator.options or {}):
+            told += f": together they are ({fits * float(epsilon):g}, {fits * float(delta):g})-DP at the estimator's own budget, by basic composition"
     if moves:
         told += "; no guarantee is known of them together, since one row or unit more or less moves those of others between folds"
     elif not ignores_labels:
@@ -385,10 +390,8 @@ def _of_folds(estimator: _Private, kind: type, folds: Any, given: Any, *, candid
     return told
 
 
-def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
+def _warn_of_search(search: Any, copied: Any, estimator: _Private, given: Any) -> None:
     """Says what the fits of a search spend together; `given` are further arguments of its fit."""
-    if not estimator._is_secret():
-        return
     _refuse_ledger(type(search).__name__, estimator)
     from sklearn import model_selection as known
 
@@ -403,17 +406,31 @@ def _warn_of_search(search: Any, estimator: _Private, given: Any) -> None:
         grid = search.param_distributions if hasattr(search, "param_distributions") else search.param_grid
         candidates = search.n_iter if type(search) is known.RandomizedSearchCV else len(known.ParameterGrid(grid))
         budgets = ("epsilon", "delta", "options", "secure")
-        varies = any(str(name).endswith(budgets) for part in ([grid] if isinstance(grid, Mapping) else grid) for name in part)
+        lists = [item for part in ([grid] if isinstance(grid, Mapping) else grid) for item in part.items()]
+        # An estimator in a list has a budget of its own.
+        varies = any(str(name).endswith(budgets) or any(hasattr(one, "get_params") for one in (values if isinstance(values, (list, tuple)) else ()))
+                     for name, values in lists)  # fmt: skip
     else:
         folds = None
-    told = _of_folds(estimator, kind, folds, given, candidates=candidates, refit=bool(search.refit), varies=varies)
+    told = _of_folds(copied, estimator, kind, folds, given, candidates=candidates, refit=bool(search.refit), varies=varies)
     warnings.warn(
         f"{type(search).__name__} {told}. The scores that choose among them are "
         "of private rows and covered by nothing: rounds.PrivateSearchCV pays for them all at once; or choose on public rows, or in simulations "
         "(secure=False)",
         UserWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
+
+
+def _list_of_classes(given: Any) -> Any:
+    """Declared classes as an array; one of objects where NumPy's type would change their words, as that of ["a", 1.0] does."""
+    is_list = hasattr(given, "__len__") and hasattr(given, "__getitem__") and not isinstance(given, (str, bytes, Mapping)) and getattr(given, "ndim", 1) == 1
+    if not is_list or any(hasattr(one, "__len__") and not isinstance(one, (str, bytes)) for one in given):
+        shown = repr(given) if isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+        raise TypeError(f"`classes` is a list of the classes in their order, as classes=[\"no\", \"yes\"], not {shown}")
+    classes = np.asarray(given)
+    words = [_rows.word(value) for value in _rows._each(classes)]
+    return classes if [_rows.word(value, words) for value in given] == words else np.fromiter(given, dtype=object, count=len(given))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -431,9 +448,11 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
     def _classes_of(self, y: Any) -> tuple[Any, bool]:
         """The classes, and whether they were read off the rows. Those of a domain follow from it alone, their type too."""
         declared = None if self.domain is None else self.domain.classes
+        if self.domain is not None and declared is None:
+            raise ValueError(f"the domain declares no classes, which {type(self).__name__} learns: declare them, or take Ridge or HuberRegressor, which learn numbers")
         if self.classes is not None:
-            classes = np.asarray(self.classes)
-            if declared is not None and [_rows.word(value, declared) for value in classes.tolist()] != declared:
+            classes = _list_of_classes(self.classes)
+            if declared is not None and [_rows.word(value, declared) for value in _rows._each(classes)] != declared:
                 raise ValueError(f"`classes` beside a domain are its classes in its order: {declared}")
             return classes, False
         if declared is not None:
@@ -457,7 +476,10 @@ class _Classifier(ClassifierMixin, _Private):  # type: ignore[misc]
         if loss == "hinge" and len(self.classes_) > 2:
             raise ValueError("Only binary classification is supported: the hinge loss has two classes; take LogisticRegression for more. "
                              f"The type of the target is multiclass, with {len(self.classes_)} classes")
-        names = [_rows.word(value) for value in self.classes_.tolist()]
+        names = [_rows.word(value) for value in _rows._each(self.classes_)]
+        if "" in names:
+            raise ValueError(f"{self.classes_.tolist()[names.index('')]!r} is no class, for missing labels have its name, which is empty (as are floats from 2^53 on): "
+                             "leave it out of the classes, or give it a name, \"none\" say, in the rows as well")
         return y, loss, {"classes": names}, is_read
 
     def decision_function(self, X: Any) -> Any:
@@ -568,6 +590,9 @@ class _Regressor(RegressorMixin, _Private):  # type: ignore[misc]
         return self._loss
 
     def _target(self, y: Any) -> tuple[Any, str, dict[str, Any], bool]:
+        if self.domain is not None and self.domain.label_bounds is None:
+            raise ValueError(f"the domain declares no bounds of the label, and {type(self).__name__} learns numbers: declare them, or take LogisticRegression "
+                             "or LinearSVC, which learn classes")
         if not self._is_secret():
             words, y = y, _rows.numbers(y)
             if words.dtype.kind in "OUS" and (np.isnan(y) & (_rows.words(words)[1] >= 0)).any():
@@ -620,7 +645,7 @@ class HuberRegressor(_Regressor):
     huber: float = 1.35
 
     def _loss_of(self, span: float) -> str:
-        threshold = np.float32(2.0 * float(_rows.checked({"huber": self.huber})["huber"]) / span)
+        threshold = np.float32(2.0 * float(_rows.checked({"huber": self.huber}, "huber")["huber"]) / span)
         if not (np.isfinite(threshold) and threshold > 0):
             raise ValueError(f"`huber` is a positive number, not {self.huber!r}")
         return f"huber={threshold}"
@@ -721,6 +746,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "input_tags", "target_tags"):
             setattr(tags, name, getattr(own, name))
         return tags
+
+    def __sklearn_clone__(self) -> Any:
+        _warn_of_copies(self)
+        return BaseEstimator.__sklearn_clone__(self)
 
     def fit(self, X: Any, y: Any, *, unit: Any = None, **others: Any) -> Any:
         """Runs the trials on rows `X` with the labels `y`; `unit` has the id of each row's unit, a person say.

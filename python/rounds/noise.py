@@ -116,7 +116,7 @@ def stream(
     -------
     Stream
     """
-    given = checked(locals())
+    given = checked(locals(), "dimension", "rounds", "epochs", "clip_norm", "delta", "threads")
     rounds, epochs = given["rounds"], given.pop("epochs")
     if epochs < 1 or epochs % 1 or rounds % epochs:
         raise ValueError(f"`epochs` {epochs} is 1 at least and divides `rounds` {rounds}: an example is in one round of each epoch")

@@ -182,19 +182,20 @@ def test_partial_fit_is_refused_with_the_reason():
         LogisticRegression().partial_fit(*rows()[:2])
 
 
-def test_a_fitted_step_before_an_estimator_voids_the_claim():
+def test_a_step_before_an_estimator_voids_the_claim():
     X, y, _ = rows()
     release = LogisticRegression(bounds=(-3, 3), classes=[0, 1])
     for fitted in (StandardScaler(), ColumnTransformer([("scaled", MinMaxScaler(), [0, 1])]), make_pipeline(StandardScaler())):
-        with pytest.raises(ValueError, match="fitted steps"):
+        with pytest.raises(ValueError, match="steps of a pipeline"):
             make_pipeline(fitted, clone(release)).fit(X, y)
         simulated = make_pipeline(fitted, clone(release).set_params(secure=False)).fit(X, y)
-        assert simulated[-1].privacy_["claim"] == "none" and "fitted steps" in simulated[-1].privacy_["reason"]
+        assert simulated[-1].privacy_["claim"] == "none" and "steps of a pipeline" in simulated[-1].privacy_["reason"]
         assert json.loads(simulated[-1].model_.header())["privacy"]["claim"] == "none"
-    unknown = FunctionTransformer(lambda X: X / X.std(axis=0))
-    for fitted in (unknown, ColumnTransformer([("kept", "passthrough", [0, 1])], remainder=StandardScaler())):
-        with pytest.raises(ValueError, match="fitted steps"):
-            make_pipeline(fitted, clone(release)).fit(X, y)
+    # Those that learn nothing may fail or warn by a value, and show it.
+    for step in (Normalizer(), FunctionTransformer(), FunctionTransformer(np.tanh), FunctionTransformer(np.frompyfunc(lambda value: 1 / value, 1, 1)),
+                 ColumnTransformer([("kept", "passthrough", [0, 1])])):  # fmt: skip
+        with pytest.raises(ValueError, match="steps of a pipeline.*Fit on rows as they are.*clip_features.*given as an array"):
+            make_pipeline(step, clone(release)).fit(X, y)
     grid = GridSearchCV(clone(release), {"alpha": [0.0]}, cv=2, error_score="raise")
     inside = TransformedTargetRegressor(Ridge(bounds=(-3, 3), target_bounds=(-3, 3)), transformer=StandardScaler())
     for whole in (
@@ -206,11 +207,22 @@ def test_a_fitted_step_before_an_estimator_voids_the_claim():
         inside,
         RFE(clone(release), n_features_to_select=2),
     ):
-        with pytest.raises(ValueError, match="fitted steps|may repeat or change"), warnings.catch_warnings():
+        with pytest.raises(ValueError, match="steps of a pipeline|may repeat or change"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             whole.fit(X, y)
-    for free in (FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), ColumnTransformer([("kept", "passthrough", [0, 1]), ("normal", Normalizer(), [2, 3])])):
-        assert make_pipeline(free, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
+    assert make_pipeline("passthrough", None, clone(release)).fit(X, y)[-1].privacy_["claim"] == "release"
+    for options in ({"clip_features": "l2=1"}, {"features": "pca:count=2"}):
+        assert clone(release).set_params(options=options).fit(X, y).privacy_["claim"] == "release"
+
+    class Trainer:
+        """Its steps are those of no pipeline."""
+
+        steps = [("warmup", 100), 7, StandardScaler()]
+
+        def fit(self, X, y):
+            return clone(release).fit(X, y)
+
+    assert Trainer().fit(X, y).privacy_["claim"] == "release"
 
 
 def test_one_estimator_trains_once_at_a_time_and_its_settings_and_statement_are_what_they_say():
@@ -229,6 +241,14 @@ def test_one_estimator_trains_once_at_a_time_and_its_settings_and_statement_are_
         stated["epsilon"] = 0.01
     with pytest.raises(TypeError, match="does not change"):
         stated.update(epsilon=0.01)
+    kept = json.dumps(stated)
+    for change in (lambda: stated["public"].append("all"), lambda: dict(stated)["mechanisms"].clear(), lambda: stated["replace_one"].update(epsilon=0.0),
+                   lambda: stated["mechanisms"][0].pop("name", 0), lambda: stated["public"].__setitem__(0, "")):  # fmt: skip
+        with pytest.raises(TypeError, match="does not change"):
+            change()
+    # Nor by the document that it is from.
+    model.outcome_["privacy"]["public"].append("all")
+    assert json.dumps(stated) == kept
     assert pickle.loads(pickle.dumps(stated)) == stated and not hasattr(model, "_is_training")
 
 
@@ -426,6 +446,45 @@ def test_settings_that_contradict_each_other_and_numbers_for_words_are_refused()
         simulated.fit(X, labels)
 
 
+def test_declared_classes_are_a_list_of_names_and_a_missing_label_is_none_of_them():
+    X, y, _ = rows(600)
+    for given in (5, "ab", {"a", "b"}, {"a": 0, "b": 1}, (one for one in "ab"), np.array([[0, 1]]), [["a"], ["b", "c"]]):
+        with pytest.raises(TypeError, match="`classes` is a list of the classes in their order, as classes="):
+            LogisticRegression(bounds=(-1, 1), classes=given).fit(X, y)
+    empty = rounds.Domain.matrix(5, (-1.0, 1.0), classes=["a", ""])
+    for given in (dict(classes=["a", None]), dict(classes=["a", np.nan]), dict(classes=["a", ""]), dict(classes=[1, np.nan]), dict(classes=[1e20, 1.0]),
+                  dict(classes=[2.0**53, 1]), dict(classes=["a", 1e20])):  # fmt: skip
+        for secure in (True, False):
+            with pytest.raises(ValueError, match="is no class, for missing labels have its name, which is empty.*give it a name"):
+                LogisticRegression(bounds=(-1, 1), secure=secure, **given).fit(X, y)
+    with pytest.raises(ValueError, match="'' is no class"):
+        LogisticRegression(domain=empty).fit(X, y)
+    # A class keeps its word, and its type, beside classes of other types.
+    for classes in (["a", 1.0], [2**63, -1], np.array([10**18, 10**18 + 1], dtype="M8[ns]"), (True, False), range(2)):
+        labels = np.fromiter((classes[one] for one in y), dtype=object, count=600)
+        model = LogisticRegression(bounds=(-1, 1), classes=classes, epochs=20, secure=False, random_state=1).fit(X, labels)
+        assert model.outcome_["diagnostics"]["null_rows"] == 0 and model.classes_.tolist() == np.array(classes, dtype=model.classes_.dtype).tolist()
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_domain_whose_label_is_of_the_other_kind_is_refused_before_anything_is_spent(tmp_path, secure):
+    X, y, number = rows(600)
+    labels = {"classes": dict(classes=["0", "1"]), "bounds": dict(label_bounds=(-3.0, 3.0))}
+    for kind, own, target, others in [(Ridge, "classes", y, "LogisticRegression"), (HuberRegressor, "classes", y, "LogisticRegression"),
+                                      (LogisticRegression, "bounds", number, "Ridge"), (LinearSVC, "bounds", number, "Ridge")]:  # fmt: skip
+        domain, place = rounds.Domain.matrix(5, (-1.0, 1.0), **labels[own]), tmp_path / kind.__name__
+        rounds.new_ledger(place, data="arrays", domain=domain, rows=600, epsilon=9.0, delta=1e-3)
+        # A selection needs a ledger that is basic; without one it is refused alike.
+        model = kind(domain=domain, secure=secure, options={"ledger": place} if secure else None)
+        for fitted in (model, rounds.PrivateSearchCV(clone(model).set_params(options=None), {"alpha": [0.0, 0.1]}, trials=3)):
+            with pytest.raises(ValueError, match=f"the domain declares no .*{kind.__name__} learns.*declare them, or take {others}"):
+                fitted.fit(X, target)
+        if kind in CLASSIFIERS:
+            with pytest.raises(ValueError, match="declares no classes"):
+                model.set_params(classes=[0, 1]).fit(X, y)
+        assert rounds.ledger(place)["runs"] == []
+
+
 def test_data_frames_units_and_names():
     table = frame(4_000)
     domain = rounds.Domain.parse(SCHEMA)
@@ -474,6 +533,11 @@ def test_pickles_hold_no_key_and_none_is_made_while_training():
         (dict(random_state=-1, secure=False), "`random_state` is a whole number .*, not -1: give random_state=1$"),
         (dict(random_state=1.5, secure=False), "`random_state` is a whole number"),
         (dict(huber=0.0), "huber"),
+        (dict(huber=None), "`huber` is a number, not None: give huber=1.35$"),
+        (dict(alpha=None), "`alpha` is a number, not None: give alpha=0.01$"),
+        (dict(delta=None), "`delta` is a number, not None: give delta=1e-05$"),
+        (dict(bounds=(-1, "x", 1)), "`bounds` is two numbers"),
+        (dict(bounds=("-1", "1")), "`bounds` is two numbers"),
         (dict(huber="1"), "`huber` is a number, not '1'"),
         (dict(bounds=(1, -1)), "bounds"),
         (dict(bounds=[(-1, 1)] * 5), "`bounds` is two numbers.*for all columns together.*a `domain` declares those of each column"),
@@ -506,6 +570,9 @@ def test_what_stands_for_settings_of_scikit_learn_is_said(kind):
     for fit in (kind().fit, rounds.PrivateSearchCV(kind(), {"alpha": [0.0, 0.1]}).fit):
         with pytest.raises(TypeError, match="has no `sample_weight`: rows have no weights"):
             fit(X, y, sample_weight=np.ones(300))
+    # None are no weights.
+    label = dict(classes=[0, 1]) if kind in CLASSIFIERS else dict(target_bounds=(-1, 1))
+    assert kind(bounds=(-1, 1), **label).fit(X, y, sample_weight=None).privacy_["claim"] == "release"
     # The signature is as it was.
     assert "C" not in kind().get_params() and clone(kind(2.0, alpha=0.5)).get_params()["alpha"] == 0.5
 

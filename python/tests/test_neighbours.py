@@ -1,8 +1,10 @@
 """One row changes nothing but its own encoding, whatever it holds and however the data are given."""
 
+import collections
 import datetime
 import decimal
 import fractions
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -19,10 +21,26 @@ ROWS = 8
 ODD = [
     None, True, False, 0, 1, 1.0, -0.0, 1 + 0j, 0.5, "1", "x", "True", "\ud800", "\x00", "1_0", " 1 ", b"1", b"\xff", np.nan, -np.nan, np.inf, 1e300, 2.0**53,
     BIG, BIG + 1, 10**400, -(10**400), 10**5000, decimal.Decimal("1.0"), decimal.Decimal("sNaN"), decimal.Decimal("1E+9999999"),
-    fractions.Fraction(1), fractions.Fraction(1, 3), pd.NA, pd.NaT, pd.Timestamp("2020-01-01"), datetime.date(2020, 1, 1),
+    fractions.Fraction(1), fractions.Fraction(1, 3), pd.NA, np.ma.masked, pd.NaT, pd.Timestamp("2020-01-01"), datetime.date(2020, 1, 1),
     datetime.timedelta(1), np.datetime64("2020-01-01"), np.timedelta64(1, "s"), np.float32(0.1), np.float16(1), np.longdouble(1), np.int8(1),
     np.bool_(True), np.str_("1"), np.bytes_(b"1"), np.complex64(1), [1], [1, 2], (1,), {1: 2}, np.zeros(2), np.array(1), object,
 ]  # fmt: skip
+
+
+class Indexed:
+    """A sequence by its methods alone, which NumPy takes for one."""
+
+    def __init__(self, values):
+        self.values = list(values)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, place):
+        return self.values[place]
+
+
+SEQUENCES = [collections.deque, collections.UserList, Indexed]
 
 
 class Raises:
@@ -94,6 +112,7 @@ COLUMNS = [
     ("float", pandas_column("float64")),
     ("float", pandas_column("Float64")),
     ("float", pandas_column(object)),
+    ("float", pandas_column("Sparse[float64]")),
     ("float", polars_column(pl.Float64)),
     ("float", arrow_column(pa.float64())),
     ("bool", pandas_column("boolean")),
@@ -153,7 +172,7 @@ def test_a_null_changes_no_other_row_and_decides_no_refusal(column, number):
         assert len(_rows.rows_of(np.zeros((6, 1)), labels, domain)) == 6
 
 
-@pytest.mark.parametrize("make", [of_objects, list, tuple, pandas_column(object)])
+@pytest.mark.parametrize("make", [of_objects, list, tuple, pandas_column(object), *SEQUENCES])
 def test_odd_values_change_no_other_row_of_labels_ids_and_columns(make):
     random = np.random.default_rng(6)
     odd = ODD if make is pandas_column(object) else [*ODD, Hides()]
@@ -163,6 +182,46 @@ def test_odd_values_change_no_other_row_of_labels_ids_and_columns(make):
         found = encoded(make([odd[place] for place in places]))
         for row, place in enumerate(places):
             np.testing.assert_equal([part[row] for part in found], [part[0] for part in alone[place]], err_msg=str(type(odd[place])))
+
+
+@pytest.mark.parametrize("kind", [list, *SEQUENCES])
+def test_no_row_of_a_list_decides_how_others_are_encoded(kind):
+    # Each beside a row by which NumPy would give the whole another type, or would fail.
+    for value, other in [(np.array(1), "x"), (2**53 + 1, 0.5), ([1], 1), (np.ma.masked, 1), (0.1, 1j), (1, None), (np.float32(0.1), 10**400), (True, np.timedelta64(1, "s"))]:
+        for beside in (other, 1.0, [1]):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found = matrix_of(kind([kind([value, 0.5, 0]), kind([beside, 0, 0])]))
+            np.testing.assert_equal(found[0], np.array([_rows.number(value), 0.5, 0], np.float32), err_msg=f"{value!r} {beside!r}")
+    # Of complex rows too, whatever the type of others.
+    rows = [np.zeros(3), np.zeros(3, complex)]
+    np.testing.assert_equal(matrix_of(kind(rows)), [[0, 0, 0], [np.nan] * 3])
+    masked = [np.ma.MaskedArray([1.0, 2.0, 3.0], [False, True, False]), np.ma.MaskedArray([4.0, 5.0, 6.0], [False] * 3)]
+    np.testing.assert_equal(matrix_of(kind(masked)), [[1, np.nan, 3], [4, 5, 6]])
+    for refused, told in [([1.0, 2.0], "1 dimensions"), ([[1, 2], [3]], "different lengths"), ([np.zeros((2, 2))] * 2, "3 dimensions")]:
+        with pytest.raises(ValueError, match=told):
+            matrix_of(kind(refused))
+
+
+def test_numpy_s_state_of_errors_decides_nothing():
+    from scipy.sparse import csr_array
+
+    signalling = np.array([0x7FA00000, 0x3F800000, 0, 0x7F7FFFFF] * 3, dtype=np.uint32).view(np.float32).reshape(4, 3)
+    large = np.array([1e300, 1.0, np.inf] * 4).reshape(4, 3)
+    floats = [signalling, large, large.astype(object), large.astype(np.longdouble) * 1e300, signalling.astype(object), large.tolist(), csr_array(signalling),
+              pd.DataFrame(signalling), np.ma.MaskedArray(signalling), large.astype(np.float16)]  # fmt: skip
+    for state in ("ignore", "warn", "raise"):
+        with np.errstate(all=state), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = []
+            for X in floats:
+                matrix = matrix_of(X) if not hasattr(X, "indptr") else _rows._matrix(X, None)[2]
+                found.append(matrix)
+            for column in (signalling[:, 0], pd.Series(signalling[:, 0]), pl.Series(signalling[:, 0]), list(signalling[:, 0]), list(large[:, 0].astype(np.longdouble))):
+                found.append(encoded(column))
+        if state == "ignore":
+            expected = found
+        np.testing.assert_equal(found, expected)
 
 
 def test_a_value_is_the_word_and_the_number_that_a_file_would_have():
@@ -188,13 +247,17 @@ def matrix_of(X):
 
 
 @pytest.mark.parametrize(
-    "make", [list, lambda rows: [tuple(row) for row in rows], lambda rows: np.array([of_objects(row) for row in rows]),
+    "make", [list, lambda rows: [tuple(row) for row in rows], *SEQUENCES, *(lambda rows, kind=kind: kind(map(kind, rows)) for kind in SEQUENCES),
+             lambda rows: [np.ma.MaskedArray(of_objects(row), [False] * 3) for row in rows], lambda rows: np.array([of_objects(row) for row in rows]),
              lambda rows: pd.DataFrame({name: of_objects(column) for name, column in zip("abc", zip(*rows))}),
              lambda rows: pd.DataFrame({name: list(column) for name, column in zip("abc", zip(*rows))}),
              lambda rows: pd.DataFrame([of_objects(row) for row in rows], columns=["a", "a", "b"])]
 )  # fmt: skip
 def test_odd_values_change_no_other_row_of_a_matrix(make):
     random = np.random.default_rng(7)
+    # Of numbers alone pandas makes a complex column of its own, whose type is refused.
+    is_typed = isinstance(make([[1.0] * 3]), pd.DataFrame)
+    odd = [value for value in ODD if not (is_typed and isinstance(value, (complex, np.complexfloating)))]
     # The last one is another f32 where it is no float64 before.
     plain = [0, 1, -1, 0.25, 1.5, True, 2**24 + 1, BIG + 2**36 + 1]
     for _ in range(100):
@@ -202,7 +265,7 @@ def test_odd_values_change_no_other_row_of_a_matrix(make):
         expected = np.array([[_rows.number(value) for value in row] for row in rows]).astype(np.float32)
         assert np.array_equal(matrix_of(make(rows)), expected)
         row, column = random.integers(0, ROWS), random.integers(0, 3)
-        rows[row][column] = ODD[random.integers(0, len(ODD))]
+        rows[row][column] = odd[random.integers(0, len(odd))]
         found = matrix_of(make(rows))
         assert found.dtype == np.float32 and found.shape == expected.shape
         assert np.array_equal(np.delete(found, row, axis=0), np.delete(expected, row, axis=0)), repr(rows[row][column])
@@ -282,6 +345,25 @@ def test_floats_that_may_stand_for_several_integers_are_no_ids_or_classes():
 def test_a_unit_needs_a_domain():
     with pytest.raises(ValueError, match="`unit` needs a domain"):
         rounds.train(np.zeros((20, 3)), np.arange(20) % 2, unit=np.arange(20), epsilon=1.0, delta=1e-6, seed=1)
+
+
+def test_sparse_columns_of_pandas_are_those_that_are_not():
+    from scipy.sparse import random_array
+
+    X = random_array((40, 3), density=0.5, rng=np.random.default_rng(2))
+    y = pd.Series(np.arange(40) % 2)
+    domain = rounds.Domain.matrix(3, (-1.0, 1.0), classes=["0", "1"])
+    settings = dict(domain=domain, epsilon=9.0, seed=1, holds_out=False)
+    expected = rounds.train(X.toarray(), y, **settings).outcome["model_sha256"]
+    for labels in (y.astype("Sparse[int64]"), y.astype("Sparse[float64]"), y.astype("Sparse[bool]")):
+        frame = pd.DataFrame.sparse.from_spmatrix(X)
+        frame.columns = list("abc")
+        for fitted in (rounds.LogisticRegression(classes=[0, 1], epsilon=9.0, bounds=(-1, 1)), rounds.LogisticRegression(epsilon=9.0, domain=domain)):
+            assert fitted.fit(frame, labels).privacy_["claim"] == "release"
+        assert rounds.train(frame, labels, **settings).outcome["model_sha256"] == expected
+    # Whether a column has gaps changes no type of its values.
+    for values in ([0.1, 0.2], [0.1, 0.0]):
+        assert encoded(pd.Series(np.float32(values)).astype(pd.SparseDtype("float32", 0.0)))[0][0] == _rows.word(np.float32(0.1))
 
 
 def test_sparse_rows_of_any_type_are_those_of_floats():

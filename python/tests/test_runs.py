@@ -193,6 +193,7 @@ def test_rows_of_bytes_are_read_where_they_are():
         (dict(epsilon=True), TypeError, "`epsilon` is a number, not True: give epsilon=1.0$"),
         (dict(epsilon=np.True_), TypeError, "`epsilon` is a number"),
         (dict(delta="1e-6"), TypeError, "`delta` is a number, not '1e-6': give delta=1e-06$"),
+        (dict(delta=None), TypeError, "`delta` is a number, not None: give delta=1e-05$"),
         (dict(batch_size=1.5), ValueError, "`batch_size` is a whole number from 0 to .*, not 1.5: give batch_size=2$"),
         (dict(batch_size="50"), TypeError, "`batch_size` is a whole number .*: give batch_size=50$"),
         (dict(seed=-1), ValueError, "`seed` is a whole number .*, not -1: give seed=1$"),
@@ -253,6 +254,26 @@ def test_numbers_that_are_none_are_told_of_a_simulation_alone():
         warnings.simplefilter("error")
         rounds.train(table, **settings)
         rounds.train(frame(2_000)[["age", "plan", "income", "stays"]].dropna(), seed=1, **settings)
+
+
+def test_numbers_that_are_needed_are_not_none():
+    noise = dict(mechanism="tree", dimension=3, key=1, rounds=8, noise_multiplier=1.0)
+    sums = dict(X=np.zeros((4, 3)), y=np.zeros(4), weights=np.zeros((1, 4)), loss="squared", clip_norm=1.0)
+    calls = [
+        (rounds.account, dict(mechanism="gaussian", epsilon=1.0, delta=1e-5), ("delta", "steps", "trees")),
+        (rounds.factorize, dict(rounds=8), ("rounds", "epochs", "gap")),
+        (rounds.audit, dict(algorithm="dp-sgd"), ("runs", "seed", "delta")),
+        (rounds.noise.stream, noise, ("dimension", "rounds", "epochs", "clip_norm", "delta", "threads")),
+        (rounds.clipped_sum, sums, ("clip_norm",)),
+        (rounds.new_ledger, dict(path="/nowhere", data="arrays", domain=DOMAIN, epsilon=1.0, delta=1e-5), ("epsilon", "delta")),
+    ]
+    for call, given, names in calls:
+        for name in names:
+            with pytest.raises(TypeError, match=f"`{name}` is a .*number.*, not None: give {name}="):
+                call(**{**given, name: None})
+    with pytest.raises(ValueError, match="y has 2 dimensions; one label a row is needed"):
+        rounds.clipped_sum(**{**sums, "y": np.zeros((4, 2))})
+    assert np.array_equal(rounds.clipped_sum(**{**sums, "y": np.ones((4, 1))}), rounds.clipped_sum(**{**sums, "y": [1.0] * 4}))
 
 
 def test_a_statement_of_a_simulation_says_that_it_protects_nobody():

@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 from conftest import SCHEMA, frame, numbers
-from sklearn.model_selection import GridSearchCV
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -130,13 +131,43 @@ def test_what_is_no_search_is_refused_with_the_remedy(estimator, grid, error, to
         PrivateSearchCV(estimator, grid, trials=3).fit(X, y)
 
 
-def test_a_fitted_step_before_a_search_voids_its_claim():
+def test_warnings_of_folds_are_of_the_budget_of_a_search_and_come_once():
+    X, y = numbers(600, 10)
+    inner = LogisticRegression(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1])
+
+    def told(call):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            call()
+        return [str(one.message) for one in found]
+
+    own = PrivateSearchCV(inner, {"alpha": [0.0, 0.1]}, epsilon=3.0, delta=1e-5, trials=2)
+    for search, budget in [(own, "(6, 2e-05)-DP"), (PrivateSearchCV(inner, {"alpha": [0.0, 0.1]}, trials=2), "(1, 2e-06)-DP")]:
+        for jobs in (1, 2):
+            found = told(lambda: cross_val_score(search, X, y, cv=KFold(3), n_jobs=jobs))
+            assert len(found) == 1 and f"each row takes part in at most 2 releases: together they are {budget}" in found[0], found
+    found = told(lambda: GridSearchCV(own, {"estimator__epochs": [1, 2]}, cv=KFold(3)).fit(X, y))
+    assert len(found) == 1 and "at most 5 releases: together they are (15, 5e-05)-DP" in found[0], found
+    found = told(lambda: GridSearchCV(own, {"estimator": [clone(inner)]}, cv=KFold(3)).fit(X, y))
+    assert len(found) == 1 and "whose budgets the grid decides" in found[0], found
+    assert told(lambda: own.fit(X, y)) == []
+    simulated = PrivateSearchCV(LogisticRegression(secure=False), {"alpha": [0.0, 0.1]}, trials=2)
+    assert told(lambda: cross_val_score(simulated, X, y, cv=KFold(3))) == []
+
+
+def test_no_number_of_trials_is_refused_by_name():
+    X, y = numbers(600, 10)
+    with pytest.raises(TypeError, match="`trials` is a number, not None: give trials=10.0$"):
+        PrivateSearchCV(LogisticRegression(bounds=(-1, 1), classes=[0, 1]), GRID, trials=None).fit(X, y)
+
+
+def test_a_step_before_a_search_voids_its_claim():
     X, y = numbers(600, 10)
     search = PrivateSearchCV(LogisticRegression(bounds=(-3, 3), classes=[0, 1]), GRID, trials=3)
-    with pytest.raises(ValueError, match="fitted steps"):
+    with pytest.raises(ValueError, match="steps of a pipeline"):
         make_pipeline(StandardScaler(), search).fit(X, y)
     # And before a search of scikit-learn's own, in whatever process its fits are.
-    with pytest.raises(ValueError, match="fitted steps"), warnings.catch_warnings():
+    with pytest.raises(ValueError, match="steps of a pipeline"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         inner = GridSearchCV(search.estimator, {"alpha": [0.0, 0.1]}, cv=2, n_jobs=2, error_score="raise")
         make_pipeline(StandardScaler(), inner).fit(X, y)
