@@ -8,6 +8,9 @@ use rounds_numerics::{Mat, dense};
 
 use crate::statistics::{deviation, jackknife, mean, student_cdf, student_quantile};
 
+/// Fewest runs, or pairs of runs, that a verdict rests on.
+pub(crate) const LEAST_RUNS: usize = 10;
+
 /// A number of each run, by what it shares with others: the draw of the data and the seed.
 pub(crate) type Sample = BTreeMap<(u64, u64), f64>;
 
@@ -87,11 +90,13 @@ pub(crate) fn of_mean(sample: &Sample) -> Estimated {
     Estimated { value, error: deviation(&values) / (count as f64).sqrt(), freedom: count as f64 - 1.0, count }
 }
 
-/// The differences of two samples on the draws and seeds that both have, if those are half of the smaller one or more.
+/// The differences of two samples on the draws and seeds that both have, if those are all, or half of the smaller one and no fewer than a verdict
+/// needs: else pairs would drop runs that it stands on.
 pub(crate) fn pairs(one: &Sample, other: &Sample) -> Option<Sample> {
     let shared = one.iter().filter_map(|(place, value)| Some((*place, value - other.get(place)?)));
     let shared: Sample = shared.collect();
-    (2 * shared.len() >= one.len().min(other.len())).then_some(shared)
+    let are_enough = shared.len() >= LEAST_RUNS && 2 * shared.len() >= one.len().min(other.len());
+    (are_enough || one.keys().eq(other.keys())).then_some(shared)
 }
 
 /// The mean of one sample less that of another: of their [`pairs`], else by Welch.
@@ -205,8 +210,11 @@ mod tests {
         // Equal but for the shift: no error in pairs.
         assert_eq!(difference(&ten, &twenty), Estimated { value: 1.0, error: 0.0, freedom: 1.0, count: 1 });
         assert_eq!(pairs(&twenty, &ten).unwrap().len(), 10);
-        assert_eq!(pairs(&seeds(0..10, 0.0), &seeds(5..15, 0.0)).unwrap().len(), 5);
-        assert!(pairs(&seeds(0..10, 0.0), &seeds(6..16, 0.0)).is_none());
+        assert_eq!(pairs(&seeds(0..20, 0.0), &seeds(10..30, 0.0)).unwrap().len(), 10);
+        assert!(pairs(&seeds(0..21, 0.0), &seeds(11..32, 0.0)).is_none());
+        // One seed in common of two and two, or of ten and one, is no difference without chance.
+        assert!(pairs(&seeds(0..2, 0.0), &seeds(1..3, 0.0)).is_none() && pairs(&ten, &seeds(0..1, 0.0)).is_none());
+        assert_eq!(pairs(&seeds(0..3, 0.0), &seeds(0..3, 1.0)).unwrap().len(), 3);
         assert!(difference(&seeds(0..10, 0.0), &seeds(6..16, 0.0)).error > 1.0);
     }
 

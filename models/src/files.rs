@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use tempfile::NamedTempFile;
 
 /// The folder of a file.
@@ -52,7 +52,7 @@ pub fn reserve(path: &Path, bytes: u64) -> io::Result<Option<File>> {
     let Target::File(path) = Target::of(path)? else { return Ok(None) };
     // Without a name: nothing is left of it, however the process ends.
     let file = tempfile::tempfile_in(folder_of(&path))?;
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+    match retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)) {
         Ok(()) => Ok(Some(file)),
         Err(error) if [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].contains(&error) => Err(error.into()),
         Err(_) => Ok(None),
@@ -125,17 +125,22 @@ impl NewFiles {
         Ok(written)
     }
 
-    /// Gives all their names, over no file, with what was written on the disk.
+    /// Gives all their names, over no file, with what was written on the disk; none where one cannot get its own.
     ///
     /// # Errors
     /// A file that is there by now, or that cannot be written.
     pub fn keep(self) -> io::Result<()> {
         self.0.iter().try_for_each(|(file, _)| file.as_file().sync_all())?;
-        for (file, path) in self.0 {
+        let mut named = Vec::new();
+        let kept = self.0.into_iter().try_for_each(|(file, path)| {
             file.persist_noclobber(&path)?;
-            File::open(folder_of(&path))?.sync_all()?;
+            named.push(path);
+            File::open(folder_of(&named[named.len() - 1]))?.sync_all()
+        });
+        if kept.is_err() {
+            named.iter().for_each(|path| drop(fs::remove_file(path)));
         }
-        Ok(())
+        kept
     }
 }
 
@@ -284,6 +289,11 @@ mod tests {
         assert!(late.keep().is_err() && NewFiles::default().create(&paths[0]).is_err());
         assert_eq!(fs::read(&paths[0]).unwrap(), b"another's");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        // The second name is taken: the first goes too.
+        paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+        let half = written();
+        fs::write(&paths[1], "another's").unwrap();
+        assert!(half.keep().is_err() && !paths[0].exists());
     }
 
     #[test]

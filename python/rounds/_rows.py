@@ -174,7 +174,7 @@ def _array(values: Any) -> Any:
         return np.fromiter((levels[code] if code >= 0 else None for code in np.asarray(own.codes).tolist()), dtype=object, count=len(values))
     if hasattr(dtype, "fill_value"):
         # A sparse column of pandas.
-        return np.asarray(values, dtype=dtype.subtype)  # type: ignore[union-attr]
+        return _typed(values, dtype=dtype.subtype)  # type: ignore[union-attr]
     if hasattr(values, "isna"):
         if getattr(dtype, "kind", "O") == "f":
             return _typed(values, dtype=dtype.numpy_dtype, na_value=math.nan)  # type: ignore[union-attr]

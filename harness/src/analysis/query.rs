@@ -8,14 +8,13 @@ use serde_json::Value;
 
 use super::derived::{self, Derived};
 use super::records::{self, Best, Fields, NoRun, Records};
-use crate::estimates::{Estimated, Sample, difference, of_mean, pairs};
+use crate::estimates::{Estimated, LEAST_RUNS, Sample, difference, of_mean, pairs};
 use crate::format::minus;
 use crate::lines::exponent;
 use crate::statistics::{mean, median};
 
-/// Fewest points of an exponent, and fewest runs of a mean, that a verdict rests on.
+/// Fewest points of an exponent that a verdict rests on.
 const LEAST_POINTS: usize = 6;
-const LEAST_RUNS: usize = 10;
 /// The number of runs that nobody made.
 const NOTHING: Estimated = Estimated { value: f64::NAN, error: 0.0, freedom: 1.0, count: 0 };
 
