@@ -49,7 +49,7 @@ pub(super) static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
 
 fn prepare(run: &Run<'_>, (steps, weights): (Steps, Weights)) -> Result<Prepared, PrepareError> {
     let plan = single_pass(run, tenth(run))?;
-    // That of the last round, w_{T−1} + w_{T−2}: a sum refuses it there, where the run's budget is spent.
+    // w_{T−1} + w_{T−2}, the greatest weight of a sum: one that is too great would end the run in a late round, with its budget spent.
     let weight = |round: usize| (round as f64).powf(weights.power);
     if weight(plan.rounds) + weight(plan.rounds.saturating_sub(1)) > f64::from(MOST_COEFFICIENT) {
         let reason = "would weigh the gradients of the last round by more than 2^50: lower it, or plan fewer rounds";

@@ -1,11 +1,13 @@
 //! The second step of a run: its rows, and what is released of them before the plan.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Settings;
+use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::{Dataset, DatasetError, Domain, Problem, ProblemError, PublicProblem, Relation};
 use rounds_kernels::loss::Loss;
 use sha2::{Digest as _, Sha256};
@@ -46,6 +48,21 @@ pub(super) struct ReleasedMoments {
     pub(super) noise: f64,
     /// What follows for the features.
     pub(super) matrix: Released,
+}
+
+impl Loaded {
+    /// The rounds are about to begin: the room of their model is taken on the disk, until what is returned is dropped, and then the run in the
+    /// ledger begins ([`Booking::begin`]).
+    pub(super) fn begin(&mut self, stated: &PrivacyStatement) -> Result<Option<File>, FitError> {
+        let Setup { training, execution: Execution { group, .. }, .. } = &self.setup;
+        let place = training.model.as_deref().filter(|_| group.is_root());
+        let weights = self.problem.parameters() + self.released.as_ref().map_or(0, |released| released.matrix.len());
+        let room = group.all_ok(place.map(|path| model_file::reserve(path, weights)).transpose())?;
+        if let Some(booking) = &mut self.booking {
+            booking.begin(stated, self.problem.public())?;
+        }
+        Ok(room.flatten())
+    }
 }
 
 /// Reads and treats the rows of a run that is set up, and booked if it has a ledger.

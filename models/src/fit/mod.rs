@@ -30,7 +30,7 @@ use rounds_kernels::arithmetic::in_default_mode;
 use rounds_kernels::random::StreamKey;
 
 use crate::checkpoint::{Binding, Checkpoint};
-use crate::model_file::{self, Model};
+use crate::model_file::Model;
 use load::Loaded;
 
 /// A run that is finished.
@@ -91,12 +91,7 @@ fn fit_drawn(
     let mut loaded = load::load(setup, booking)?;
     observer.enter(Stage::Planning);
     let (prepared, plan) = plan::plan(&loaded)?;
-    let place = loaded.setup.training.model.as_deref().filter(|_| execution.group.is_root());
-    let weights = loaded.problem.parameters() + loaded.released.as_ref().map_or(0, |released| released.matrix.len());
-    let room = execution.group.all_ok(place.map(|path| model_file::reserve(path, weights)).transpose())?;
-    if let Some(booking) = &mut loaded.booking {
-        booking.begin(&prepared.privacy, loaded.problem.public())?;
-    }
+    let room = loaded.begin(&prepared.privacy)?;
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
     let mut executor = run(&loaded, (prepared, plan.binding.as_ref()), observer)?;
     let (ledger, weights) = (executor.ledger(), executor.solution().to_vec());

@@ -146,9 +146,7 @@ fn tune_drawn(
     let draws = branched(&source, "selection", &decided);
     let count = number_of_trials(selection.statement.trials, &draws);
     let places = |trial: u64| draw_settings(&draws, trial, tuning.grid.lengths());
-    if let Some(booking) = &mut loaded.booking {
-        booking.begin(&selection.booked(&loaded.problem), loaded.problem.public())?;
-    }
+    let room = loaded.begin(&selection.booked(&loaded.problem))?;
     observer.enter(Stage::Trials);
     let mut told = training.privacy.diagnostics.then(Vec::new);
     loop {
@@ -184,6 +182,7 @@ fn tune_drawn(
     training.privacy.check_release(&loaded.problem, &plan.privacy)?;
     plan.warnings.extend(doubt(training, scored == rows));
     plan.warnings.iter().for_each(|warning| observer.warn(warning));
+    drop(room);
     // The checkpoints of the selection, which its trials have none of.
     loaded.setup.training.checkpoint = kept.clone();
     let (model, outcome) = publish::publish(&mut loaded, plan, (best.ledger, best.weights), observer)?;
