@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::privacy::{
-    Adjacency, Filter, FilterKind, PrivacyError, PrivacyStatement, PrivacyWarning, Share, together,
+    Adjacency, Filter, FilterKind, PrivacyError, PrivacyStatement, PrivacyWarning, Share, Taken,
 };
 use rounds_algorithms::problem::{Domain, Relation};
 use serde::{Deserialize, Serialize};
@@ -138,6 +138,10 @@ impl Budget {
     pub fn warning(&self) -> Option<PrivacyWarning> {
         PrivacyWarning::for_delta(self.delta, self.rows)
     }
+}
+
+fn taken(share: Share, statement: &PrivacyStatement) -> Taken {
+    (share, [statement.epsilon, statement.delta].map(|stated| stated.unwrap_or(f64::INFINITY)))
 }
 
 /// The public name of data: the last part of their path.
@@ -303,13 +307,18 @@ impl Account {
 
     /// The part of the budget that booked runs have taken.
     pub fn spent(&self) -> Share {
+        self.budget.filter().map_or([1.0; 2], |filter| filter.spent(&self.taken()))
+    }
+
+    /// What booked runs have taken.
+    fn taken(&self) -> Vec<Taken> {
         let counted = self.runs.iter().filter(|run| run.state != State::Void);
-        counted.fold([0.0; 2], |sum, run| together(sum, run.share))
+        counted.map(|run| taken(run.share, &run.statement)).collect()
     }
 
     /// The greatest ε of one more run at `delta`, of Gaussian noise without amplification where that decides.
     pub fn room(&self, delta: f64) -> Option<f64> {
-        self.budget.filter().ok()?.room(self.spent(), delta)
+        self.budget.filter().ok()?.room(&self.taken(), delta)
     }
 
     /// The part of the budget that a run takes, if it fits.
@@ -321,12 +330,13 @@ impl Account {
         {
             self.same(what, of_ledger, of_run)?;
         }
-        let share = self.budget.filter().and_then(|filter| filter.share(statement));
-        let share = share.map_err(|source| LedgerError::Privacy { path: self.path.clone(), source })?;
-        let spent = self.spent();
-        let all = together(spent, share);
+        let of_budget = |source| LedgerError::Privacy { path: self.path.clone(), source };
+        let by = self.budget.filter().map_err(of_budget)?;
+        let share = by.share(statement).map_err(of_budget)?;
+        let mut runs = self.taken();
+        let spent = by.spent(&runs);
         // The one of ε and δ that there is less of.
-        let part = usize::from(all[1] > all[0]);
+        let part = usize::from(spent[1] + share[1] > spent[0] + share[0]);
         let filter = self.budget.filter;
         if statement.selection.is_some() && filter != FilterKind::Basic {
             let counted = match share[part] {
@@ -335,10 +345,11 @@ impl Account {
             };
             return Err(LedgerError::Selection { path: self.path.clone(), filter, counted });
         }
-        if all[part] <= 1.0 {
+        runs.push(taken(share, statement));
+        if by.fits(&runs) {
             return Ok(share);
         }
-        let whole = self.budget.filter().ok().and_then(|filter| filter.room([0.0; 2], statement.delta.unwrap_or(0.0)));
+        let whole = by.room(&[], statement.delta.unwrap_or(0.0));
         // A looser accountant may state more than the budget of a run that fits an empty ledger.
         let is_more = |epsilon: &f64| share[part] > 1.0 && whole.is_some_and(|whole| *epsilon > whole);
         let beyond = statement.epsilon.filter(is_more);

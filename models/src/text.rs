@@ -40,6 +40,10 @@ pub fn three_digits(value: f64) -> String {
 
 /// Three significant digits, never more than there is.
 pub fn rounded_down(value: f64) -> String {
+    let nearest = significant(value, 3);
+    if nearest.parse().is_ok_and(|nearest: f64| nearest <= value) {
+        return nearest;
+    }
     let unit = 10_f64.powi(last_place(value, 3));
     significant((value / unit).floor() * unit, 3)
 }

@@ -35,7 +35,9 @@
 //! orders in the end would be no theorem: which one is best depends on what was released.
 //!
 //! **Basic** ([`FilterKind::Basic`]). `Σ ε_i ≤ ε` and `Σ δ_i ≤ δ` suffice, (ε_i, δ_i) chosen adaptively or not (Rogers, Roth, Ullman and Vadhan
-//! 2016, Theorem 3.6). The filter for pure budgets, δ = 0, and for a few pure releases, which cost more beside Gaussian noise.
+//! 2016, Theorem 3.6). The filter for pure budgets, δ = 0, and for a few pure releases, which cost more beside Gaussian noise. The numbers are
+//! what statements say, decimal ones, and are added up as such, without rounding: three runs of ε = 0.1 fill 0.3, though the floats that are
+//! nearest to these numbers do not.
 
 use serde::{Deserialize, Serialize};
 
@@ -105,11 +107,14 @@ pub struct Filter {
     order: f64,
 }
 
-/// A part of a budget: of μ² or ε, and of δ where that is counted by itself. Runs fit while neither sum exceeds 1.
+/// A part of a budget: of μ² or ε, and of δ where that is counted by itself.
 pub type Share = [f64; 2];
 
+/// What a run takes: its share, and ε and δ as its statement has them.
+pub type Taken = (Share, [f64; 2]);
+
 /// The sum of two shares, rounded up where it has no exact value.
-pub fn together(one: Share, other: Share) -> Share {
+fn together(one: Share, other: Share) -> Share {
     [0, 1].map(|part| {
         let (a, b) = (one[part].max(other[part]), one[part].min(other[part]));
         let sum = a + b;
@@ -169,16 +174,41 @@ impl Filter {
         Ok([share.max(LEAST_SHARE).next_up(), 0.0])
     }
 
+    /// True if the runs together do not exceed the budget.
+    pub fn fits(&self, runs: &[Taken]) -> bool {
+        self.left(runs).is_some()
+    }
+
     /// The greatest ε of one more run at `delta`, by Gaussian noise without amplification where that decides; `None` if there is none.
-    pub fn room(&self, spent: Share, delta: f64) -> Option<f64> {
-        let left = 1.0 - spent[0];
+    pub fn room(&self, runs: &[Taken], delta: f64) -> Option<f64> {
+        let [left, left_of_delta] = self.left(runs)?;
         let gaussian = |mu_squared: f64| gaussian::epsilon(delta, mu_squared.sqrt()).ok();
         match self.kind {
             _ if left <= 0.0 => None,
             FilterKind::Gaussian => gaussian(left * self.whole),
             FilterKind::Renyi => gaussian(2.0 * left * self.whole / self.order),
-            FilterKind::Basic => Some(left * self.epsilon).filter(|_| spent[1] * self.delta + delta <= self.delta),
+            FilterKind::Basic => Some(left).filter(|_| delta <= left_of_delta),
         }
+    }
+
+    /// The parts of the budget that the runs take.
+    pub fn spent(&self, runs: &[Taken]) -> Share {
+        if self.kind != FilterKind::Basic {
+            return runs.iter().fold([0.0; 2], |sum, &(share, _)| together(sum, share));
+        }
+        let Some([epsilon, delta]) = self.left(runs) else { return [1.0; 2] };
+        // No δ is taken of none.
+        [1.0 - epsilon / self.epsilon, if self.delta == 0.0 { 0.0 } else { 1.0 - delta / self.delta }]
+    }
+
+    /// What the runs leave: a part of the budget, by the basic filter ε and δ themselves. `None` if they exceed it.
+    fn left(&self, runs: &[Taken]) -> Option<[f64; 2]> {
+        if self.kind != FilterKind::Basic {
+            let left = 1.0 - self.spent(runs)[0];
+            return (left >= 0.0).then_some([left, 0.0]);
+        }
+        let rest = |part: usize, whole| rest_of_decimals(whole, runs.iter().map(|(_, stated)| stated[part]));
+        Some([rest(0, self.epsilon)?, rest(1, self.delta)?])
     }
 
     fn share_of_pure(&self, epsilon: f64) -> f64 {
@@ -259,6 +289,38 @@ impl Filter {
         }
         Ok(high)
     }
+}
+
+/// `whole − Σ parts`, of the shortest decimal numbers that are read as these floats, rounded once; `None` if it is negative.
+fn rest_of_decimals(whole: f64, parts: impl Iterator<Item = f64>) -> Option<f64> {
+    // Digit i stands for 10^(i − POINT); a float has at most 309 before the point, and 341 behind it.
+    const POINT: usize = 350;
+    let mut digits = [0_i64; 2 * POINT];
+    let mut add = |number: f64, sign: i64| {
+        let text = number.to_string();
+        let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        for (at, digit) in integer.bytes().rev().enumerate() {
+            digits[POINT + at] += sign * i64::from(digit - b'0');
+        }
+        for (at, digit) in fraction.bytes().enumerate() {
+            digits[POINT - 1 - at] += sign * i64::from(digit - b'0');
+        }
+    };
+    add(whole, 1);
+    for part in parts {
+        if !(0.0..f64::INFINITY).contains(&part) {
+            return None;
+        }
+        add(part, -1);
+    }
+    let mut carry = 0;
+    for digit in &mut digits {
+        let sum = *digit + carry;
+        (*digit, carry) = (sum.rem_euclid(10), sum.div_euclid(10));
+    }
+    let mut text: String = digits.iter().rev().map(i64::to_string).collect();
+    text.insert(POINT, '.');
+    (carry == 0).then(|| text.parse().expect("digits"))
 }
 
 /// δ at ε ≥ 0, an upper bound.
@@ -380,6 +442,36 @@ mod tests {
     }
 
     #[test]
+    fn basic_budgets_add_up_decimal_numbers() {
+        let basic = |epsilon, delta| Filter::new(FilterKind::Basic, epsilon, delta).unwrap();
+        let runs = |numbers: &[f64]| -> Vec<Taken> { numbers.iter().map(|&number| ([0.0; 2], [number, 1e-7])).collect() };
+        // (a budget, runs that fill it): as floats the first is 0.30000000000000004.
+        for (epsilon, filled) in [
+            (0.3, &[0.1; 3][..]),
+            (0.8, &[0.1; 8]),
+            (0.3, &[0.1, 0.2]),
+            (1.1, &[0.1; 11]),
+            (1.0, &[0.7, 0.2, 0.1]),
+            (1e300, &[1e300]),
+            (5e-324, &[5e-324]),
+            (2.5, &[2.0, 0.5]),
+        ] {
+            let (exact, more) = (runs(filled), runs(&[filled, &[5e-324]].concat()));
+            assert!(basic(epsilon, 1e-5).fits(&exact) && !basic(epsilon, 1e-5).fits(&more), "{epsilon}");
+            assert_eq!(basic(epsilon, 1e-5).room(&exact, 1e-7), None);
+            assert_eq!(basic(epsilon, 1e-5).spent(&exact)[0], 1.0);
+        }
+        // A thousand deltas of 1e-7 fill 1e-4, and one more does not fit.
+        let [all, more] = [1_000, 1_001].map(|many| runs(&vec![1e-3; many]));
+        assert!(basic(2.0, 1e-4).fits(&all) && !basic(2.0, 1e-4).fits(&more) && !basic(2.0, 0.0).fits(&more[..1]));
+        assert_eq!((basic(2.0, 1e-4).room(&all, 0.0), basic(2.0, 1e-4).room(&all, 1e-9)), (Some(1.0), None));
+        assert_eq!(basic(0.3, 1e-5).room(&runs(&[0.1, 0.1]), 0.0), Some(0.1));
+        for bad in [f64::NAN, f64::INFINITY, -1.0] {
+            assert!(!basic(0.3, 1e-5).fits(&runs(&[bad])), "{bad}");
+        }
+    }
+
+    #[test]
     fn budgets_out_of_range_are_refused_and_pure_ones_are_basic() {
         let basic = Filter::new(FilterKind::Basic, 1.0, 0.0).unwrap();
         // A budget that fits exactly, alone or in halves, and a sum that has no exact value.
@@ -395,9 +487,10 @@ mod tests {
             }
             assert_eq!(Filter::new(*kind, 1.0, 0.0).is_ok(), *kind == FilterKind::Basic);
         }
-        assert_eq!(basic.room([0.25, 0.0], 0.0), Some(0.75));
-        assert_eq!(filter(1.0).room([1.0, 0.0], 1e-6), None);
-        let left = filter(1.0).room([0.75, 0.0], 1e-6).unwrap();
+        let taken = |share| [([share, 0.0], [share, 0.0])];
+        assert_eq!(basic.room(&taken(0.25), 0.0), Some(0.75));
+        assert_eq!(filter(1.0).room(&taken(1.0), 1e-6), None);
+        let left = filter(1.0).room(&taken(0.75), 1e-6).unwrap();
         let quarter = statement(gaussian(1.0 / super::super::gaussian::mu(left, 1e-6).unwrap()), 1e-6);
         assert_relative(filter(1.0).share(&quarter).unwrap()[0], 0.25, 1e-9, "the room that is left");
     }

@@ -37,7 +37,7 @@ pub use accounting::calibrate;
 pub use calibration::{Budget, CalibrationMemory};
 pub use composed::{Composed, CompositionError};
 pub use error::PrivacyError;
-pub use filter::{Filter, FilterKind, Share, together};
+pub use filter::{Filter, FilterKind, Share, Taken};
 pub use mechanism::Mechanism;
 #[cfg(test)]
 pub(crate) use mechanism::tree_squared_sensitivity;

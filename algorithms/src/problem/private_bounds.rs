@@ -82,7 +82,8 @@ fn ends(bin: usize) -> [f64; 2] {
     }
 }
 
-/// The scale of the noise on the counts of `columns` columns.
+/// The scale of the noise on the counts of `columns` columns, rounded up: of the decimal number ε that a float of `epsilon` stands for. That
+/// float and the quotient lie half a unit in the last place off at most, together less than two of the scale.
 ///
 /// ```
 /// use rounds_algorithms::problem::{Relation, noise_scale};
@@ -92,7 +93,7 @@ fn ends(bin: usize) -> [f64; 2] {
 /// ```
 pub fn noise_scale(columns: usize, relation: Relation, epsilon: f64) -> f64 {
     let moved = if relation == Relation::ReplaceOne { 2 } else { 1 };
-    ((moved * columns) as f64 / epsilon).next_up()
+    ((moved * columns) as f64 / epsilon).next_up().next_up()
 }
 
 /// Bounds of every column, ε-DP of all counts together.
