@@ -374,7 +374,9 @@ impl Account {
 
     /// [`room`](Self::room) in words, if there is some.
     pub fn room_in_words(&self, delta: f64) -> String {
-        let Some(room) = self.room(delta).filter(|&room| room > 1e-9 * self.budget.epsilon) else { return String::new() };
+        let Some(room) = self.room(delta).filter(|&room| room > 1e-9 * self.budget.epsilon) else {
+            return String::new();
+        };
         let delta = if delta == 0.0 { "0".to_owned() } else { format!("{delta:e}") };
         let by = if self.budget.filter == FilterKind::Basic { "" } else { " by Gaussian noise" };
         format!(", enough for ε = {} at δ = {delta}{by}", rounded_down(room))

@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use rounds_models::data::draft;
 use serde_json::json;
 
-use super::{Output, UsageError};
 use super::declaration::ColumnArguments;
+use super::{Output, UsageError};
 
 /// Arguments of `rounds schema`.
 #[derive(clap::Args)]
