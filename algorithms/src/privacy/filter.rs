@@ -144,7 +144,8 @@ impl Filter {
                 (error::positive(divergence(lambda), "the divergence of the budget", "raise ε or δ")?, lambda + 1.0)
             }
         };
-        Ok(Self { kind, epsilon, delta, whole, order })
+        // Nothing is subtracted from −0.
+        Ok(Self { kind, epsilon, delta: delta.abs(), whole, order })
     }
 
     /// The part of the budget that a run with this statement takes; infinite where it is more than all of it by far.
@@ -297,7 +298,8 @@ fn rest_of_decimals(whole: f64, parts: impl Iterator<Item = f64>) -> Option<f64>
     const POINT: usize = 350;
     let mut digits = [0_i64; 2 * POINT];
     let mut add = |number: f64, sign: i64| {
-        let text = number.to_string();
+        // Without the sign of −0.
+        let text = number.abs().to_string();
         let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));
         for (at, digit) in integer.bytes().rev().enumerate() {
             digits[POINT + at] += sign * i64::from(digit - b'0');
@@ -467,6 +469,9 @@ mod tests {
         assert!(basic(2.0, 1e-4).fits(&all) && !basic(2.0, 1e-4).fits(&more) && !basic(2.0, 0.0).fits(&more[..1]));
         assert_eq!((basic(2.0, 1e-4).room(&all, 0.0), basic(2.0, 1e-4).room(&all, 1e-9)), (Some(1.0), None));
         assert_eq!(basic(0.3, 1e-5).room(&runs(&[0.1, 0.1]), 0.0), Some(0.1));
+        let nothing = basic(0.3, -0.0);
+        assert!(nothing.fits(&[([0.0; 2], [0.3, -0.0])]) && !nothing.fits(&[([0.0; 2], [0.1, 1e-5])]));
+        assert_eq!(nothing.spent(&[([0.0; 2], [0.3, -0.0])]), [1.0, 0.0]);
         for bad in [f64::NAN, f64::INFINITY, -1.0] {
             assert!(!basic(0.3, 1e-5).fits(&runs(&[bad])), "{bad}");
         }

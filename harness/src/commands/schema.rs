@@ -1,10 +1,9 @@
 //! `rounds schema FILE`: drafts the schema of a data file for a person to check.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use rounds_models::data::draft;
 use serde_json::json;
 
@@ -31,15 +30,17 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
     let schema = draft::draft(&arguments.file, &arguments.columns.flags())?;
     if let Some(path) = &arguments.output {
         // Never over a schema that a person has checked.
-        if path.exists() {
-            return Err(UsageError::of(format!("{}: it is there already; move it away first", path.display())));
-        }
         let written = File::create_new(path).and_then(|mut file| {
             let written = file.write_all(schema.as_bytes());
             // No half of a schema.
             written.inspect_err(|_| drop(fs::remove_file(path)))
         });
-        written.with_context(|| format!("{}: cannot be written", path.display()))?;
+        written.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                UsageError::of(format!("{}: it is there already; move it away first", path.display()))
+            }
+            _ => anyhow::Error::new(error).context(format!("{}: cannot be written", path.display())),
+        })?;
         let next = "check every line, then set drafted = false";
         output.say(format_args!("wrote {}; {next}", path.display()));
         if output == Output::Text {

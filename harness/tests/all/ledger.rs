@@ -48,7 +48,10 @@ fn releases_share_a_budget_and_what_does_not_fit_is_refused() {
     };
     let outcome = document(&train(0.5));
     let without_model = train(0.1).replace(&format!("--model {}", path("0.1.st")), "");
-    assert_refused(&without_model, "--ledger: the run would be booked, and its model kept nowhere; give --model file");
+    assert_refused(
+        &without_model,
+        "--ledger: the run is booked, and its model would be kept nowhere; give --model file",
+    );
     let shown = document(&format!("ledger show {ledger}"));
     assert_eq!((shown["runs"].as_array().unwrap().len(), &shown["runs"][0]["state"]), (1, &"done".into()));
     assert_eq!(shown["runs"][0]["model_sha256"], outcome["model_sha256"]);

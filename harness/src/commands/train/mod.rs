@@ -56,7 +56,7 @@ pub(super) fn begin(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Re
     if training.privacy.secure {
         match (&training.model, &training.ledger) {
             (None, Some(_)) => {
-                let problem = "the run would be booked, and its model kept nowhere; give --model FILE";
+                let problem = "the run is booked, and its model would be kept nowhere; give --model FILE";
                 return Err(UsageError::of(format!("--ledger: {problem}")));
             }
             (None, None) if cluster.is_root() => {
