@@ -95,6 +95,12 @@ pub fn fail(error: impl Display) {
     eprintln!("{}", for_terminal(&format!("error: {}", printable(&error.to_string()))));
 }
 
+/// A digest or key of 64 digits on two lines.
+pub fn in_halves(digits: &str) -> String {
+    let (begin, end) = digits.split_at(digits.len() / 2);
+    format!("{begin}\n{end}")
+}
+
 /// Prints a warning on stderr.
 pub fn warn(warning: impl Display) {
     eprintln!("{}", for_terminal(&format!("warning: {}", printable(&warning.to_string()))));

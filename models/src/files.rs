@@ -37,7 +37,7 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
             if path.exists() {
                 OpenOptions::new().append(true).open(&path)?;
             }
-            tempfile::Builder::new().prefix(".rounds-").tempfile_in(folder_of(&path)).map(drop)
+            temporary(folder_of(&path), 0o600).map(drop)
         }
         Target::Device => OpenOptions::new().write(true).open(path).map(drop),
     }
@@ -145,6 +145,10 @@ impl NewFiles {
 }
 
 fn temporary(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    if !folder.is_dir() {
+        // Not the name of a temporary file.
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("its folder {} is not there", folder.display())));
+    }
     tempfile::Builder::new().prefix(".rounds-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)
 }
 

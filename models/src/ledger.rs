@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::files::{self, OpenError};
-use crate::text::{foreign, rounded_down, rounded_up};
+use crate::text::{foreign, percent_left, rounded_down, rounded_up};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -56,7 +56,7 @@ pub enum LedgerError {
     OtherData { path: PathBuf, what: &'static str, of_ledger: String, of_run: String },
     #[error(
         "ledger {}: the budget would be exceeded: this run takes {wanted}, and {} % is left{way_out}. It read no row and spent nothing",
-        path.display(), rounded_down(100.0 * left)
+        path.display(), percent_left(*left)
     )]
     Exceeded { path: PathBuf, wanted: String, left: f64, way_out: String },
     #[error(
@@ -78,7 +78,11 @@ pub enum LedgerError {
 impl LedgerError {
     /// Something that the settings decide.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::File { .. } | Self::Damaged { .. } | Self::InUse { .. } | Self::Replaced { .. })
+        match self {
+            Self::File { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
+            Self::Damaged { .. } | Self::InUse { .. } | Self::Replaced { .. } => false,
+            _ => true,
+        }
     }
 }
 
@@ -370,7 +374,9 @@ impl Account {
 
     /// [`room`](Self::room) in words, if there is some.
     pub fn room_in_words(&self, delta: f64) -> String {
-        let Some(room) = self.room(delta).filter(|&room| room > 0.0) else { return String::new() };
+        let Some(room) = self.room(delta).filter(|&room| room > 1e-9 * self.budget.epsilon) else {
+            return String::new();
+        };
         let delta = if delta == 0.0 { "0".to_owned() } else { format!("{delta:e}") };
         let by = if self.budget.filter == FilterKind::Basic { "" } else { " by Gaussian noise" };
         format!(", enough for ε = {} at δ = {delta}{by}", rounded_down(room))

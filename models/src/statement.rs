@@ -46,17 +46,17 @@ const UNSIGNED: &str = ". Without a valid signature by the key given to `verify`
 #[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum StatementError {
     /// A file that cannot be read.
-    #[error("`statement {}`: it cannot be read: {source}", path.display())]
+    #[error("statement {}: it cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// A ledger.
     #[error(
-        "`statement {}`: it is a ledger; give the model, or the document, of one of its runs. What they spent together shows \
+        "statement {}: it is a ledger; give the model, or the document, of one of its runs. What they spent together shows \
          `rounds ledger show FILE`",
         path.display()
     )]
     Ledger { path: PathBuf },
     /// Neither JSON nor a model.
-    #[error("`statement {}`: it is no JSON ({}), and no model ({model})", path.display(), foreign(json))]
+    #[error("statement {}: it is no JSON ({}), and no model ({model})", path.display(), foreign(json))]
     Foreign { path: PathBuf, json: serde_json::Error, model: Box<ModelFileError> },
     /// A document without a statement and its plan.
     #[error(
@@ -164,7 +164,7 @@ impl Verifier {
             statement: rebuilt.privacy,
             holds: differences.is_empty(),
             differences,
-            signer: header.signature.filter(|_| other.is_none()).map(|signature| signature.key),
+            signer: header.signature.filter(|_| matches!(signer, Some(Some(_)))).map(|signature| signature.key),
             weights: weights.is_some(),
             unshown: format!("{UNSHOWN}{}", if is_signed { "" } else { UNSIGNED }),
         })

@@ -48,6 +48,11 @@ pub fn rounded_down(value: f64) -> String {
     significant((value / unit).floor() * unit, 3)
 }
 
+/// A part that is left, in per cent: of less than a billionth nothing.
+pub fn percent_left(part: f64) -> String {
+    rounded_down(if part < 1e-9 { 0.0 } else { 100.0 * part })
+}
+
 /// Significant digits, never less than there is; a number that is round but for its last bits gains none.
 pub fn rounded_up(value: f64, digits: i32) -> String {
     let unit = 10_f64.powi(last_place(value, digits));

@@ -444,7 +444,8 @@ mod tests {
     #[test]
     fn basic_budgets_add_up_decimal_numbers() {
         let basic = |epsilon, delta| Filter::new(FilterKind::Basic, epsilon, delta).unwrap();
-        let runs = |numbers: &[f64]| -> Vec<Taken> { numbers.iter().map(|&number| ([0.0; 2], [number, 1e-7])).collect() };
+        let runs =
+            |numbers: &[f64]| -> Vec<Taken> { numbers.iter().map(|&number| ([0.0; 2], [number, 1e-7])).collect() };
         // (a budget, runs that fill it): as floats the first is 0.30000000000000004.
         for (epsilon, filled) in [
             (0.3, &[0.1; 3][..]),

@@ -20,7 +20,7 @@ pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};
 #[expect(missing_docs, reason = "each message describes its fields")]
 pub enum TheoryError {
     /// Strong convexity that is missing.
-    #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser")]
+    #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser, `regularization LAMBDA`")]
     NotStronglyConvex(f64),
     /// μ > L, or an L that is no number.
     #[error(

@@ -294,8 +294,8 @@ fn together(composed: &Composed, runs: &[ComposedRun]) -> Table {
 fn verified(found: &Verified) -> Table {
     let mut table = output::pairs(privacy_rows(&found.statement));
     let weights = if found.weights { "those of the statement" } else { "not in this file" };
-    let signer = found.signer.as_deref().unwrap_or("nobody");
-    table.add_rows([["weights", weights], ["signed by", signer], ["not shown", &found.unshown]]);
+    let signer = found.signer.as_deref().map_or_else(|| "nobody".to_owned(), output::in_halves);
+    table.add_rows([["weights", weights], ["signed by", &signer], ["not shown", &found.unshown]]);
     table
 }
 

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
-use rounds_models::data::{self, DataError, schema};
+use rounds_models::data::{self, SchemaError, schema};
 use rounds_models::features::FeatureMap;
 use rounds_models::files::NewFiles;
 use serde_json::json;
 
 use super::declaration::DeclarationArguments;
 use super::run::stop_on_interrupt;
-use super::{Output, UsageError};
-use crate::usage::quoted;
+use super::{Output, UsageError, output};
+use crate::usage;
 
 /// Arguments of `rounds features`.
 #[derive(clap::Args)]
@@ -41,14 +41,19 @@ pub struct FeaturesArguments {
 /// Rows that have no such features, files that cannot be read or written.
 pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> {
     let FeaturesArguments { map, data, data_dir, out, declared } = arguments;
-    let domain = data::declare(data, data_dir.as_deref(), &declared.declaration()).map_err(UsageError::of)?;
-    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref()).map_err(|error| {
-        let is_undeclared = domain.is_none() && matches!(error.withheld(), DataError::Contents(_));
-        let data = quoted(data);
-        let way_out =
-            format!(". A schema declares words: `rounds schema {data} -o schema.toml` drafts one, for --schema");
-        anyhow::anyhow!("{error}{}", if is_undeclared { way_out } else { String::new() })
-    })?;
+    let flags = declared.declaration();
+    let mut domain = data::declare(data, data_dir.as_deref(), &flags).map_err(UsageError::of)?;
+    let of_draft = |error| match error {
+        SchemaError::Data(error) => anyhow::Error::new(error.for_reader()),
+        error => UsageError::of(error),
+    };
+    if domain.is_none()
+        && let Some((drafted, warnings)) = data::drafted(data, &flags).map_err(of_draft)?
+    {
+        warnings.iter().for_each(|warning| output::warn(usage::flags(warning)));
+        domain = Some(drafted);
+    }
+    let rows = data::load_declared(data, data_dir.as_deref(), domain.as_ref())?;
     if rows.train.units().is_some() {
         return Err(UsageError::of(
             "its rows belong to units, which the files would lack; map them in `rounds train --features`",
@@ -64,13 +69,17 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
     let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
     let total: usize = parts.clone().map(|(_, part)| part.len()).sum();
     let progress = output.progress(total as u64, "features {bar:20.green} {pos}/{len} rows, {left}");
-    let failed =
-        |path: &Path| format!("{}: cannot be written; if files are there, move them away first", path.display());
+    let failed = |path: &Path| format!("{}: cannot be written", path.display());
     let stopped = stop_on_interrupt("stopping")?;
     let mut files = NewFiles::default();
     let mut create = |name: String| {
         let path = out.join(name);
-        files.create(&path).with_context(|| failed(&path))
+        files.create(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                UsageError::of(format!("{}: it is there already; move it away first", path.display()))
+            }
+            _ => anyhow::Error::new(error).context(failed(&path)),
+        })
     };
     // What cannot be written is known before the work.
     let arrays =

@@ -1,13 +1,13 @@
 //! `rounds ledger`: makes the ledger of a data set, and shows what was spent of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use comfy_table::Table;
 use rounds_algorithms::privacy::{Adjacency, FilterKind};
-use rounds_models::data::{Declaration, declare};
+use rounds_models::data::{Declaration, NAMES, declare};
 use rounds_models::ledger::{Account, BookedRun, Budget, Ledger, LedgerError, State};
-use rounds_models::text::{rounded_down, rounded_up};
+use rounds_models::text::{percent_left, rounded_up};
 
 use super::declaration::DeclarationArguments;
 use super::{Output, UsageError, output};
@@ -72,6 +72,12 @@ pub fn run(arguments: &LedgerArguments, output: Output) -> anyhow::Result<()> {
         Action::Show { file } => file,
         Action::New(arguments) => {
             let budget = budget(arguments)?;
+            if !Path::new(&arguments.data).exists() && !NAMES.iter().any(|named| named.name == arguments.data) {
+                output::warn(format_args!(
+                    "--data {}: nothing is called so here, and runs on data of another name are refused",
+                    arguments.data
+                ));
+            }
             if let Some(warning) = budget.warning() {
                 output::warn(warning);
             }
@@ -132,7 +138,7 @@ fn table(account: &Account, spent: f64) -> Table {
         ("data", format!("{data}, {}", plural(*rows, if unit == "example" { "row" } else { "unit" }))),
         ("adjacency", format!("{adjacency}, of one {unit}")),
         ("spent", taken(spent)),
-        ("left", format!("{} %{}", rounded_down(100.0 * (1.0 - spent)), account.room_in_words(*delta))),
+        ("left", format!("{} %{}", percent_left(1.0 - spent), account.room_in_words(*delta))),
     ];
     let runs = numbered.iter().map(String::as_str).zip(account.runs.iter().map(told));
     output::pairs(head.into_iter().chain(runs).chain([("last line", account.sha256.clone())]))

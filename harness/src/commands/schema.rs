@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use rounds_models::data::draft;
 use serde_json::json;
 
-use super::Output;
 use super::declaration::ColumnArguments;
+use super::{Output, UsageError};
 
 /// Arguments of `rounds schema`.
 #[derive(clap::Args)]
@@ -31,13 +31,15 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
     let schema = draft::draft(&arguments.file, &arguments.columns.flags())?;
     if let Some(path) = &arguments.output {
         // Never over a schema that a person has checked.
+        if path.exists() {
+            return Err(UsageError::of(format!("{}: it is there already; move it away first", path.display())));
+        }
         let written = File::create_new(path).and_then(|mut file| {
             let written = file.write_all(schema.as_bytes());
             // No half of a schema.
             written.inspect_err(|_| drop(fs::remove_file(path)))
         });
-        let refused = || format!("{}: cannot be written; if it is there, move it away first", path.display());
-        written.with_context(refused)?;
+        written.with_context(|| format!("{}: cannot be written", path.display()))?;
         let next = "check every line, then set drafted = false";
         output.say(format_args!("wrote {}; {next}", path.display()));
         if output == Output::Text {

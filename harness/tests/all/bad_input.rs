@@ -149,7 +149,11 @@ simulate {}/run --latency 1 | 2 | without --latency
 features wavelets synthetic-mnist --out {}/features | 2 | scattering:shape=3x32x32
 features scattering synthetic-logistic --out {}/features | 2 | rows have 20 features; give the shape
 features scattering:scales=5 synthetic-mnist --out {}/features | 2 | have no 5 scales
-features fourier:count=4,bandwidth=1 {}/words.csv --out {}/features | 1 | words need to be|words.csv -o schema.toml` drafts one, for --schema
+features fourier:count=4,bandwidth=1 {}/dates.csv --out {}/features | 1 | is no feature|--drop
+train --data {}/absent.csv --label y --epsilon 1 | 1 | absent.csv: not found
+schema {}/absent.csv --label y | 1 | absent.csv: not found
+schema {}/words.csv -o {}/words.csv | 2 | it is there already
+train --data synthetic-logistic --epsilon 1 --model {}/absent/model | 1 | its folder
 features whiten synthetic-mnist --out {}/features | 2 | `rounds train --features`
 train --data synthetic-logistic --features pca --epsilon 1 | 2 | rows have 20 features, and so many components at most
 train --data synthetic-logistic --features pca:count=3 --noise-multiplier 1 | 2 | give --epsilon
@@ -172,6 +176,7 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
     fs::write(at("tested.csv"), "a,b,y\n1,2,1\n2,1,0\n").unwrap();
     fs::write(at("tested.csv.t"), "a,b,y\n").unwrap();
     fs::write(at("words.csv"), "a,b,y\n1,red,1\n2,blue,0\n").unwrap();
+    fs::write(at("dates.csv"), "a,b,y\n1,2020-01-01,1\n2,2021-01-01,0\n").unwrap();
     mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
     let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
     drop(write_run(&at("run"), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));

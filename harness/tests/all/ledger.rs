@@ -34,16 +34,23 @@ fn releases_share_a_budget_and_what_does_not_fit_is_refused() {
     let warned = assert_succeeds(&new("--delta 0.01 --rows 300").replace("budget", "weak"));
     assert!(warned.contains("at least 1/n"), "{warned}");
     assert_succeeds(&new("--delta 1e-4 --rows 300"));
-    assert_ends(&new("--delta 1e-4 --rows 300"), 1, "a ledger is never replaced");
+    assert_ends(&new("--delta 1e-4 --rows 300"), 2, "a ledger is never replaced");
+    let elsewhere = new(&format!("--delta 1e-4 --rows 300 --schema {}", path("schema.toml")));
+    let warned = assert_succeeds(&elsewhere.replace("table.csv", "tabel.csv").replace("budget", "other"));
+    assert!(warned.contains("tabel.csv: nothing is called so here"), "{warned}");
 
     let train = |epsilon: f64| {
         format!(
-            "train --data {data} --threads 1 --secure --epsilon {epsilon} --delta 1e-4 --epochs 1 --ledger {ledger}"
+            "train --data {data} --threads 1 --secure --epsilon {epsilon} --delta 1e-4 --epochs 1 --ledger {ledger} \
+             --model {}",
+            path(&format!("{epsilon}.st"))
         )
     };
     let outcome = document(&train(0.5));
+    let without_model = train(0.1).replace(&format!("--model {}", path("0.1.st")), "");
+    assert_refused(&without_model, "--ledger: the run would be booked, and its model kept nowhere; give --model file");
     let shown = document(&format!("ledger show {ledger}"));
-    assert_eq!(shown["runs"][0]["state"], "done");
+    assert_eq!((shown["runs"].as_array().unwrap().len(), &shown["runs"][0]["state"]), (1, &"done".into()));
     assert_eq!(shown["runs"][0]["model_sha256"], outcome["model_sha256"]);
     assert_eq!(shown["runs"][0]["statement"]["epsilon"], outcome["privacy"]["epsilon"]);
     let spent = shown["spent"].as_f64().unwrap();

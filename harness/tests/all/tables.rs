@@ -47,10 +47,20 @@ fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gi
     // 83.9 % without privacy on 45,000 rows; the majority has 51 %.
     assert!(undeclared["test_accuracy"].as_f64().unwrap() > 0.78, "{undeclared}");
 
+    let mapped = |out: &str, rest: &str| {
+        let name = folder.name();
+        assert_succeeds(&format!("features fourier:count=8 {name}/train.csv {rest} --out {name}/{out}"));
+        let read = |file: &str| std::fs::read(folder.path().join(out).join(file)).unwrap();
+        (read("x_train.npy"), String::from_utf8(read("schema.toml")).unwrap())
+    };
+    let (drafted_features, draft) = mapped("drafted", BOUGHT);
+    assert!(draft.contains("drafted = true"), "{draft}");
+
     // What a person writes down is what was read.
     let text = stdout(&format!("schema {}/train.csv {BOUGHT}", folder.name()));
     assert!(text.contains("drop = [\"next_year\"]\n"), "{text}");
     folder.write("schema.toml", text.replace("drafted = true", "drafted = false"));
+    assert_eq!(mapped("declared", "").0, drafted_features);
     let declared = document(&train(&folder, "train.csv --test {}/test.csv"));
     assert_eq!(declared["privacy"]["claim"], "simulation");
     for key in ["model_sha256", "test_accuracy", "dimension"] {
@@ -279,7 +289,8 @@ fn numbers_that_are_not_scaled_are_warned_of_where_nothing_scales_them() {
     }
     // A release says nothing of the values.
     let release = "bare.csv --secure --allow-weak-privacy --bounds 0,9 --dimension 2 --classes 0,1";
-    assert_eq!(stderr(&rounds(&train(&folder, release))), "");
+    assert_eq!(stderr(&rounds(&train(&folder, &format!("{release} --model {{}}/m.st")))), "");
+    assert!(stderr(&rounds(&train(&folder, release))).contains("is kept nowhere"));
 }
 
 #[test]
@@ -364,7 +375,7 @@ fn columns_are_dropped_from_tables_schemas_and_flags() {
     assert_refused(&train(&folder, "train.csv --schema {}/declared.toml --drop bought"), "not the label");
     assert_refused(
         &train(&folder, "train.csv --schema {}/declared.toml --drop nothing"),
-        "lacks columns of its domain: nothing",
+        "lacks columns that are to be dropped: nothing; name columns",
     );
     folder.write("n.csv", "a,b,c,y\n1,2,3,0\n2,3,4,1\n3,4,5,0\n");
     assert_eq!(dimension("n.csv --label y --bounds 0,9 --classes 0,1 --drop b"), Some(2));

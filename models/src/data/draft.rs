@@ -171,7 +171,8 @@ fn of_table(
         warnings.extend(doubtful_integers(&format!("the label column {label_name:?}"), classes));
     }
     let mut unit = flags.unit.as_ref();
-    if let Some((name, ids, rows)) = repeated_ids(&header.fields, &summaries).filter(|_| unit.is_none()) {
+    let repeated = repeated_ids(&header.fields, &summaries).filter(|_| unit.is_none());
+    if let Some((name, ids, rows)) = repeated {
         if proposes_unit {
             let note = format!("{ids} different values in {rows} rows: is this whom to protect? else drop it");
             notes.insert("unit".into(), note);
@@ -179,7 +180,7 @@ fn of_table(
         } else {
             warnings.push(format!(
                 "column {name:?} holds {ids} different ids in {rows} rows, and each row is protected by itself: \
-                 `unit {name}` protects all rows of one id together"
+                 `unit {name}` protects all rows of one id together, `drop {name}` leaves it out"
             ));
         }
     }
@@ -193,7 +194,8 @@ fn of_table(
             Some(Ok(kind)) => {
                 let (note, warning) = said_of(name, of, &kind);
                 notes.insert(name.clone(), note);
-                warnings.extend(warning);
+                // What to do with a unit is said.
+                warnings.extend(warning.filter(|_| repeated.is_none_or(|(unit, ..)| name != unit)));
                 let name = name.clone();
                 columns.push(Column { name, kind });
             }

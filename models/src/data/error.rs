@@ -137,8 +137,8 @@ impl DataError {
         Explained(self, witness)
     }
 
-    /// The error as a reader of rows sees it.
-    pub(crate) fn for_reader(self) -> Explained {
+    /// The error as a reader of rows sees it, who claims nothing.
+    pub fn for_reader(self) -> Explained {
         self.explained(NoClaim::of(&Reader).expect("a reader claims nothing"))
     }
 

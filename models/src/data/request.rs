@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::DataError;
 use super::labels::Task;
+use super::names;
 use crate::choices::Choices;
 
 /// Rows that a caller asks for, beside their place.
@@ -144,7 +145,9 @@ pub struct ColumnUse {
 impl ColumnUse {
     /// Refuses names of columns for a file in which columns have none.
     pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
-        if self.label.is_none() && self.drop.is_empty() && self.unit.is_none() {
+        // A file that is not there is refused by whoever reads it.
+        let is_there = path.exists() || names::find(&path.to_string_lossy()).is_some();
+        if !is_there || self.label.is_none() && self.drop.is_empty() && self.unit.is_none() {
             return Ok(());
         }
         let problem =

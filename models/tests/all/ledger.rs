@@ -136,7 +136,9 @@ fn a_refusal_says_what_another_filter_counts_and_a_basic_budget_is_spent_to_the_
     }
     // 0.56, 0.34 and 0.1 are 1 as decimal numbers, and more as floats.
     let mut decimal = ledger(FilterKind::Basic, 1e-7);
-    for (epsilon, left) in [(0.56, "enough for ε = 0.44 at"), (0.34, "enough for ε = 0.1 at"), (0.1, "and 0 % is left. It")] {
+    for (epsilon, left) in
+        [(0.56, "enough for ε = 0.44 at"), (0.34, "enough for ε = 0.1 at"), (0.1, "and 0 % is left. It")]
+    {
         decimal.book(&plain(epsilon, 0.0)).expect("it fits");
         let refused = said(&mut decimal, &plain(0.6, 0.0));
         assert!(refused.contains(left), "{refused}");

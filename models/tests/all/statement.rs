@@ -734,6 +734,7 @@ fn a_signature_is_of_one_key_and_one_document() {
     );
     let found = verified(folder.path(), &document, key("other.pub").ok().as_ref()).unwrap();
     assert!(!found.holds && found.differences[0].contains("another signer"), "{:?}", found.differences);
+    assert!(found.signer.is_some(), "by whom it is signed is said");
     let mut changed = document.clone();
     changed["data"]["dataset"] = "other".into();
     let found = verified(folder.path(), &changed, None).unwrap();

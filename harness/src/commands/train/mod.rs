@@ -15,7 +15,7 @@ use super::terminal::Terminal;
 use super::{Output, output};
 use crate::cluster::{Cluster, threads};
 use crate::machine::{PinPolicy, build};
-use crate::usage::{command_again, flags, reported};
+use crate::usage::{UsageError, command_again, flags, reported};
 
 /// Trains one model: the run that the arguments ask for, its execution, the fit, and what is printed of it.
 ///
@@ -54,6 +54,16 @@ pub(super) fn stopped(checkpoint: &Path, place: &str) -> anyhow::Error {
 pub(super) fn begin(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<(Training, Execution)> {
     let training = arguments.training();
     if training.privacy.secure {
+        match (&training.model, &training.ledger) {
+            (None, Some(_)) => {
+                let problem = "the run would be booked, and its model kept nowhere; give --model FILE";
+                return Err(UsageError::of(format!("--ledger: {problem}")));
+            }
+            (None, None) if cluster.is_root() => {
+                output::warn("the model of this release is kept nowhere; --model FILE writes it");
+            }
+            _ => {}
+        }
         output::withhold_panics();
         keep_memory_private();
     }

@@ -94,10 +94,8 @@ pub(crate) fn table(outcome: &Outcome) -> Table {
         }
     }
     if let Some(signature) = &header.signature {
-        let (begin, end) = signature.key.split_at(32);
-        row("signed by", format!("{begin}\n{end}"));
+        row("signed by", output::in_halves(&signature.key));
     }
-    let (begin, end) = header.model_sha256.split_at(32);
-    row("model sha256", format!("{begin}\n{end}"));
+    row("model sha256", output::in_halves(&header.model_sha256));
     table
 }

@@ -559,9 +559,15 @@ fn places(
             start += encoder.width(column);
         }
     }
-    let dropped = domain.dropped.iter().filter(|_| !request.is_for_model);
-    missing.extend(dropped.chain(grouped).map(String::as_str));
-    missing.retain(|name| !header.iter().any(|found| found == name));
+    missing.extend(grouped.map(String::as_str));
+    let mut dropped: Vec<_> = domain.dropped.iter().filter(|_| !request.is_for_model).map(String::as_str).collect();
+    for names in [&mut missing, &mut dropped] {
+        names.retain(|name| !header.iter().any(|found| found == name));
+    }
+    if missing.is_empty() && !dropped.is_empty() {
+        let problem = "it lacks columns that are to be dropped";
+        return refuse(format!("{problem}: {}; name columns that it has, or add these, empty", listing(dropped)));
+    }
     let mut unknown = Vec::new();
     let mut places = Vec::with_capacity(header.len());
     for name in header {
