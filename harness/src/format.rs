@@ -6,7 +6,8 @@ pub(crate) use rounds_models::text::three_digits;
 /// A time with a suitable unit: `17 µs`, `3.4 ms`.
 pub(crate) fn time(nanoseconds: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
-    let (scale, unit) = units.into_iter().find(|(scale, _)| nanoseconds >= *scale * 0.9995).unwrap_or((1.0, "ns"));
+    let (scale, unit) =
+        units.into_iter().find(|(scale, _)| nanoseconds.abs() >= *scale * 0.9995).unwrap_or((1.0, "ns"));
     format!("{} {unit}", three_digits(nanoseconds / scale))
 }
 
@@ -18,8 +19,11 @@ pub(crate) fn seconds(seconds: f64) -> String {
     time(1e9 * seconds)
 }
 
-/// A whole number with narrow spaces between its thousands, from five digits on.
+/// A whole number with narrow spaces between its thousands, from five digits on; in scientific form where digits are none of its own.
 pub(crate) fn count(value: f64) -> String {
+    if value.abs() >= 1e16 {
+        return minus(&three_digits(value));
+    }
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -128,6 +132,7 @@ mod tests {
             (999_900.0, "1 ms"),
             (3.45e9, "3.45 s"),
             (1e11, "100 s"),
+            (-3.4e6, "-3.4 ms"),
         ] {
             assert_eq!(time(nanoseconds), expected);
         }
@@ -139,6 +144,7 @@ mod tests {
         assert_eq!(count(8000.0), "8000");
         assert_eq!(count(60_000.0), "60\u{202f}000");
         assert_eq!(count(1_234_567.0), "1\u{202f}234\u{202f}567");
+        assert_eq!([1e80, -2e20].map(count), ["1.00e80", "−2.00e20"]);
         assert_eq!([0.123_456, -0.5, 16_384.4].map(number), ["0.123", "−0.5", "16\u{202f}384"]);
         assert_eq!(minus("-0.6 (-7 – -0.5), 1e-5, dp-2"), "−0.6 (−7 – −0.5), 1e-5, dp-2");
         assert_eq!(changed(0.63, "higher", "lower"), "37 % lower");

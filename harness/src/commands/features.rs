@@ -28,7 +28,7 @@ pub struct FeaturesArguments {
     /// Folder of the named data sets
     #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
-    /// Output folder: x_train.npy and y_train.npy, x_test.npy and y_test.npy of test rows, and schema.toml of declared data
+    /// Output folder: x_train.npy and y_train.npy, x_test.npy and y_test.npy of test rows, and schema.toml of data that a checked schema declares
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
     #[command(flatten)]

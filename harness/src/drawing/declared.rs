@@ -362,11 +362,12 @@ impl Figure {
                     self.x.shown(f64::from_bits(x))?,
                     self.y.shown(y).filter(|_| values.iter().all(|(_, y)| y.is_finite()))?,
                 );
-                // A logarithmic axis has no place for an end below 0.
-                let end = |low: f64| if self.y.linear || low > 0.0 { low } else { 0.1 * y };
-                let low = |low| self.y.least.map_or(end(low), |least| end(low).max(least));
-                let high = |high: f64| self.y.most.map_or(high, |most| high.min(most));
-                let interval = own[0].interval.or(interval).map(|(from, to)| (low(from), high(to)));
+                let (least, most) = (self.y.least.unwrap_or(f64::NEG_INFINITY), self.y.most.unwrap_or(f64::INFINITY));
+                let within = |end: f64| end.max(least).min(most);
+                // An end below 0 stays what it is; the drawing has a place for it.
+                let is_kept = |low: f64| low <= 0.0 && !self.y.linear && y > least;
+                let low = |low: f64| if is_kept(low) { low } else { within(low) };
+                let interval = own[0].interval.or(interval).map(|(from, to)| (low(from), within(to)));
                 let note = format!("{name} at {}: {}", self.x.format.show(x), self.y.format.show(y));
                 Some(Point { interval, ..Point::new(x, y, note.trim_start()) })
             })
@@ -448,6 +449,9 @@ impl Figure {
                 let series = Series::new(format!("{own} {name}").trim(), style, colour, points);
                 all.push(if several {
                     series.keys(&*group, name).variant(place)
+                } else if self.dash.is_empty() && style == Style::Curve {
+                    // Without markers dashes tell curves apart, as shapes of markers tell lines apart.
+                    series.variant((colour + colour / COLOURS) % 4)
                 } else if self.dash.is_empty() {
                     series.variant(colour / COLOURS)
                 } else {
@@ -489,6 +493,8 @@ impl Column {
     fn show(&self, value: f64) -> String {
         let decimals = self.format.get(1..).and_then(|decimals| decimals.parse().ok());
         match (self.format.as_bytes().first(), decimals) {
+            // Of a diverged run.
+            (Some(b'.' | b'+'), Some(_)) if value.abs() >= 1e16 => three_digits(value),
             (Some(b'.'), Some(decimals)) => format!("{value:.decimals$}"),
             (Some(b'+'), Some(decimals)) => format!("{value:+.decimals$}"),
             (Some(b'e'), Some(decimals)) => format!("{value:.decimals$e}"),
@@ -573,8 +579,10 @@ impl Table {
             let title =
                 [&*self.title, &*facet].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(": ");
             let columns: Vec<&Column> = self.rows.iter().chain(&self.columns).collect();
-            let names: Vec<String> = columns.iter().map(|column| filled(&column.name, runs[0])).collect();
-            let mut table = table::Table::new(&title, &names.join("|"));
+            // A heading may hold a bar, or nothing.
+            let mut table = table::Table::new(&title, "");
+            let headings = columns.iter().map(|column| table::Column::new(&filled(&column.name, runs[0])));
+            table.columns.extend(headings);
             let key = |run: &'_ &Value| self.rows.iter().map(|row| field(run, &row.of).map(text)).collect::<Vec<_>>();
             for (_, runs) in by_key(runs.iter().map(|run| (key(run), *run))) {
                 let entries: Vec<Entry> = columns.iter().map(|column| column.entry(&runs, level)).collect();
@@ -753,6 +761,29 @@ mod tests {
         let missed = || json!("not reached");
         assert_eq!(shown([json!(3), json!(5), missed()]), [["to 85", "T"], ["85", "5"]]);
         assert_eq!(shown([json!(3), missed(), missed()])[1], ["85", "not reached"]);
+    }
+
+    #[test]
+    fn a_heading_with_a_bar_or_without_a_text_stays_above_its_own_column() {
+        let run = json!({ "target": 85, "risk": 1e80, "rounds": 3 });
+        let text = "rows = [{ name = '{nothing}', of = 'target' }]\n\
+                    columns = [{ name = '#|x| | y', of = 'risk', statistic = 'mean', format = '.4' }, { name = '#T', of = 'rounds' }]";
+        assert_eq!(rows(text, &[run]), [["", "|x| | y", "T"], ["85", "1.00e80", "3"]]);
+    }
+
+    #[test]
+    fn data_hold_the_true_ends_of_an_interval_and_curves_differ_in_dashes() {
+        let text = "group = ['algorithm']\nstatistic = 'mean'\nx = { of = 'parameters.rounds', label = 'T' }\n\
+                    y = { of = 'gaps.-1', label = 'gap' }";
+        let low = charts(text)[0].series[0].points[0].interval.unwrap().0;
+        assert!(low < 0.0, "{low}");
+        let raised = charts(&text.replace("label = 'gap'", "label = 'gap', least = 20.0"));
+        let point = &raised[0].series[0].points[0];
+        assert_eq!((point.y, point.interval), (20.0, Some((20.0, 20.0))));
+        let curves = charts(
+            "group = ['algorithm']\nstyle = 'curve'\nx = { of = 'index', label = '' }\ny = { of = 'gaps', label = '' }",
+        );
+        assert_eq!(curves[0].series.iter().map(|series| series.variant).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]

@@ -68,7 +68,7 @@
       legend.addEventListener('keydown', (event) => {
         const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
         if (!step) return;
-        const list = all('button', legend);
+        const list = all('button', legend).filter((button) => !button.closest('details:not([open])'));
         const next = list[(list.indexOf(document.activeElement) + step + list.length) % list.length];
         next.focus();
         event.preventDefault();
@@ -171,12 +171,20 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   };
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
-    const text = cell.dataset.value ?? cell.textContent.trim();
+    // Words in a column of numbers, such as `not reached`, have no value.
+    const text = cell.dataset.value || cell.textContent.trim();
     return /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   }).join(',')).join('\n') + '\n';
+  const lines = (text, letters) => text.split(' ').reduce((rows, word) => {
+    if (rows.length && rows.at(-1).length + word.length < letters) rows[rows.length - 1] += ' ' + word;
+    else rows.push(word);
+    return rows;
+  }, []);
+  // The wide one in any window: a narrow one has no place for long names.
   const picture = (panel) => {
-    const svg = all('svg.chart[tabindex]', panel).find((chart) => chart.getBoundingClientRect().width > 0).cloneNode(true);
+    const svg = panel.querySelector('svg.wide').cloneNode(true);
     all('.off', svg).forEach((series) => series.remove());
+    const drawn = new Set(all('.series', svg).flatMap((series) => series.dataset.keys.split(' ')));
     const box = svg.viewBox.baseVal;
     const space = 'http://www.w3.org/2000/svg';
     const make = (name, attributes, text = '') => {
@@ -185,8 +193,16 @@
       element.textContent = text;
       return element;
     };
-    // Title above, legend below, style inside: the picture stands alone.
-    const entries = all('.legend button[data-key]', panel).filter((button) => button.getAttribute('aria-pressed') === 'true');
+    // Title and conditions above, legend below, style inside: the picture stands alone.
+    const conditions = panel.querySelector('.circumstances');
+    const above = [
+      ...lines(panel.dataset.title, (box.width - 36) / 8.4).map((line) => [20, 'title', line]),
+      ...(conditions ? lines(conditions.textContent, (box.width - 36) / 6.2).map((line) => [16, 'subtitle', line]) : []),
+    ];
+    let top = 4;
+    const heading = above.map(([height, name, line]) => make('text', { class: name, x: 18, y: top += height }, line));
+    top += 20;
+    const entries = all('.legend button[data-key]', panel).filter((button) => drawn.has(button.dataset.key));
     const rows = [];
     let x = box.width;
     for (const entry of entries) {
@@ -196,17 +212,17 @@
       rows.at(-1).push([x, entry, text]);
       x += wide;
     }
-    const height = 44 + box.height + 22 * rows.length + 8;
-    const plot = make('g', { transform: 'translate(0 44)' });
+    const height = top + box.height + 22 * rows.length + 8;
+    const plot = make('g', { transform: `translate(0 ${top})` });
     plot.append(...svg.childNodes);
     svg.append(
       make('style', {}, document.getElementById('chart-style').textContent),
       make('rect', { class: 'background', width: box.width, height }),
-      make('text', { class: 'title', x: 18, y: 24 }, panel.dataset.title),
+      ...heading,
       plot,
     );
     rows.forEach((row, number) => row.forEach(([left, entry, text]) => {
-      const group = make('g', { transform: `translate(${left} ${44 + box.height + 12 + 22 * number})` });
+      const group = make('g', { transform: `translate(${left} ${top + box.height + 12 + 22 * number})` });
       group.append(...[...entry.querySelector('svg').cloneNode(true).childNodes], make('text', { x: 36, y: 4 }, text));
       svg.append(group);
     }));

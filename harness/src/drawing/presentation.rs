@@ -209,15 +209,20 @@ impl Presentation {
 
     /// Pictures as SVG documents, by file name.
     pub fn pictures(&self) -> Vec<(String, String)> {
-        let mut pictures = Vec::new();
+        let mut pictures: Vec<(String, String)> = Vec::new();
         for part in &self.parts {
             let Part::Figure(figure) = part else { continue };
             if let Some(columns) = figure.columns {
                 let charts: Vec<&Chart> = figure.panels.iter().map(|panel| &panel.chart).collect();
                 pictures.push(("figure.svg".to_owned(), grid_svg(&figure.title, columns, &charts)));
             } else {
-                let named = figure.panels.iter().filter(|panel| !panel.file.is_empty());
-                pictures.extend(named.map(|panel| (format!("{}.svg", panel.file), panel.chart.svg())));
+                for panel in figure.panels.iter().filter(|panel| !panel.file.is_empty()) {
+                    // Names that differ in other letters than those of files, such as `α` and `β`, would share one.
+                    let numbered = (2..).map(|number| format!("{}-{number}.svg", panel.file));
+                    let mut names = std::iter::once(format!("{}.svg", panel.file)).chain(numbered);
+                    let free = names.find(|name| pictures.iter().all(|(known, _)| known != name));
+                    pictures.extend(free.map(|name| (name, panel.chart.svg())));
+                }
             }
         }
         pictures
@@ -262,6 +267,20 @@ impl Presentation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_of_one_name_are_numbered() {
+        use crate::drawing::chart::Axis;
+        let panel = || Panel {
+            name: String::new(),
+            file: "risk".to_owned(),
+            chart: Chart::new("", "", Axis::linear(""), Axis::linear(""), Vec::new()),
+        };
+        let mut presentation = Presentation::new("Title", "Group", "");
+        presentation.parts = vec![Part::Figure(Figure::new("", vec![panel(), panel(), panel()]))];
+        let names: Vec<String> = presentation.pictures().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["risk.svg", "risk-2.svg", "risk-3.svg"]);
+    }
 
     #[test]
     fn a_presentation_becomes_markdown_and_files() {

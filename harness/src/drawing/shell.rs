@@ -7,6 +7,9 @@ use super::svg::{DARK, LIGHT, STYLE as CHART_STYLE};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+/// Without the script all panels are shown, each with its title, and no button that does nothing.
+const WITHOUT_SCRIPT: &str = ".panels,.filter,.tools button,.legend .switches{display:none}thead button::after{content:none!important}\
+                              .panel::before{content:attr(data-title);display:block;font-weight:600;margin:24px 0 0}";
 
 pub(crate) struct Section {
     pub(crate) id: String,
@@ -31,7 +34,7 @@ impl Section {
 pub(crate) fn page(title: &str, sections: &[Section], footer: &Markup) -> String {
     let style = format!(
         ":root{{{LIGHT}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
-         :root[data-theme=dark]{{{DARK}}}{STYLE}"
+         :root[data-theme=dark]{{{DARK}}}@media print{{:root:root:root{{{LIGHT}}}}}{STYLE}"
     );
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:";
     let first = sections.first().map_or("", |section| &section.id);
@@ -46,6 +49,7 @@ pub(crate) fn page(title: &str, sections: &[Section], footer: &Markup) -> String
                 title { (title) }
                 style { (PreEscaped(style)) }
                 style id="chart-style" { (PreEscaped(CHART_STYLE)) }
+                noscript { style { (PreEscaped(WITHOUT_SCRIPT)) } }
             }
             body {
                 a.skip href={ "#" (first) } { "To the results" }
@@ -90,6 +94,13 @@ fn typeset(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_printed_page_is_light_and_one_without_its_script_has_no_buttons_of_it() {
+        let page = page("Title", &[], &html! {});
+        assert!(page.contains(&format!("@media print{{:root:root:root{{{LIGHT}}}}}")));
+        assert!(page.contains(&format!("<noscript><style>{WITHOUT_SCRIPT}</style></noscript>")));
+    }
 
     #[test]
     fn powers_are_raised_and_other_text_stays() {

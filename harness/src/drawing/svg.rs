@@ -3,9 +3,9 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::{Axis, COLOURS, Chart, Point, Scale, Series, Style, ends};
+use super::chart::{Axis, COLOURS, Chart, Format, Point, Scale, Series, Style, ends};
 use super::legend::{Legend, Sample};
-use crate::format::wrapped;
+use crate::format::{minus, three_digits, wrapped};
 
 /// Colours of a light page.
 pub(crate) const LIGHT: &str = "\
@@ -81,8 +81,9 @@ impl Range {
             (low, high) = (1.0, 10.0);
         }
         if scale == Scale::Logarithmic {
-            let margin = (high / low).powf(0.05).max(1.1);
-            (low, high) = (low / margin, high * margin);
+            let margin = (0.05 * (high.ln() - low.ln())).exp().max(1.1);
+            // Diverged runs come near the ends of what a number can be.
+            (low, high) = ((low / margin).max(f64::MIN_POSITIVE), (high * margin).min(f64::MAX));
         } else {
             let margin = ((high - low) * 0.05).max(1e-9 * high.abs().max(1e-9));
             // Zero is a floor without a margin below it.
@@ -96,39 +97,46 @@ impl Range {
     fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
-            Scale::Logarithmic => (value / self.low).ln() / (self.high / self.low).ln(),
+            Scale::Logarithmic => (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln()),
         }
     }
 
     /// Round values inside, about `wanted` of them.
     fn ticks(&self, wanted: usize) -> Vec<f64> {
-        if self.scale == Scale::Linear {
-            let raw = (self.high - self.low) / wanted.max(1) as f64;
-            let power = 10_f64.powf(raw.log10().floor());
-            let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
-            let step = steps.into_iter().find(|step| *step >= raw).unwrap_or(raw);
-            // The tolerance keeps a tick at the very end.
-            let first = (self.low / step - 1e-9).ceil() as i64;
-            let last = (self.high / step + 1e-9).floor() as i64;
-            return (first..=last).map(|place| place as f64 * step).collect();
-        }
+        let ticks = if self.scale == Scale::Linear { Vec::new() } else { self.logarithmic_ticks(wanted) };
+        // A short piece of a logarithmic axis may hold one of its round values, or none.
+        if ticks.len() > 1 { ticks } else { self.linear_ticks(wanted) }
+    }
+
+    fn linear_ticks(&self, wanted: usize) -> Vec<f64> {
+        let raw = (self.high - self.low) / wanted.max(1) as f64;
+        let power = 10_f64.powf(raw.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+        let step = steps.into_iter().find(|step| *step >= raw).unwrap_or(raw);
+        // The tolerance keeps a tick at the very end.
+        let first = (self.low / step - 1e-9).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last).map(|place| place as f64 * step).collect()
+    }
+
+    fn logarithmic_ticks(&self, wanted: usize) -> Vec<f64> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
-        let within = |factors: &[f64], every: usize| -> Vec<f64> {
+        let within = |factors: &[f64]| -> Vec<f64> {
             (first..=last)
-                .step_by(every)
                 .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
                 .filter(|value| (self.low..=self.high).contains(value))
                 .collect()
         };
-        let decades = within(&[1.0], 1);
+        let decades = within(&[1.0]);
         if decades.len() > wanted {
-            return within(&[1.0], decades.len().div_ceil(wanted));
+            let every = decades.len().div_ceil(wanted);
+            return decades.into_iter().step_by(every).collect();
         }
         // Factors between 1, 2 and 5 only where these are fewer than three ticks.
-        let fine = within(&[1.0, 2.0, 5.0], 1);
+        let fine = within(&[1.0, 2.0, 5.0]);
         let finer: [&[f64]; 2] = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0], &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0]];
-        let finer = finer.into_iter().map(|factors| within(factors, 1));
-        let mut finer = finer.filter(|_| fine.len() < 3).chain([fine.clone(), within(&[1.0, 3.0], 1)]);
+        let finer = finer.into_iter().map(within);
+        let mut finer = finer.filter(|_| fine.len() < 3).chain([fine.clone(), within(&[1.0, 3.0])]);
         finer.find(|ticks| ticks.len() <= wanted).unwrap_or(decades)
     }
 }
@@ -153,7 +161,7 @@ impl<'a> Frame<'a> {
             Scale::Logarithmic => f64::INFINITY,
         };
         let y_values = points().flat_map(|point| {
-            let (low, high) = point.interval.unwrap_or((point.y, point.y));
+            let (low, high) = bar(point, chart.y.scale).unwrap_or((point.y, point.y));
             [point.y, low.max(least - reach), high.min(most + reach)]
         });
         let y = Range::of(y_values, &chart.y);
@@ -179,9 +187,11 @@ impl<'a> Frame<'a> {
     fn names(&self, legend: &Legend) -> Vec<(usize, &str, f64)> {
         let mut names: Vec<(usize, &str, f64)> = Vec::new();
         let series = self.chart.series.iter().enumerate();
-        for (number, series) in series.filter(|(number, series)| series.style == Style::Line && legend.shows(*number)) {
+        let is_named = |series: &Series| matches!(series.style, Style::Line | Style::Curve);
+        for (number, series) in series.filter(|(number, series)| is_named(series) && legend.shows(*number)) {
             let name = series.keys.as_ref().map_or(&*series.name, |(first, _)| first);
             if let Some(last) = series.points.last().filter(|last| last.y.is_finite())
+                && !name.is_empty()
                 && names.iter().all(|(_, known, _)| *known != name)
             {
                 names.push((number, name, self.up(last.y)));
@@ -242,15 +252,22 @@ impl<'a> Frame<'a> {
             _ => axis.ticks.clone(),
         };
         let widest = text_width(&chart.x.format.show(self.x.high)).max(48.0);
-        let short = |tick: f64| {
-            let text = chart.y.format.show(tick);
-            if text_width(&text) < LEFT - 16.0 { text } else { format!("{tick:e}") }
+        let (across, up) = (
+            ticks(&chart.x, &self.x, (right - LEFT) / (widest + 12.0)),
+            ticks(&chart.y, &self.y, self.size.height / 55.0),
+        );
+        // The name of the axis stands left of them.
+        let short = |tick: f64, text: String| {
+            let is_long = text_width(&text) > LEFT - 24.0 || tick.abs() >= 1e16;
+            let is_plain = matches!(chart.y.format, Format::Number | Format::Count);
+            let tick = format!("{tick:.3e}").parse().unwrap_or(tick);
+            if is_long && is_plain { format!("{tick:e}") } else { text }
         };
         // Labels that would overlap are left out.
         let mut free = f64::NEG_INFINITY;
-        let mut label = |value: f64| {
-            let (place, text) = (self.across(value), chart.x.format.show(value));
-            let half = text_width(&text) / 2.0;
+        let mut label = |value: f64, text: &str| {
+            let place = self.across(value);
+            let half = text_width(text) / 2.0;
             (place - half > free).then(|| {
                 free = place + half + 6.0;
                 let inside = place.min(self.size.width - half);
@@ -258,14 +275,14 @@ impl<'a> Frame<'a> {
             })
         };
         html! {
-            @for tick in ticks(&chart.y, &self.y, self.size.height / 55.0) {
+            @for (&tick, text) in up.iter().zip(texts(&chart.y, &up)) {
                 @let place = self.up(tick);
                 path.grid d={ "M" (LEFT) " " (px(place)) "H" (right) } {}
-                text x=(px(LEFT - 8.0)) y=(px(place + 4.0)) text-anchor="end" { (short(tick)) }
+                text x=(px(LEFT - 8.0)) y=(px(place + 4.0)) text-anchor="end" { (short(tick, text)) }
             }
-            @for tick in ticks(&chart.x, &self.x, (right - LEFT) / (widest + 12.0)) {
+            @for (&tick, text) in across.iter().zip(texts(&chart.x, &across)) {
                 path.grid d={ "M" (px(self.across(tick))) " " (TOP) "V" (bottom) } {}
-                @if let Some(label) = label(tick) { (label) }
+                @if let Some(label) = label(tick, &text) { (label) }
             }
             path.axis d={ "M" (LEFT) " " (TOP) "V" (bottom) "H" (right) } {}
             text.axis-label x=(px(f64::midpoint(LEFT, right))) y=(px(self.size.height - 10.0)) text-anchor="middle" {
@@ -282,7 +299,7 @@ impl<'a> Frame<'a> {
             let points = points.map(|(x, y)| format!("{:.1} {:.1}", self.across(x), self.up(y)));
             format!("M{}", points.collect::<Vec<_>>().join("L"))
         };
-        let ends = || finite().filter_map(|point| Some((point.x, point.interval?)));
+        let ends = || finite().filter_map(|point| Some((point.x, bar(point, self.y.scale)?)));
         let band = series.style == Style::Curve && ends().count() > 1;
         let marks = matches!(series.style, Style::Line | Style::Points);
         html! {
@@ -303,12 +320,36 @@ impl<'a> Frame<'a> {
     fn mark(&self, colour: usize, point: &Point) -> Markup {
         let (x, y) = (self.across(point.x), self.up(point.y));
         html! {
-            @if let Some((low, high)) = point.interval {
+            @if let Some((low, high)) = bar(point, self.y.scale) {
                 path.whisker d={ "M" (px(x)) " " (px(self.up(low))) "V" (px(self.up(high))) } {}
             }
             (pointed(&point.note, &marker(colour, x, y)))
         }
     }
+}
+
+/// The ends of a point's error bar. A logarithmic axis has no place for an end below 0: it is drawn a decade below the point.
+fn bar(point: &Point, scale: Scale) -> Option<(f64, f64)> {
+    let (low, high) = point.interval?;
+    let has_place = scale == Scale::Linear || low > 0.0;
+    Some((if has_place { low } else { 0.1 * point.y }, high))
+}
+
+/// The texts of ticks; with as many decimals as their distance has, where three digits would move a tick.
+fn texts(axis: &Axis, ticks: &[f64]) -> Vec<String> {
+    let (factor, unit) = if axis.format == Format::Percent { (100.0, " %") } else { (1.0, "") };
+    let step = ticks.windows(2).map(|pair| factor * (pair[1] - pair[0])).fold(f64::INFINITY, f64::min);
+    let is_moved = |tick: &f64| {
+        let value = factor * tick;
+        let shown = three_digits(value).parse().unwrap_or(value);
+        (value - shown).abs() > (0.1 * step).max(1e-9 * value.abs())
+    };
+    let has_decimals = matches!(axis.format, Format::Number | Format::Percent) && ticks.iter().any(is_moved);
+    let decimals = (-step.log10() - 1e-6).ceil().max(0.0) as usize;
+    let text = |&tick: &f64| {
+        if has_decimals { minus(&format!("{:.decimals$}{unit}", factor * tick)) } else { axis.format.show(tick) }
+    };
+    ticks.iter().map(text).collect()
 }
 
 /// A mark with its tooltip.
@@ -490,7 +531,6 @@ pub(crate) fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drawing::chart::Format;
 
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
         let start = format!(" {attribute}=\"");
@@ -521,6 +561,56 @@ mod tests {
         assert_eq!(ticks(9.0, 900.0), [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
         assert_eq!(ticks(18.0, 85.0), [20.0, 30.0, 40.0, 50.0, 60.0, 80.0]);
         assert!(ticks(1.0, 1e30).len() <= 7);
+        // Where decades are left out, the first that the axis has stays.
+        let few = Range { low: 0.005, high: 200.0, scale }.ticks(4);
+        assert_eq!(few, [0.01, 1.0, 100.0]);
+        // Between 6 and 8 no factor of a decade lies.
+        let short = ticks(6.1, 6.9);
+        assert!(
+            short.len() == 4 && short.iter().zip([6.2, 6.4, 6.6, 6.8]).all(|(a, b)| (a - b).abs() < 1e-9),
+            "{short:?}"
+        );
+    }
+
+    #[test]
+    fn values_near_the_ends_of_numbers_have_a_range_and_short_labels() {
+        for (low, high) in [(1e-300, 1e308), (2.0, 1e80)] {
+            let chart = linear([low, high].map(|value| Point::new(value, value, "")).to_vec());
+            let chart = Chart::new("", "", logarithmic(), logarithmic(), chart.series);
+            let svg = chart.inline_svg(WIDE, &Legend::of(&chart)).into_string();
+            let labels: Vec<&str> = svg.split("text-anchor=\"end\">").skip(1).collect();
+            let labels: Vec<&str> = labels.iter().map(|label| label.split('<').next().unwrap()).collect();
+            assert!(labels.len() > 2 && labels.iter().all(|label| label.len() < 7), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_have_the_decimals_that_tell_them_apart() {
+        let shown = |format, ticks: &[f64]| texts(&Axis::new("", Scale::Linear, format), ticks);
+        assert_eq!(shown(Format::Number, &[84.75, 84.8, 84.85]), ["84.75", "84.80", "84.85"]);
+        assert_eq!(shown(Format::Percent, &[0.9995, 1.0]), ["99.95 %", "100.00 %"]);
+        assert_eq!(shown(Format::Number, &[-84.75, -84.7]), ["−84.75", "−84.70"]);
+        assert_eq!(shown(Format::Number, &[0.03125, 0.5, 12_345.0]), ["0.0312", "0.5", "12\u{202f}345"]);
+        assert_eq!(shown(Format::Number, &[1e-8, 1.0, 1e8]).len(), 3);
+        assert_eq!(shown(Format::Number, &[84.756]), ["84.8"]);
+    }
+
+    #[test]
+    fn an_error_bar_that_reaches_below_0_is_cut_on_a_logarithmic_axis_alone() {
+        let point = between(-2.0, 3.0, Point::new(1.0, 1.0, ""));
+        assert_eq!(bar(&point, Scale::Logarithmic), Some((0.1, 3.0)));
+        assert_eq!(bar(&point, Scale::Linear), point.interval);
+    }
+
+    #[test]
+    fn curves_are_named_at_their_ends() {
+        let curve = |name: &str, y: f64| {
+            Series::new(name, Style::Curve, 0, vec![Point::new(0.0, y, ""), Point::new(1.0, y, "")])
+        };
+        let series = vec![curve("first", 1.0), curve("second", 2.0)];
+        let chart = Chart::new("", "", Axis::linear(""), Axis::linear(""), series);
+        let svg = chart.inline_svg(WIDE, &Legend::of(&chart)).into_string();
+        assert!(svg.contains(">first</text>") && svg.contains(">second</text>"), "{svg}");
     }
 
     #[test]

@@ -217,7 +217,8 @@ impl Table {
     /// The table as Markdown.
     pub fn markdown(&self) -> String {
         let line = |cells: &mut dyn Iterator<Item = &str>| {
-            format!("|{}\n", cells.map(|cell| format!(" {cell} |")).collect::<String>())
+            let escaped = |cell: &str| cell.replace('|', "\\|").replace('\n', " ");
+            format!("|{}\n", cells.map(|cell| format!(" {} |", escaped(cell))).collect::<String>())
         };
         let rule = self.columns.iter().map(|column| if column.numeric { "---:" } else { "---" });
         let mut text = line(&mut self.columns.iter().map(|column| column.name.as_str()));
@@ -352,6 +353,8 @@ mod tests {
         assert!(html.contains("&lt;script&gt;") && !html.contains("<script>") && html.contains("a &quot;table&quot;"));
         assert!(html.contains("data-value=\"\"></td>") && html.contains("data-value=\"1500\">1.5 µs</td>"));
         assert_eq!(table.markdown(), "| name | value |\n| --- | ---: |\n| <script> |  |\n| b | 1.5 µs |\n");
+        let bar = Table { rows: vec![vec![Entry::text("a | b"), Entry::count(1)]], ..table.clone() };
+        assert!(bar.markdown().ends_with("| a \\| b | 1 |\n"));
         assert!(table.terminal().contains("1.5 µs"));
     }
 

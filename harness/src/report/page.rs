@@ -88,7 +88,7 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], title: &str) -> Mark
             p.circumstances {
                 "Phases:"
                 @for (part, (name, _)) in phases(&Phases::default()).iter().enumerate() {
-                    @if part > 0 { "," } " " i class={ "key s" (part) } {} (name)
+                    @if part > 0 { "," } " " span.phase { i class={ "key s" (part) } {} (name) }
                 }
                 ". Of roofline: the least time of a round, max(operations / peak, bytes / bandwidth), over its time; the median of \
                 the rounds. The peak is the measured one of the instructions that the kernels use, f32 multiply-adds or int8 \

@@ -243,6 +243,26 @@ fn every_figure_saves_its_numbers_as_csv_and_its_picture_as_svg_and_png() {
 }
 
 #[test]
+fn a_saved_table_holds_the_words_in_its_columns_of_numbers() {
+    let mut table = Table::new("Rounds", "method|#T");
+    table.rows.extend((0..20).map(|row| vec![Entry::text("sgd"), Entry::count(row)]));
+    table.row([Entry::text("pgd"), Entry::text("not reached")]);
+    let mut presentation = Presentation::new("Study", "Study", "");
+    presentation.parts = vec![Part::Table(table)];
+    let script = r"
+        HTMLAnchorElement.prototype.click = () => {};
+        URL.createObjectURL = (blob) => {
+            blob.text().then((text) => { document.title = JSON.stringify(text.trim().split('\n').slice(-2)); });
+            return 'blob:x';
+        };
+        document.querySelector('button[data-save=table]').click();
+    ";
+    let folder = tempfile::tempdir().unwrap();
+    let page = presentation.page(&environment());
+    examine(folder.path(), &page, script, |rows| assert_eq!(rows, serde_json::json!(["sgd,19", "pgd,not reached"])));
+}
+
+#[test]
 fn rounds_at_their_limit_stay_inside_the_roofline_figure() {
     let folder = tempfile::tempdir().unwrap();
     let mut cells = plan().cells();
@@ -307,9 +327,25 @@ fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
     let script = r"
         const wide = $('svg.wide').filter((s) => s.getBoundingClientRect().width > 0).length;
         const narrow = $('figure .panel:not([hidden]) svg.narrow').filter((s) => s.getBoundingClientRect().width > 300).length;
-        tell({ wide, narrow, width: innerWidth, overflow: document.documentElement.scrollWidth > innerWidth });
+        const names = $('td:first-child').filter((cell) => getComputedStyle(cell).position !== 'sticky').length;
+        const overflow = document.documentElement.scrollWidth > innerWidth;
+        HTMLAnchorElement.prototype.click = () => {};
+        URL.createObjectURL = (blob) => {
+            blob.text().then((text) => {
+                const svg = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;
+                const of = (name) => [...svg.querySelectorAll(name)].map((text) => text.textContent);
+                const conditions = of('.subtitle').join(' ').includes('60\u202f000');
+                tell({ wide, narrow, width: innerWidth, overflow, names, saved: svg.getAttribute('width'), title: of('.title'), conditions });
+            });
+            return 'blob:x';
+        };
+        document.querySelector('button[data-save=svg]').click();
     ";
-    let expected = serde_json::json!({"wide": 0, "narrow": 5, "width": 390, "overflow": false});
+    // A saved picture is the wide one, with its conditions.
+    let expected = serde_json::json!({
+        "wide": 0, "narrow": 5, "width": 390, "overflow": false, "names": 0, "saved": "1180",
+        "title": ["Time per round against batch size: mnist (u8)"], "conditions": true,
+    });
     if let Some(facts) = framed(folder.path(), &[("run".to_owned(), page)], &[390], script) {
         assert_eq!(facts, [[expected]]);
     }
