@@ -314,7 +314,7 @@ impl Account {
         self.budget.filter().map_or([1.0; 2], |filter| filter.spent(&self.taken()))
     }
 
-    /// What booked runs have taken.
+    /// The cost of every booked run that counts.
     fn taken(&self) -> Vec<Taken> {
         let counted = self.runs.iter().filter(|run| run.state != State::Void);
         counted.map(|run| taken(run.share, &run.statement)).collect()

@@ -110,7 +110,7 @@ pub struct Filter {
 /// A part of a budget: of μ² or ε, and of δ where that is counted by itself.
 pub type Share = [f64; 2];
 
-/// What a run takes: its share, and ε and δ as its statement has them.
+/// What one run costs: its share of the budget, and (ε, δ) as its statement has them.
 pub type Taken = (Share, [f64; 2]);
 
 /// The sum of two shares, rounded up where it has no exact value.
@@ -202,7 +202,7 @@ impl Filter {
         [1.0 - epsilon / self.epsilon, if self.delta == 0.0 { 0.0 } else { 1.0 - delta / self.delta }]
     }
 
-    /// What the runs leave: a part of the budget, by the basic filter ε and δ themselves. `None` if they exceed it.
+    /// The rest of the budget after these runs: a part of μ² or of the divergence, by the basic filter ε and δ themselves. `None` if they exceed it.
     fn left(&self, runs: &[Taken]) -> Option<[f64; 2]> {
         if self.kind != FilterKind::Basic {
             let left = 1.0 - self.spent(runs)[0];

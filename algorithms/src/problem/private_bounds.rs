@@ -82,8 +82,9 @@ fn ends(bin: usize) -> [f64; 2] {
     }
 }
 
-/// The scale of the noise on the counts of `columns` columns, rounded up: of the decimal number ε that a float of `epsilon` stands for. That
-/// float and the quotient lie half a unit in the last place off at most, together less than two of the scale.
+/// The scale of the noise on the counts of `columns` columns, c/ε (2c/ε for replace-one), rounded up so that it holds of the decimal ε that was
+/// given: the float nearest to that ε is off by half a unit in the last place at most, and so is the quotient, which is less than two units of
+/// the scale together.
 ///
 /// ```
 /// use rounds_algorithms::problem::{Relation, noise_scale};

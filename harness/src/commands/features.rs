@@ -85,17 +85,17 @@ pub fn run(arguments: &FeaturesArguments, output: Output) -> anyhow::Result<()> 
     let arrays =
         parts.map(|(name, part)| Ok((part, create(format!("x_{name}.npy"))?, create(format!("y_{name}.npy"))?)));
     let arrays: Vec<_> = arrays.collect::<anyhow::Result<_>>()?;
-    // What was read from the rows is in all their features, and no schema of these would show it.
-    let (drafts, declared): (Vec<_>, Vec<_>) = domain.iter().partition(|domain| domain.is_draft());
-    if !drafts.is_empty() {
-        output::warn(
+    match &domain {
+        // What was read from the rows is in all their features, and no schema of these would show it.
+        Some(domain) if domain.is_draft() => output::warn(
             "these features follow from bounds that were read from the rows, so that no release may be made of them, and no \
              schema.toml is written; a checked schema of the table gives one",
-        );
-    }
-    for domain in declared {
-        let text = schema::write(&mapper.domain_of_files(domain), &Default::default());
-        create("schema.toml".to_owned())?.write_all(text.as_bytes()).with_context(|| failed(out))?;
+        ),
+        Some(domain) => {
+            let text = schema::write(&mapper.domain_of_files(domain), &Default::default());
+            create("schema.toml".to_owned())?.write_all(text.as_bytes()).with_context(|| failed(out))?;
+        }
+        None => {}
     }
     let goes_on = || if stopped.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) };
     let mut told = |rows| {
