@@ -143,15 +143,20 @@ pub struct Results<T = Values> {
     pub samples: Vec<Sample<T>>,
     /// Cells that cannot be measured, with the reason.
     pub skipped: Vec<(Configuration, String)>,
-    /// Runs whose result failed verification, with the reason.
-    pub rejected: Vec<(Configuration, String)>,
+    /// The reasons of runs that diverged, or whose result failed verification, by the key of their cell and the run.
+    pub rejected: BTreeMap<(String, Trial), String>,
     /// Places of samples by the key of their cell.
     places: HashMap<String, Vec<usize>>,
 }
 
 impl<T> Default for Results<T> {
     fn default() -> Self {
-        Self { samples: Vec::new(), skipped: Vec::new(), rejected: Vec::new(), places: HashMap::new() }
+        Self {
+            samples: Vec::new(),
+            skipped: Vec::new(),
+            rejected: BTreeMap::new(),
+            places: HashMap::new(),
+        }
     }
 }
 
@@ -176,6 +181,13 @@ impl<T> Results<T> {
     pub fn reason(&self, configuration: &Configuration) -> Option<&str> {
         let found = self.skipped.iter().find(|(skipped, _)| skipped == configuration);
         found.map(|(_, reason)| reason.as_str())
+    }
+
+    /// The reasons for which runs of a cell were rejected, one a run.
+    pub fn rejections(&self, configuration: &Configuration) -> impl Iterator<Item = &str> {
+        let key = configuration.key();
+        let own = self.rejected.range((key.clone(), Trial::default())..).take_while(move |((own, _), _)| *own == key);
+        own.map(|(_, reason)| reason.as_str())
     }
 
     /// A table in CSV: a row a run, a column a number or text. Lists are left out.
@@ -203,14 +215,15 @@ impl<T> Results<T> {
         table.into_inner().map_err(csv::IntoInnerError::into_error)
     }
 
-    /// Adds a record. A run that is finished already counts once; a cell that was measured is no longer skipped.
+    /// Adds a record. A run that is finished or rejected already counts once; what was measured is no longer skipped or rejected.
     fn add(&mut self, record: Record<T>) {
         match record {
             Record::Cell(sample) => {
                 if !self.is_finished(&sample.configuration, sample.trial) {
-                    let places = self.places.entry(sample.configuration.key()).or_default();
-                    places.push(self.samples.len());
+                    let key = sample.configuration.key();
                     self.skipped.retain(|(configuration, _)| *configuration != sample.configuration);
+                    self.rejected.remove(&(key.clone(), sample.trial));
+                    self.places.entry(key).or_default().push(self.samples.len());
                     self.samples.push(*sample);
                 }
             }
@@ -219,7 +232,9 @@ impl<T> Results<T> {
                     self.skipped.push((configuration, reason));
                 }
             }
-            Record::Rejected { configuration, reason, .. } => self.rejected.push((configuration, reason)),
+            Record::Rejected { configuration, trial, reason } => {
+                self.rejected.entry((configuration.key(), trial)).or_insert(reason);
+            }
         }
     }
 }
@@ -398,6 +413,11 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         let key = match &record {
             Record::Cell(sample) => sample.key(),
             Record::Skipped { configuration, .. } if self.results().reason(configuration).is_some() => return Ok(()),
+            Record::Rejected { configuration, trial, .. }
+                if self.results().rejected.contains_key(&(configuration.key(), *trial)) =>
+            {
+                return Ok(());
+            }
             Record::Skipped { configuration, .. } | Record::Rejected { configuration, .. } => configuration.key(),
         };
         let path = self.run.folder.join(MEASUREMENTS);
@@ -766,7 +786,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_and_measured_later_is_measured() {
+    fn what_was_skipped_or_rejected_and_measured_later_is_measured() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(folder.path(), Mode::New).unwrap();
         let skipped = |batch_size| Record::Skipped {
@@ -775,12 +795,24 @@ mod tests {
         };
         store.append(skipped(64)).unwrap();
         store.append(skipped(500)).unwrap();
+        let rejected = |repeat| Record::Rejected {
+            configuration: cell("dp-sgd", 64, 1, 0).configuration,
+            trial: Trial { repeat, draw: 0 },
+            reason: "it diverged".into(),
+        };
+        for repeat in [0, 1, 1, 12] {
+            store.append(rejected(repeat)).unwrap();
+        }
         store.append(record(64, 0)).unwrap();
         drop(store);
         let run = read::<RoundCost>(folder.path()).unwrap();
         assert_eq!(run.results.samples.len(), 1);
         assert_eq!(run.results.skipped.len(), 1);
         assert_eq!(run.results.skipped[0].0.batch_size, 500);
+        let known = |size| run.results.rejections(&cell("dp-sgd", size, 1, 0).configuration).count();
+        assert_eq!((known(64), known(500)), (2, 0));
+        let lines = fs::read_to_string(folder.path().join(MEASUREMENTS)).unwrap();
+        assert_eq!(lines.lines().count(), 2 + 3 + 1, "a rejected run is written once");
     }
 
     #[test]
