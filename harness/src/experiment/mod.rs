@@ -302,11 +302,14 @@ fn tried<'r>(study: &Study, results: &'r Results) -> anyhow::Result<Vec<Tried<'r
     Ok(cells.into_iter().map(tried).collect())
 }
 
-/// The runs that nobody made, where the definition says why, in a line for each method on each problem.
+/// The runs that nobody made, of `cells` that can be measured: their number, or where the definition says why, a line for each method on
+/// each problem.
 fn unmade(study: &Study, cells: &[Tried<'_>]) -> Vec<String> {
     let (problems, why) = (&study.definition.problems, &study.definition.show.unfinished);
     if why.is_empty() {
-        return Vec::new();
+        let made: usize = cells.iter().map(Tried::made).sum();
+        let all: usize = cells.iter().map(Tried::planned).sum();
+        return if made < all { vec![format!("{made} of {all} runs were made.")] } else { Vec::new() };
     }
     let methods =
         by_key(cells.iter().map(|tried| ((tried.cell.problem, tried.cell.configuration.label_of_method()), tried)));
@@ -343,11 +346,12 @@ fn page(study: &Study, results: &Results, context: &Context<'_>) -> anyhow::Resu
     let lines = study.lines(results)?;
     let mut parts = show.parts(&title, &lines);
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
-    let cells = tried(study, results)?;
+    let mut cells = tried(study, results)?;
     let skipped = results.skipped.iter().filter(own).map(|(cell, reason)| (cell.key(), reason.clone()));
     let left_out = left_out(skipped.chain(cells.iter().filter_map(Tried::rejection)))
         .into_iter()
         .map(|line| format!("Left out: {line}"));
+    cells.retain(|tried| !results.is_closed(&tried.cell.configuration));
     // What others are shown like has fields of all of them.
     let is_own = !definition.show.is_empty() && definition.show.like.is_empty() && definition.name != like;
     let own = show.missing(&lines).into_iter().filter(|_| is_own);

@@ -3,7 +3,7 @@
 //! `environment.json` holds the experiment sheet, `measurements.jsonl` one line a run, written at once and synced, and
 //! `measurements.csv` the same without lists. A line that a kill cut in half is dropped when the folder is opened again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -145,6 +145,8 @@ pub struct Results<T = Values> {
     pub skipped: Vec<(Configuration, String)>,
     /// The reasons of runs that diverged, or whose result failed verification, by the key of their cell and the run.
     pub rejected: BTreeMap<(String, Trial), String>,
+    /// Keys of cells whose last record is a skip: none of their other runs is missing.
+    closed: HashSet<String>,
     /// Places of samples by the key of their cell.
     places: HashMap<String, Vec<usize>>,
 }
@@ -155,6 +157,7 @@ impl<T> Default for Results<T> {
             samples: Vec::new(),
             skipped: Vec::new(),
             rejected: BTreeMap::new(),
+            closed: HashSet::new(),
             places: HashMap::new(),
         }
     }
@@ -190,6 +193,11 @@ impl<T> Results<T> {
         own.map(|(_, reason)| reason.as_str())
     }
 
+    /// True for a cell whose other runs, or all, cannot be measured.
+    pub fn is_closed(&self, configuration: &Configuration) -> bool {
+        self.closed.contains(&configuration.key())
+    }
+
     /// A table in CSV: a row a run, a column a number or text. Lists are left out.
     ///
     /// # Errors
@@ -223,11 +231,13 @@ impl<T> Results<T> {
                     let key = sample.configuration.key();
                     self.skipped.retain(|(configuration, _)| *configuration != sample.configuration);
                     self.rejected.remove(&(key.clone(), sample.trial));
+                    self.closed.remove(&key);
                     self.places.entry(key).or_default().push(self.samples.len());
                     self.samples.push(*sample);
                 }
             }
             Record::Skipped { configuration, reason } => {
+                self.closed.insert(configuration.key());
                 if self.reason(&configuration).is_none() && self.of(&configuration).next().is_none() {
                     self.skipped.push((configuration, reason));
                 }

@@ -199,6 +199,18 @@ fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew(
     fs::remove_file(out.join("pieces/table.md")).unwrap();
     assert_succeeds(&format!("report {} --files", out.join("pieces").display()));
     assert_eq!(table(), before);
+    // Without a reason, of cells that can be measured, their number.
+    let (short, counted) = (folder.path().join("short.toml"), folder.path().join("counted"));
+    let refused = "label = \"Too many\"\nparameters = { rounds = 2, epsilon = 1, delta = 1e-5, batch-size = 51, learning-rate = 1 }\n";
+    let text =
+        text.replace("unfinished = \"It takes a day.\"\n", "") + "[[method]]\nalgorithm = \"dp-sgd\"\n" + refused;
+    fs::write(&short, text).unwrap();
+    let piece_of = |rest: &str| assert_succeeds(&format!("run {} --out {} {rest}", short.display(), counted.display()));
+    let notes = || fs::read_to_string(counted.join("pieces/table.md")).unwrap();
+    piece_of("--where epsilon=1 --where learning-rate=0.5 --repeats 1");
+    assert!(notes().contains("\n- 1 of 10 runs were made.\n"), "{}", notes());
+    piece_of("--resume");
+    assert!(notes().contains("- Left out: ") && !notes().contains("runs were made"), "{}", notes());
     piece("--resume");
     assert!(!table().contains("Not run") && !table().contains("It takes a day."), "{}", table());
     assert_refused(
@@ -225,7 +237,7 @@ fn runs_that_diverge_do_not_end_the_others_and_the_command_says_so_again_when_it
     assert_eq!((count("cell"), count("rejected")), (4, 2), "{before}");
     let table = fs::read_to_string(out.join("sweep/table.md")).unwrap();
     assert!(
-        table.contains("2 of 2 runs failed: ") && table.contains("runs 2"),
+        table.contains("2 of 2 runs failed: ") && table.contains("runs 2") && !table.contains("runs were made"),
         "{table}"
     );
     assert_ends(&run("--resume"), 1, said);
