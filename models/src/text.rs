@@ -6,7 +6,7 @@ pub use rounds_algorithms::catalog::nearest;
 
 /// The names of arguments, as messages have them in backticks.
 pub const ARGUMENTS: &str = "accountant adjacency algorithm allow-weak-privacy batch-size bounds checkpoint checkpoint-every classes \
-    clip-features clip-norm compose data data-dir delta diagnostics dimension drop engine epochs epsilon factorization features first-index grid label \
+    clip-features clip-norm compose data data-dir delta diagnostics dimension drop engine epochs epsilon factorization features filter first-index grid label \
     law learning-rate ledger loss model model-kind momentum noise noise-multiplier one-run public-rows regularization resume rows sampling scale-features \
     schema score-on secure seed selection set sign statement task test test-split trials unit unit-ids units verify";
 

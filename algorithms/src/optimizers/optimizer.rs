@@ -41,6 +41,20 @@ pub enum RoundError {
     },
 }
 
+impl RoundError {
+    /// True where the iterate has left what can be computed: a fault of the settings or of chance, which another run may not have.
+    pub fn is_divergence(&self) -> bool {
+        let Self::Step { source, .. } = self else { return false };
+        match source {
+            StepError::Gradient(error) | StepError::Resque(ResqueError::Gradient(error)) => {
+                matches!(error, QueryError::Diverged | QueryError::Row(_))
+            }
+            StepError::Resque(error) => matches!(error, ResqueError::NotFinite | ResqueError::WeightOverflow),
+            StepError::Noise(_) => false,
+        }
+    }
+}
+
 /// A constant outside what a theorem assumes, where `constants = practical` goes on: utility is then not proven. Privacy
 /// never rests on these, since clipping is always on. Also work that a person may not expect, a function of public numbers.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -208,6 +222,8 @@ mod tests {
             ProblemError::NetworkRows(_) => [ProblemError::NetworkRows("sparse rows")],
             ProblemError::Row(NonFiniteGradient { row: _ }) => [ProblemError::Row(row())],
         };
+        // Two by a query's answer, alone and in a pool, where a gradient of a row converts to one of them; two of a pool.
+        assert_eq!(rounds.iter().filter(|error| error.is_divergence()).count(), 2 + 3 + 2);
         let rounds = rounds.into_iter().map(|error| Box::new(error) as Box<dyn Error>);
         for error in rounds.chain(problems.into_iter().map(|error| Box::new(error) as Box<dyn Error>)) {
             let causes = successors(error.source(), |cause| (*cause).source());

@@ -118,7 +118,11 @@ pub(super) fn noise_multiplier(value: f64) -> Result<f64, PrivacyError> {
 
 /// A delta of an approximate guarantee: in (0, 1).
 pub(super) fn delta(delta: f64) -> Result<f64, PrivacyError> {
-    let remedy = "choose it well below 1/n, for instance 1e-6 for 60,000 examples";
+    delta_or(delta, "choose it well below 1/n, for instance 1e-6 for 60,000 examples")
+}
+
+/// δ ∈ (0, 1), or the remedy.
+pub(super) fn delta_or(delta: f64, remedy: &'static str) -> Result<f64, PrivacyError> {
     checked(delta, delta > 0.0 && delta < 1.0, "delta", "strictly between 0 and 1", remedy)
 }
 

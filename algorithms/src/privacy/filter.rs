@@ -131,7 +131,8 @@ impl Filter {
     pub fn new(kind: FilterKind, epsilon: f64, delta: f64) -> Result<Self, PrivacyError> {
         error::target_epsilon(epsilon)?;
         if !(kind == FilterKind::Basic && delta == 0.0) {
-            error::delta(delta)?;
+            let remedy = "choose it well below 1/n, for instance 1e-6 for 60,000 examples; 0 needs `filter basic`";
+            error::delta_or(delta, remedy)?;
         }
         let (whole, order) = match kind {
             FilterKind::Gaussian => (gaussian::mu(epsilon, (1.0 - SLACK) * delta)?.powi(2), 0.0),

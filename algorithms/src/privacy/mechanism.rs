@@ -309,7 +309,7 @@ impl Mechanism {
         let positive = |value, quantity, remedy| error::positive(value, quantity, remedy).map(drop);
         match *self {
             Self::Gaussian { participations, .. } => {
-                let remedy = "give the epochs of the run";
+                let remedy = "give the steps that read a given example, of a run its epochs";
                 count(participations, "the number of participations", remedy)
             }
             Self::SubsampledGaussian { steps, .. } => count(steps, "the number of steps", "give the number of rounds"),

@@ -49,17 +49,35 @@ pub struct AccountArguments {
 #[derive(Debug, Clone, Subcommand)]
 enum MechanismArguments {
     /// Gaussian noise on a sum of clipped terms; a given example is read in every step.
+    #[command(
+        override_usage = "rounds account gaussian [OPTIONS] --delta <D>\n       <--noise-multiplier <S>|--epsilon <E>>"
+    )]
     Gaussian(GaussianArguments),
     /// Gaussian noise on randomly drawn batches: Poisson, cyclic or truncated, by random allocation, or without replacement; with noise of as
     /// many bands as there are groups, too, whose columns have norm 1.
+    #[command(
+        override_usage = "rounds account subsampled-gaussian [OPTIONS] --delta <D>\n       <--noise-multiplier <S>|--epsilon <E>>\n       <--sampling-rate <Q>|--m <M>|--slots <T>>"
+    )]
     SubsampledGaussian(SubsampledArguments),
     /// The last of the iterates of contracting steps on the same batches in every pass, all others unseen; no gradient is clipped.
+    #[command(
+        override_usage = "rounds account last-iterate [OPTIONS] --delta <D> --contraction <C>\n       <--noise-multiplier <S>|--epsilon <E>>"
+    )]
     LastIterate(LastIterateArguments),
     /// Laplace noise on every coordinate of a mean, with or without subsampling.
+    #[command(
+        override_usage = "rounds account laplace [OPTIONS] --l1-sensitivity <S>\n       <--scale <B>|--epsilon <E>>"
+    )]
     Laplace(LaplaceArguments),
     /// Binary-tree aggregation, each example in one leaf of every tree.
+    #[command(
+        override_usage = "rounds account tree [OPTIONS] --delta <D>\n       <--noise-multiplier <S>|--epsilon <E>>"
+    )]
     Tree(TreeArguments),
     /// Conversion between ρ-zCDP and (ε, δ).
+    #[command(
+        override_usage = "rounds account zcdp [OPTIONS] --delta <D>\n       <--rho <R>|--epsilon <E>|--noise-multiplier <S>>"
+    )]
     Zcdp(ZcdpArguments),
 }
 
@@ -549,6 +567,24 @@ mod tests {
         answer(&line.account.mechanism.expect("a mechanism"))
             .map(|answer| serde_json::to_value(answer).unwrap())
             .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn usage_fits_eighty_columns_and_names_what_clap_needs() {
+        for mut own in MechanismArguments::augment_subcommands(clap::Command::new("account")).get_subcommands().cloned()
+        {
+            let usage = own.render_usage().to_string();
+            assert!(usage.lines().all(|line| line.chars().count() <= 80), "{usage}");
+            let of_group = |group: &ArgGroup| group.get_args().map(ToString::to_string).collect::<Vec<_>>();
+            let groups =
+                own.get_groups().filter(|group| group.is_required_set()).flat_map(of_group).collect::<Vec<_>>();
+            for needed in
+                own.get_arguments().filter(|one| one.is_required_set() || groups.contains(&one.get_id().to_string()))
+            {
+                let flag = format!("--{} <", needed.get_long().expect("a flag"));
+                assert!(usage.contains(&flag), "{flag} in {usage}");
+            }
+        }
     }
 
     fn number(line: &str, key: &str) -> f64 {

@@ -98,7 +98,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     let root = root.unwrap_or_else(|| results_directory(Path::new("results"), &Environment::capture(&[]), mode));
     let stopped = stop_on_interrupt(AFTER_THIS_RUN)?;
     let at_root = plans.iter().any(|(group, ..)| group.measure.is_suite);
-    let (mut is_measured, mut missing) = (false, BTreeSet::new());
+    let (mut is_measured, mut missing, mut rejected) = (false, BTreeSet::new(), 0);
     for (group, selection, plan) in plans {
         let session = Session {
             cluster,
@@ -115,9 +115,10 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
             Some(policy) => cluster.all_ok(cluster.pinning(policy))?,
             None => Pinning::new(group.measure.pin).unwrap_or_else(|_| Pinning::none()),
         };
-        let reasons = plan.run(&session, pinning, &root.join(group.below))?;
+        let (reasons, of_plan) = plan.run(&session, pinning, &root.join(group.below))?;
         is_measured |= reasons.is_empty();
         missing.extend(reasons);
+        rejected += of_plan;
     }
     let missing: Vec<String> = missing.into_iter().collect();
     anyhow::ensure!(is_measured, "no run could be measured: {}", missing.join("; "));
@@ -127,6 +128,8 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
             println!("As a page: rounds report {}", root.display());
         }
     }
+    let failed = plural(rejected, "run");
+    anyhow::ensure!(rejected == 0, "{failed} failed, as said above; all others are in {}", root.display());
     Ok(())
 }
 

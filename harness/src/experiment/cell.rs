@@ -281,12 +281,13 @@ pub enum Record<T = Values> {
         /// Why not.
         reason: String,
     },
-    /// A run whose result failed verification. The result is not kept.
+    /// A run that diverged, or whose result failed verification. The result is not kept.
     Rejected {
         /// The cell.
         configuration: Configuration,
-        /// Repeat, from 0.
-        repeat: usize,
+        /// The run.
+        #[serde(flatten)]
+        trial: Trial,
         /// The reason.
         reason: String,
     },

@@ -26,9 +26,10 @@ pub use run::{Plan, Session};
 pub use store::{Results, Store};
 
 use crate::drawing::{self, chart::ends};
-use crate::format::{self, rounded};
+use crate::format::{self, plural, rounded};
 use crate::grouping::by_key;
 use crate::machine::PinPolicy;
+use crate::usage::with_causes;
 
 /// The order in which cells run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub enum Outcome {
     Measured(Values),
     /// The cell cannot be measured, with the reason. Its other runs are left out.
     Skipped(String),
-    /// The result failed verification or is not finite, with the reason. It is not kept.
+    /// The run diverged, or its result failed verification or is not finite, with the reason. It is not kept, and no mean is taken of the
+    /// other runs of its cell.
     Rejected(String),
 }
 
@@ -127,7 +129,8 @@ pub struct Measure {
     pub cells: fn(&Study, &Selection) -> anyhow::Result<Vec<Cell>>,
     /// The group of a cell with [`Execution::Interleaved`].
     pub group: fn(&Configuration) -> String,
-    /// Makes one run. An error ends the experiment; a cell that cannot be measured is [`Outcome::Skipped`].
+    /// Makes one run. An error ends the experiment, but for one of a run that diverged, which is [`Outcome::Rejected`]; a cell that cannot
+    /// be measured is [`Outcome::Skipped`].
     pub run: fn(&Run<'_>, &Context<'_>) -> anyhow::Result<Outcome>,
     /// The lines that the fields of figures and tables are taken from, of those of all finished runs.
     pub derive: fn(&Study, Vec<Value>) -> anyhow::Result<Vec<Value>>,
@@ -208,6 +211,8 @@ impl Study {
         key: &str,
         make: impl FnOnce() -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
+        // Without its type: what diverges here is no run's own.
+        let make = || make().map_err(|error| anyhow::Error::msg(with_causes(&error)));
         let value = self.memo.get(key, || Ok(Arc::new(make()?) as Arc<dyn Any + Send + Sync>))?;
         Ok(value.downcast_ref::<T>().context("values of one type")?.clone())
     }
@@ -220,13 +225,15 @@ impl Study {
         (self.measure.cells)(self, selection)
     }
 
-    /// The cells that were measured, in the order of the definition, each with its finished runs.
+    /// The cells that were measured, in the order of the definition, each with its finished runs. A cell with a rejected run is none: the
+    /// others are those that did not diverge, and no sample of its law.
     ///
     /// # Errors
     /// Those of [`Study::cells`].
     pub fn measured<'r>(&self, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
-        let cells = with_runs(self, results)?.into_iter();
-        Ok(cells.filter(|(_, runs)| !runs.is_empty()).collect())
+        let cells = tried(self, results)?.into_iter();
+        let is_measured = |tried: &Tried<'_>| !tried.runs.is_empty() && tried.rejected.is_empty();
+        Ok(cells.filter(is_measured).map(|tried| (tried.cell, tried.runs)).collect())
     }
 
     /// The finished runs as lines, with the fields of their cells and those of the measure.
@@ -234,11 +241,12 @@ impl Study {
     /// # Errors
     /// Results that cannot be shown.
     pub(crate) fn lines(&self, results: &Results) -> anyhow::Result<Vec<Value>> {
-        let measured = self.measured(results)?;
         let place = |cell: &Cell| (cell.problem, cell.axis, cell.configuration.label_of_method().to_owned());
-        let rivals = by_key(measured.iter().map(|(cell, _)| (place(cell), &cell.configuration)));
+        let mut all = tried(self, results)?;
+        all.retain(|tried| tried.made() > 0);
+        let rivals = by_key(all.iter().map(|tried| (place(&tried.cell), &tried.cell.configuration)));
         let mut lines = Vec::new();
-        for (cell, runs) in &measured {
+        for Tried { cell, runs, .. } in all.iter().filter(|tried| tried.rejected.is_empty()) {
             let own = rivals.iter().find(|(other, _)| *other == place(cell));
             let chosen = chosen(&cell.configuration, own.map_or(&[], |(_, rivals)| rivals));
             let problem = &self.definition.problems[cell.problem];
@@ -258,26 +266,58 @@ impl Study {
     }
 }
 
-/// All cells in the order of the definition, each with its finished runs.
-fn with_runs<'r>(study: &Study, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
-    let threads = results.samples.iter().map(|sample| sample.configuration.threads);
-    let cells = study.cells(&Selection { threads: threads.collect(), ..Selection::everything() })?;
-    let with_runs = |cell: Cell| {
-        let runs: Vec<_> = results.of(&cell.configuration).collect();
-        (cell, runs)
-    };
-    Ok(cells.into_iter().map(with_runs).collect())
+/// A cell with the runs that were made of it.
+struct Tried<'r> {
+    cell: Cell,
+    runs: Vec<&'r Sample>,
+    /// The reasons of those that were rejected.
+    rejected: Vec<&'r str>,
 }
 
-/// The runs that nobody made, in a line for each method on each problem.
-fn unmade(study: &Study, results: &Results) -> anyhow::Result<Vec<String>> {
-    let (cells, problems) = (with_runs(study, results)?, &study.definition.problems);
-    let methods = by_key(cells.iter().map(|cell| ((cell.0.problem, cell.0.configuration.label_of_method()), cell)));
-    let line = |((problem, method), cells): ((usize, &str), Vec<&(Cell, Vec<&Sample>)>)| {
-        let rivals: Vec<&Configuration> = cells.iter().map(|(cell, _)| &cell.configuration).collect();
-        let one = |(cell, runs): &&(Cell, Vec<&Sample>)| {
-            let (made, all) = (runs.len(), cell.repeats * cell.draws);
-            let own = differing(&cell.configuration, &rivals).into_iter();
+impl Tried<'_> {
+    fn made(&self) -> usize {
+        self.runs.len() + self.rejected.len()
+    }
+
+    fn planned(&self) -> usize {
+        self.cell.repeats * self.cell.draws
+    }
+
+    /// Its identity, and how many of its runs were rejected, if any, and why.
+    fn rejection(&self) -> Option<(String, String)> {
+        let (reason, count) = (self.rejected.first()?, self.rejected.len());
+        Some((self.cell.configuration.key(), format!("{count} of {} failed: {reason}", plural(self.planned(), "run"))))
+    }
+}
+
+/// All cells in the order of the definition.
+fn tried<'r>(study: &Study, results: &'r Results) -> anyhow::Result<Vec<Tried<'r>>> {
+    let threads = results.samples.iter().map(|sample| sample.configuration.threads);
+    let cells = study.cells(&Selection { threads: threads.collect(), ..Selection::everything() })?;
+    let tried = |cell: Cell| {
+        let runs = results.of(&cell.configuration).collect();
+        let rejected = results.rejections(&cell.configuration).collect();
+        Tried { cell, runs, rejected }
+    };
+    Ok(cells.into_iter().map(tried).collect())
+}
+
+/// The runs that nobody made, of `cells` that can be measured: their number, or where the definition says why, a line for each method on
+/// each problem.
+fn unmade(study: &Study, cells: &[Tried<'_>]) -> Vec<String> {
+    let (problems, why) = (&study.definition.problems, &study.definition.show.unfinished);
+    if why.is_empty() {
+        let made: usize = cells.iter().map(Tried::made).sum();
+        let all: usize = cells.iter().map(Tried::planned).sum();
+        return if made < all { vec![format!("{made} of {all} runs were made.")] } else { Vec::new() };
+    }
+    let methods =
+        by_key(cells.iter().map(|tried| ((tried.cell.problem, tried.cell.configuration.label_of_method()), tried)));
+    let line = |((problem, method), cells): ((usize, &str), Vec<&Tried<'_>>)| {
+        let rivals: Vec<&Configuration> = cells.iter().map(|tried| &tried.cell.configuration).collect();
+        let one = |tried: &&Tried<'_>| {
+            let (made, all) = (tried.made(), tried.planned());
+            let own = differing(&tried.cell.configuration, &rivals).into_iter();
             let own = own.map(|(name, value, _)| format!("{name} {}", text(&value))).collect::<Vec<_>>().join(", ");
             let some = format!("({made} of {all} runs made)");
             (made < all).then(|| if made == 0 { own } else { format!("{own} {some}").trim().to_owned() })
@@ -288,7 +328,9 @@ fn unmade(study: &Study, results: &Results) -> anyhow::Result<Vec<String>> {
         let colon = if which.is_empty() { "" } else { ": " };
         (!missing.is_empty()).then(|| format!("Not run: {method}{on}{colon}{which}"))
     };
-    Ok(methods.into_iter().filter_map(line).collect())
+    let lines: Vec<String> = methods.into_iter().filter_map(line).collect();
+    let why = (!lines.is_empty()).then(|| why.clone());
+    lines.into_iter().chain(why).collect()
 }
 
 /// The page that a definition declares.
@@ -304,15 +346,17 @@ fn page(study: &Study, results: &Results, context: &Context<'_>) -> anyhow::Resu
     let lines = study.lines(results)?;
     let mut parts = show.parts(&title, &lines);
     let own = |(cell, _): &&(Configuration, String)| cell.suite == definition.name;
-    let left_out = left_out(results.skipped.iter().filter(own)).into_iter().map(|line| format!("Left out: {line}"));
+    let mut cells = tried(study, results)?;
+    let skipped = results.skipped.iter().filter(own).map(|(cell, reason)| (cell.key(), reason.clone()));
+    let left_out = left_out(skipped.chain(cells.iter().filter_map(Tried::rejection)))
+        .into_iter()
+        .map(|line| format!("Left out: {line}"));
+    cells.retain(|tried| !results.is_closed(&tried.cell.configuration));
     // What others are shown like has fields of all of them.
     let is_own = !definition.show.is_empty() && definition.show.like.is_empty() && definition.name != like;
     let own = show.missing(&lines).into_iter().filter(|_| is_own);
     let missing = own.map(|field| format!("[show]: no run has `{field}`"));
-    let unmade = if show.unfinished.is_empty() { Vec::new() } else { unmade(study, results)? };
-    let why = (!unmade.is_empty()).then(|| show.unfinished.clone());
-    let unmade = unmade.into_iter().chain(why);
-    let notes = missing.chain(left_out).chain(unmade).chain(context.disturbances.iter().cloned());
+    let notes = missing.chain(left_out).chain(unmade(study, &cells)).chain(context.disturbances.iter().cloned());
     let notes: Vec<String> = notes.collect();
     parts.extend((!notes.is_empty()).then_some(drawing::Part::List(notes)));
     let page = drawing::Presentation::new(&title, &group, &about);
@@ -320,12 +364,12 @@ fn page(study: &Study, results: &Results, context: &Context<'_>) -> anyhow::Resu
 }
 
 /// Cells without a measurement, in a line for each reason.
-pub(crate) fn left_out<'r>(cells: impl Iterator<Item = &'r (Configuration, String)>) -> Vec<String> {
-    let line = |(reason, cells): (&str, Vec<String>)| {
+pub(crate) fn left_out(cells: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let line = |(reason, cells): (String, Vec<String>)| {
         let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
         format!("{}{more}: {reason}", cells[0])
     };
-    by_key(cells.map(|(cell, reason)| (&**reason, cell.key()))).into_iter().map(line).collect()
+    by_key(cells.map(|(cell, reason)| (reason, cell))).into_iter().map(line).collect()
 }
 
 /// The parameters of an algorithm that differ from those of its `rivals`, each with the numbers of all.

@@ -21,7 +21,10 @@ use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturb
 use crate::output::{self, Output};
 use crate::statistics::Choices;
 use crate::usage::command_again;
+use rounds_algorithms::optimizers::RoundError;
+use rounds_kernels::linear::NonFiniteGradient;
 use rounds_models::files;
+use rounds_models::fit::FitError;
 
 /// A call of `rounds run`: what holds for all of its experiments.
 pub struct Session<'a> {
@@ -60,7 +63,19 @@ struct Task<'a> {
 impl Task<'_> {
     fn outcome(&self, earlier: &Results, context: &Context<'_>) -> anyhow::Result<Outcome> {
         let Self { study, cell, trial } = *self;
-        (study.measure.run)(&Run { study, cell, trial, earlier }, context)
+        let outcome = (study.measure.run)(&Run { study, cell, trial, earlier }, context);
+        outcome.or_else(|error| {
+            if has_diverged(&error) { Ok(Outcome::Rejected(error.root_cause().to_string())) } else { Err(error) }
+        })
+    }
+}
+
+/// True for the error of a run that diverged, in a round or at its evaluation, and of a selection without a model: outcomes of their cells.
+fn has_diverged(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(FitError::Round(error)) => error.is_divergence(),
+        Some(of_fit) => matches!(of_fit, FitError::Statistic(_) | FitError::NoWinner),
+        None => error.is::<NonFiniteGradient>() || error.downcast_ref().is_some_and(RoundError::is_divergence),
     }
 }
 
@@ -126,11 +141,17 @@ impl Plan {
         self.studies.iter().flat_map(|(_, cells)| cells).collect()
     }
 
-    /// Makes what is missing in `folder`, keeps it and presents everything. Where no run at all could be measured, the reasons.
+    /// Makes what is missing in `folder`, keeps it and presents everything. Where no run at all could be measured, the reasons; and the
+    /// number of runs that were rejected.
     ///
     /// # Errors
     /// Data, runs or files that fail; an interruption. Finished runs are kept.
-    pub fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<BTreeSet<String>> {
+    pub fn run(
+        &self,
+        session: &Session<'_>,
+        pinning: Pinning,
+        folder: &Path,
+    ) -> anyhow::Result<(BTreeSet<String>, usize)> {
         let cluster = session.cluster;
         let first = cluster.is_root();
         let tasks = self.tasks();
@@ -171,7 +192,8 @@ impl Plan {
         let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
         context.threads_of_run = (most / missing.len().max(1)).max(1);
         let watch = if timed { Watch::start() } else { None };
-        let mut bench = Bench { session, context: &context, store: &mut store, progress, left_out: BTreeMap::new() };
+        let (left_out, rejected) = (BTreeMap::new(), 0);
+        let mut bench = Bench { session, context: &context, store: &mut store, progress, left_out, rejected };
         for configuration in &self.without_files {
             bench.leave_out(configuration.clone(), &configuration.dataset, NO_FILES.to_owned())?;
         }
@@ -180,9 +202,9 @@ impl Plan {
             Execution::Interleaved | Execution::InOrder => bench.one_by_one(&missing)?,
         };
         bench.progress.finish_and_clear();
-        let left_out = std::mem::take(&mut bench.left_out);
+        let Bench { left_out, rejected, .. } = bench;
         if !first {
-            return Ok(BTreeSet::new());
+            return Ok((BTreeSet::new(), 0));
         }
         for (reason, count) in left_out {
             output::warn(format_args!("{count} not measured: {reason}"));
@@ -206,8 +228,9 @@ impl Plan {
             },
             command_again(&[("--resume", None), ("--out", Some(session.root))])
         );
-        let skipped = store.results().skipped.iter().filter(|_| nothing);
-        Ok(skipped.map(|(_, reason)| reason.clone()).collect())
+        let results = store.results();
+        let reasons = results.skipped.iter().map(|(_, reason)| reason).chain(results.rejected.values());
+        Ok((reasons.filter(|_| nothing).cloned().collect(), rejected))
     }
 
     /// The lines of the finished runs that `folder` holds.
@@ -303,6 +326,8 @@ struct Bench<'a> {
     progress: ProgressBar,
     /// Reasons for which cells were not measured, and how many.
     left_out: BTreeMap<String, usize>,
+    /// Number of runs that were rejected.
+    rejected: usize,
 }
 
 impl Bench<'_> {
@@ -384,9 +409,9 @@ impl Bench<'_> {
             }
             Outcome::Skipped(reason) => self.leave_out(configuration, &label, reason),
             Outcome::Rejected(reason) => {
-                *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
-                let repeat = task.trial.repeat;
-                Ok(self.store.append(Record::Rejected { configuration, repeat, reason })?)
+                *self.left_out.entry(format!("{}: {reason}", configuration.key())).or_default() += 1;
+                self.rejected += 1;
+                Ok(self.store.append(Record::Rejected { configuration, trial: task.trial, reason })?)
             }
         }
     }
@@ -395,5 +420,46 @@ impl Bench<'_> {
     fn leave_out(&mut self, configuration: Configuration, label: &str, reason: String) -> anyhow::Result<()> {
         *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
         Ok(self.store.append(Record::Skipped { configuration, reason })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rounds_algorithms::noise::NoiseError;
+    use rounds_algorithms::oracle::QueryError;
+    use rounds_algorithms::problem::ProblemError;
+
+    use super::*;
+
+    #[test]
+    fn only_what_a_run_itself_made_of_its_numbers_is_no_end_of_all_runs() {
+        let row = NonFiniteGradient { row: 3 };
+        let step = |source| RoundError::Step { round: 2, source };
+        let diverged = || step(QueryError::Diverged.into());
+        let of_runs: [anyhow::Error; 5] = [
+            diverged().into(),
+            row.into(),
+            FitError::Round(diverged()).into(),
+            FitError::Statistic(row).into(),
+            FitError::NoWinner.into(),
+        ];
+        for error in of_runs.into_iter().map(|error| error.context("its cell")) {
+            assert!(has_diverged(&error), "{error:?}");
+        }
+        let spent = || step(NoiseError::Exhausted { rounds: 4 }.into());
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let of_all: [anyhow::Error; 7] = [
+            full.into(),
+            // Of the data, before a round.
+            ProblemError::Row(row).into(),
+            FitError::Problem(row.into()).into(),
+            spent().into(),
+            FitError::Round(spent()).into(),
+            RoundError::Finished { rounds: 4 }.into(),
+            anyhow::anyhow!("{}", diverged()),
+        ];
+        for error in of_all.into_iter().map(|error| error.context("its cell")) {
+            assert!(!has_diverged(&error), "{error:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! `environment.json` holds the experiment sheet, `measurements.jsonl` one line a run, written at once and synced, and
 //! `measurements.csv` the same without lists. A line that a kill cut in half is dropped when the folder is opened again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -143,15 +143,23 @@ pub struct Results<T = Values> {
     pub samples: Vec<Sample<T>>,
     /// Cells that cannot be measured, with the reason.
     pub skipped: Vec<(Configuration, String)>,
-    /// Runs whose result failed verification, with the reason.
-    pub rejected: Vec<(Configuration, String)>,
+    /// The reasons of runs that diverged, or whose result failed verification, by the key of their cell and the run.
+    pub rejected: BTreeMap<(String, Trial), String>,
+    /// Keys of cells whose last record is a skip: none of their other runs is missing.
+    closed: HashSet<String>,
     /// Places of samples by the key of their cell.
     places: HashMap<String, Vec<usize>>,
 }
 
 impl<T> Default for Results<T> {
     fn default() -> Self {
-        Self { samples: Vec::new(), skipped: Vec::new(), rejected: Vec::new(), places: HashMap::new() }
+        Self {
+            samples: Vec::new(),
+            skipped: Vec::new(),
+            rejected: BTreeMap::new(),
+            closed: HashSet::new(),
+            places: HashMap::new(),
+        }
     }
 }
 
@@ -176,6 +184,18 @@ impl<T> Results<T> {
     pub fn reason(&self, configuration: &Configuration) -> Option<&str> {
         let found = self.skipped.iter().find(|(skipped, _)| skipped == configuration);
         found.map(|(_, reason)| reason.as_str())
+    }
+
+    /// The reasons for which runs of a cell were rejected, one a run.
+    pub fn rejections(&self, configuration: &Configuration) -> impl Iterator<Item = &str> {
+        let key = configuration.key();
+        let own = self.rejected.range((key.clone(), Trial::default())..).take_while(move |((own, _), _)| *own == key);
+        own.map(|(_, reason)| reason.as_str())
+    }
+
+    /// True for a cell whose other runs, or all, cannot be measured.
+    pub fn is_closed(&self, configuration: &Configuration) -> bool {
+        self.closed.contains(&configuration.key())
     }
 
     /// A table in CSV: a row a run, a column a number or text. Lists are left out.
@@ -203,23 +223,28 @@ impl<T> Results<T> {
         table.into_inner().map_err(csv::IntoInnerError::into_error)
     }
 
-    /// Adds a record. A run that is finished already counts once; a cell that was measured is no longer skipped.
+    /// Adds a record. A run that is finished or rejected already counts once; what was measured is no longer skipped or rejected.
     fn add(&mut self, record: Record<T>) {
         match record {
             Record::Cell(sample) => {
                 if !self.is_finished(&sample.configuration, sample.trial) {
-                    let places = self.places.entry(sample.configuration.key()).or_default();
-                    places.push(self.samples.len());
+                    let key = sample.configuration.key();
                     self.skipped.retain(|(configuration, _)| *configuration != sample.configuration);
+                    self.rejected.remove(&(key.clone(), sample.trial));
+                    self.closed.remove(&key);
+                    self.places.entry(key).or_default().push(self.samples.len());
                     self.samples.push(*sample);
                 }
             }
             Record::Skipped { configuration, reason } => {
+                self.closed.insert(configuration.key());
                 if self.reason(&configuration).is_none() && self.of(&configuration).next().is_none() {
                     self.skipped.push((configuration, reason));
                 }
             }
-            Record::Rejected { configuration, reason, .. } => self.rejected.push((configuration, reason)),
+            Record::Rejected { configuration, trial, reason } => {
+                self.rejected.entry((configuration.key(), trial)).or_insert(reason);
+            }
         }
     }
 }
@@ -398,6 +423,11 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         let key = match &record {
             Record::Cell(sample) => sample.key(),
             Record::Skipped { configuration, .. } if self.results().reason(configuration).is_some() => return Ok(()),
+            Record::Rejected { configuration, trial, .. }
+                if self.results().rejected.contains_key(&(configuration.key(), *trial)) =>
+            {
+                return Ok(());
+            }
             Record::Skipped { configuration, .. } | Record::Rejected { configuration, .. } => configuration.key(),
         };
         let path = self.run.folder.join(MEASUREMENTS);
@@ -766,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_and_measured_later_is_measured() {
+    fn what_was_skipped_or_rejected_and_measured_later_is_measured() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(folder.path(), Mode::New).unwrap();
         let skipped = |batch_size| Record::Skipped {
@@ -775,12 +805,24 @@ mod tests {
         };
         store.append(skipped(64)).unwrap();
         store.append(skipped(500)).unwrap();
+        let rejected = |repeat| Record::Rejected {
+            configuration: cell("dp-sgd", 64, 1, 0).configuration,
+            trial: Trial { repeat, draw: 0 },
+            reason: "it diverged".into(),
+        };
+        for repeat in [0, 1, 1, 12] {
+            store.append(rejected(repeat)).unwrap();
+        }
         store.append(record(64, 0)).unwrap();
         drop(store);
         let run = read::<RoundCost>(folder.path()).unwrap();
         assert_eq!(run.results.samples.len(), 1);
         assert_eq!(run.results.skipped.len(), 1);
         assert_eq!(run.results.skipped[0].0.batch_size, 500);
+        let known = |size| run.results.rejections(&cell("dp-sgd", size, 1, 0).configuration).count();
+        assert_eq!((known(64), known(500)), (2, 0));
+        let lines = fs::read_to_string(folder.path().join(MEASUREMENTS)).unwrap();
+        assert_eq!(lines.lines().count(), 2 + 3 + 1, "a rejected run is written once");
     }
 
     #[test]

@@ -154,8 +154,8 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
     let mut lines = warnings::lines(cells, &run.environment, threads);
     if !run.results.rejected.is_empty() {
         lines.push(format!(
-            "{}: the result failed verification, so the time is not kept (see Not measured)",
-            plural(run.results.rejected.len(), "cell")
+            "{} diverged or failed verification, so the time is not kept (see Not measured)",
+            plural(run.results.rejected.len(), "run")
         ));
     }
     lines.extend(run.messages.iter().chain(&studies.messages).cloned());
@@ -168,11 +168,12 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
 
 /// The configurations without a measurement, with the reason; `None` if there are none.
 fn not_measured(run: &Run) -> Option<Markup> {
-    let (skipped, rejected) = (left_out(run.results.skipped.iter()), left_out(run.results.rejected.iter()));
+    let skipped = left_out(run.results.skipped.iter().map(|(cell, reason)| (cell.key(), reason.clone())));
+    let rejected = left_out(run.results.rejected.iter().map(|((key, _), reason)| (key.clone(), reason.clone())));
     (skipped.len() + rejected.len() > 0).then(|| {
         html! {
             p.lead {
-                "Skipped: an impossible combination. Rejected: measured, but the result failed verification."
+                "Skipped: an impossible combination. Rejected: the run diverged, or its result failed verification."
             }
             ul {
                 @for line in &skipped { li { "Skipped: " (line) } }

@@ -186,6 +186,8 @@ mod tests {
         let reached: Vec<_> = results.samples.iter().map(|sample| sample["reached"] == true).collect();
         // Two seeds reach 0.16 and need more than 9 queries; the first one misses 0.02, and the second one is not tried.
         assert_eq!((reached, results.skipped.len()), (vec![true, true, false], 10));
+        let page = (DEPTH.present)(&study, &results, &testing::context(1)).unwrap().page.unwrap().markdown();
+        assert!(!page.contains("runs were made"), "what was left out is not missing: {page}");
         // A cell that was missed is not typical; SGD has a depth of ε⁻².
         let lines = study.lines(&results).unwrap();
         let shown = lines.iter().map(|line| (line["typical"].as_bool(), line["theory"]["depth"].as_f64()));

@@ -25,7 +25,7 @@ fn releases_share_a_budget_and_what_does_not_fit_is_refused() {
         &new("--delta 1e-4 --rows 300 --adjacency add-remove --public-rows 300"),
         "--public-rows stands for it",
     );
-    assert_refused(&new("--delta 0 --rows 300"), "delta");
+    assert_refused(&new("--delta 0 --rows 300"), "0 needs --filter basic");
     assert_refused(&new("--delta 1e-4 --rows 300 --filter none"), "gaussian, renyi, basic");
     for of_runs in ["--unit x", "--bounds private:0.1"] {
         assert_refused(&new(&format!("--delta 1e-4 --rows 300 {of_runs}")), "give it to the runs");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
 use rounds::statistics::Choices;
 
-use crate::support::{assert_refused, assert_succeeds, command, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, stderr};
 use crate::synthetic::{Deviation, cell, environment};
 
 /// A study of two tiny cells with three runs each.
@@ -199,10 +199,51 @@ fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew(
     fs::remove_file(out.join("pieces/table.md")).unwrap();
     assert_succeeds(&format!("report {} --files", out.join("pieces").display()));
     assert_eq!(table(), before);
+    // Without a reason, of cells that can be measured, their number.
+    let (short, counted) = (folder.path().join("short.toml"), folder.path().join("counted"));
+    let refused = "label = \"Too many\"\nparameters = { rounds = 2, epsilon = 1, delta = 1e-5, batch-size = 51, learning-rate = 1 }\n";
+    let text =
+        text.replace("unfinished = \"It takes a day.\"\n", "") + "[[method]]\nalgorithm = \"dp-sgd\"\n" + refused;
+    fs::write(&short, text).unwrap();
+    let piece_of = |rest: &str| assert_succeeds(&format!("run {} --out {} {rest}", short.display(), counted.display()));
+    let notes = || fs::read_to_string(counted.join("pieces/table.md")).unwrap();
+    piece_of("--where epsilon=1 --where learning-rate=0.5 --repeats 1");
+    assert!(notes().contains("\n- 1 of 10 runs were made.\n"), "{}", notes());
+    piece_of("--resume");
+    assert!(notes().contains("- Left out: ") && !notes().contains("runs were made"), "{}", notes());
     piece("--resume");
     assert!(!table().contains("Not run") && !table().contains("It takes a day."), "{}", table());
     assert_refused(
         &format!("run {} --list --where epsilon=3", file.display()),
         "nothing is left to measure with --where epsilon=3",
     );
+}
+
+#[test]
+fn runs_that_diverge_do_not_end_the_others_and_the_command_says_so_again_when_it_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("sweep.toml"), folder.path().join("out"));
+    let text = "name = \"sweep\"\nstudy = \"runs\"\nabout = \"a test\"\nrepeats = 2\n\
+                [[problem]]\ndataset = \"planted-logistic\"\nparameters = { rows = 50, dimension = 3, norm = 3.0 }\n\
+                [[method]]\nalgorithm = \"dp-sgd\"\n\
+                parameters = { epsilon = 1, delta = 1e-5, rounds = 3, learning-rate = [0.1, 1e30, 0.2] }\n";
+    fs::write(&file, text).unwrap();
+    let run = |rest: &str| format!("run {} --out {} {rest}", file.display(), out.display());
+    let said = "warning: 2 not measured: sweep/dp-sgd/|learning-rate=1e+30|diverged; lower the learning rate\nerror: 2 runs failed, as said above; all others";
+    assert_ends(&run(""), 1, said);
+    let measurements = || fs::read_to_string(out.join("sweep/measurements.jsonl")).unwrap();
+    let before = measurements();
+    let count = |record: &str| before.matches(&format!("\"record\":\"{record}\"")).count();
+    assert_eq!((count("cell"), count("rejected")), (4, 2), "{before}");
+    let table = fs::read_to_string(out.join("sweep/table.md")).unwrap();
+    assert!(
+        table.contains("2 of 2 runs failed: ") && table.contains("runs 2") && !table.contains("runs were made"),
+        "{table}"
+    );
+    assert_ends(&run("--resume"), 1, said);
+    assert_eq!(measurements(), before);
+    // Alone they are no result; an error of another kind ends all at once.
+    fs::write(&file, text.replace("[0.1, 1e30, 0.2]", "1e30")).unwrap();
+    fs::remove_dir_all(&out).unwrap();
+    assert_ends(&run(""), 1, "error: no run could be measured: the iterate or a coefficient has diverged");
 }

@@ -448,6 +448,14 @@ fn a_packed_file_is_known_by_its_name() {
         folder.write("t.data", bytes);
         assert_ends(&train(&folder, "t.data"), 1, &format!("does not end in {ending}: rename it"));
     }
+    // Of a declared format, too, whether its bytes split as a line or not.
+    let text = "[rows]\nformat = \"csv\"\n[columns.a]\nkind = \"number\"\nbounds = [0, 1]\n[label]\ncolumn = \"y\"\nclasses = [\"0\", \"1\"]\n";
+    let domain = std::sync::Arc::new(schema::parse("s", text).unwrap());
+    for bytes in [gzip("a,y\n1,0\n"), b"\x1f\x8b\x08,\n1,0\n".to_vec()] {
+        let path = folder.write("t.csv", bytes);
+        let message = load_requested(path.to_str().unwrap(), None, Request::of(Some(&domain))).unwrap_err().to_string();
+        assert!(message.ends_with("a gzip file whose name does not end in .gz: rename it"), "{message}");
+    }
 }
 
 #[cfg(feature = "parquet")]

@@ -549,6 +549,37 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_whose_runs_diverged_is_named_and_no_mean_is_taken_of_the_others() {
+        let (study, mut results) =
+            testing::small(&TRAINING, &SMALL.replace("[0.0001, 0.2]", "[0.0001, 0.1, 1e30]"), 2).unwrap();
+        assert_eq!((results.samples.len(), results.rejected.len()), (15, 6), "all others are made");
+        let page = page_of(&study, &results);
+        for expected in [
+            "/learning-rate=1e+30/",
+            " and 1 more: 3 of 3 runs failed: the iterate or a coefficient has diverged; lower the learning rate",
+            // Larger ones were tried.
+            "| learning-rate 0.1 |",
+        ] {
+            assert!(page.contains(expected), "{expected} in {page}");
+        }
+        // One seed of the best cell at ε = 20: no mean is taken of the others.
+        let shown = |page: &str| page.lines().find(|line| line.starts_with("| SRG | 20 |")).unwrap().to_owned();
+        assert!(shown(&page).contains("learning-rate 0.1"), "{page}");
+        let is_best = |run: &crate::experiment::Sample| {
+            let [epsilon, rate] = ["epsilon", "learning-rate"].map(|name| run.configuration.text(name));
+            (epsilon.as_deref(), rate.as_deref()) == (Some("20"), Some("0.1"))
+        };
+        let lost = results.samples.iter().find(|run| is_best(run) && run.trial.repeat == 1).unwrap();
+        results.rejected.insert((lost.configuration.key(), lost.trial), "it diverged".to_owned());
+        let page = page_of(&study, &results);
+        assert!(
+            shown(&page).contains("learning-rate 0.0001") && page.contains(": 1 of 3 runs failed: it diverged"),
+            "{page}"
+        );
+        assert_eq!(study.lines(&results).unwrap().len(), 15 - 3);
+    }
+
+    #[test]
     fn objectives_lie_above_their_minimum_and_refusals_are_named() {
         let text = r#"
             repeats = 2

@@ -500,7 +500,12 @@ pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError
     let mut source = open(path)?;
     let mut text = begin(&mut source)?;
     let layout = match domain {
-        Some(domain) => Layout::declared(&source, &text, domain, request)?,
+        Some(domain) => Layout::declared(&source, &text, domain, request).map_err(|error| {
+            // Packed bytes are no names of columns.
+            let is_gzip = source.compression == Compression::Plain && text.starts_with(Compression::Gzip.magic());
+            let named = "a gzip file whose name does not end in .gz: rename it";
+            if is_gzip { DataError::columns(path, named) } else { error }
+        })?,
         None => Layout::guessed(&source, &text, request)?,
     };
     text.drain(..layout.start);
