@@ -161,6 +161,8 @@ factorize --rounds 3 --workload lr={}/absent | 2 | cannot be read
 report {}/absent | 2 | holds no results
 compare {}/run {}/absent | 2 | holds no results
 compare --build {}/absent --build {}/absent quick --out {}/pairs | 2 | no program is there
+schema {}/packed.csv --label y | 1 | packed.csv: a gzip file whose name does not end in .gz: rename it
+train --data {}/packed.csv --label y --epsilon 1 | 1 | packed.csv: a gzip file whose name does not end in .gz: rename it
 schema {}/words.csv -o {}/words.csv | 2 | it is there already
 train --data synthetic-logistic --epsilon 1 --model {}/absent/model | 2 | its folder
 features whiten synthetic-mnist --out {}/features | 2 | `rounds train --features`
@@ -185,6 +187,7 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
     fs::write(at("tested.csv"), "a,b,y\n1,2,1\n2,1,0\n").unwrap();
     fs::write(at("tested.csv.t"), "a,b,y\n").unwrap();
     fs::write(at("words.csv"), "a,b,y\n1,red,1\n2,blue,0\n").unwrap();
+    fs::write(at("packed.csv"), b"\x1f\x8b\x08\0\0\0\0\0\0\x03,\n;").unwrap();
     fs::write(at("dates.csv"), "a,b,y\n1,2020-01-01,1\n2,2021-01-01,0\n").unwrap();
     mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
     let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };
