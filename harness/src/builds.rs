@@ -13,6 +13,7 @@ use rounds_algorithms::hexadecimal;
 use sha2::{Digest as _, Sha256};
 
 use crate::results::{Run, read_run};
+use crate::usage::UsageError;
 use rounds_models::files;
 
 /// The file that tells what a folder of pairs compares.
@@ -42,7 +43,9 @@ impl Builds {
     /// A folder with other pairs, programs that cannot be read, a folder that cannot be written.
     pub fn bind(&self, folder: &Path) -> anyhow::Result<()> {
         let digest = |program: &PathBuf| {
-            ensure!(program.is_file(), "--build {}: no program is there", program.display());
+            if !program.is_file() {
+                return Err(UsageError::of(format!("--build {}: no program is there", program.display())));
+            }
             let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
             anyhow::Ok(hexadecimal(&Sha256::digest(&bytes)))
         };

@@ -17,7 +17,7 @@ use rounds_kernels::loss::Loss;
 use crate::launcher;
 use crate::machine::{PinPolicy, Pinning, build};
 use crate::output;
-use crate::usage::{UsageError, with_causes};
+use crate::usage::{UsageError, is_usage, with_causes};
 use rounds_models::data::part::{self, Part};
 use rounds_models::data::{DataError, Request};
 use rounds_models::group::{Group, SharedError};
@@ -300,7 +300,7 @@ pub fn exit_code(error: &SharedError) -> u8 {
 fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<SharedError>() {
         Some(error) => exit_code(error),
-        None if error.is::<UsageError>() => 2,
+        None if is_usage(error) => 2,
         None => 1,
     }
 }

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::exit_code;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, completions, evaluate, factorize, features, keygen, ledger, list,
-    machine, manual, output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
+    Output, account, audit, compare, completions, evaluate, factorize, features, keygen, ledger, list, machine, manual,
+    output, predict, report, run, schema, simulate, train, tune, verdicts, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
+use rounds::usage::is_usage;
 use rounds_kernels::instructions::{self, InstructionSet, LimitError, UnknownInstructionSet};
 
 /// Trains and measures private convex optimisers: what an adaptive round costs, and what it buys.
@@ -158,7 +159,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(exit_code(shared));
             }
             output::fail(with_causes(&error));
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
 }

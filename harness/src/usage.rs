@@ -1,12 +1,19 @@
-//! Failures as a person reads them. Bad usage is an error of its own: `main` ends with exit code 2 for it, with 1 for
-//! everything else.
+//! Failures as a person reads them. Bad usage is an error of its own: `main` ends with exit code 2 for it and for a name of nothing
+//! that is there, with 1 for everything else.
 
+use std::error::Error;
+use std::io;
+use std::iter::successors;
 use std::path::Path;
 
+use rounds_models::data::{DataError, Explained};
+use rounds_models::fit::FitError;
 use rounds_models::group::SharedError;
 use rounds_models::text;
 pub use rounds_models::text::nearest;
 pub(crate) use rounds_models::text::quoted;
+
+use crate::experiment::store::StoreError;
 
 /// A command line that cannot be carried out: what is wrong, and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +25,29 @@ impl UsageError {
     pub fn of(message: impl std::fmt::Display) -> anyhow::Error {
         Self(message.to_string()).into()
     }
+}
+
+/// True for bad usage, and where nothing is there under a name that was given: a file, a folder, a data set, results.
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<UsageError>() || names_nothing(error.as_ref())
+}
+
+fn names_nothing(error: &(dyn Error + 'static)) -> bool {
+    let is_missing = |error: &DataError| {
+        matches!(error, DataError::Missing { .. } | DataError::Unknown { .. } | DataError::NoDirectory { .. })
+    };
+    successors(Some(error), |error| (*error).source()).any(|cause| {
+        // Those of a fit show the error of its data as theirs, not as a cause.
+        let of_data = match cause.downcast_ref() {
+            Some(FitError::Data(error)) => Some(error),
+            Some(FitError::Explained(error)) => Some(error.withheld()),
+            _ => cause.downcast_ref().or_else(|| cause.downcast_ref().map(Explained::withheld)),
+        };
+        let of_system = cause.downcast_ref::<io::Error>();
+        of_data.is_some_and(is_missing)
+            || of_system.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+            || matches!(cause.downcast_ref(), Some(StoreError::NoRun { .. }))
+    })
 }
 
 /// An error with its causes, `what: why: why that`, and with [`flags`]; a cause that is in the text already is not said again.
@@ -51,7 +81,7 @@ pub fn reported(is_usage: bool, error: impl std::error::Error + 'static) -> anyh
         cause = error.source();
     }
     let message = flags(&text::with_causes(&error));
-    if is_usage { UsageError::of(message) } else { anyhow::Error::msg(message) }
+    if is_usage || names_nothing(&error) { UsageError::of(message) } else { anyhow::Error::msg(message) }
 }
 
 /// The command line of this process as a shell reads it, with `flags` instead of its own of these names: the whole way to go on.
@@ -130,6 +160,30 @@ mod tests {
         let shared = SharedError { message: "rank 1 of 2: `model a`: no".to_owned(), is_usage: true };
         let reported = reported(true, rounds_models::fit::FitError::from(shared));
         assert_eq!(reported.downcast_ref::<SharedError>().unwrap().message, "rank 1 of 2: --model a: no");
+    }
+
+    #[test]
+    fn a_name_of_nothing_that_is_there_is_bad_usage_and_a_failing_system_is_none() {
+        let read = |kind: io::ErrorKind| DataError::Read { path: "a".into(), source: kind.into() };
+        let missing = || DataError::Missing { path: "a".into(), expected: "a data file".to_owned() };
+        for error in [
+            missing().for_reader().into(),
+            FitError::Data(missing()).into(),
+            FitError::Explained(DataError::NoDirectory { name: "mnist".to_owned() }.for_reader()).into(),
+            StoreError::NoRun { folder: "a".into() }.into(),
+            read(io::ErrorKind::NotFound).into(),
+            reported(false, read(io::ErrorKind::NotFound)),
+            UsageError::of("why"),
+        ] {
+            assert!(is_usage(&error) && is_usage(&error.context("what")));
+        }
+        for error in [
+            read(io::ErrorKind::PermissionDenied),
+            read(io::ErrorKind::StorageFull),
+            DataError::Folder { path: "a".into(), files: Vec::new(), expected: "a known layout" },
+        ] {
+            assert!(!is_usage(&FitError::Data(error).into()));
+        }
     }
 
     #[test]

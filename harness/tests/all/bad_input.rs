@@ -150,17 +150,28 @@ features wavelets synthetic-mnist --out {}/features | 2 | scattering:shape=3x32x
 features scattering synthetic-logistic --out {}/features | 2 | rows have 20 features; give the shape
 features scattering:scales=5 synthetic-mnist --out {}/features | 2 | have no 5 scales
 features fourier:count=4,bandwidth=1 {}/dates.csv --out {}/features | 1 | is no feature|--drop
-train --data {}/absent.csv --label y --epsilon 1 | 1 | absent.csv: not found
-schema {}/absent.csv --label y | 1 | absent.csv: not found
+train --data {}/absent.csv --label y --epsilon 1 | 2 | absent.csv: not found
+train --data {}/table.csv --test {}/absent.csv --epsilon 1 | 2 | absent.csv: not found
+tune --data {}/absent.csv --grid learning-rate=1,2 --epsilon 1 | 2 | absent.csv: not found
+schema {}/absent.csv --label y | 2 | absent.csv: not found
+schema absent | 2 | no data set or file is called
+features fourier {}/absent.csv --out {}/features | 2 | absent.csv: not found
+evaluate {}/absent.safetensors {}/table.csv | 2 | absent.safetensors: cannot be read
+factorize --rounds 3 --workload lr={}/absent | 2 | cannot be read
+report {}/absent | 2 | holds no results
+compare {}/run {}/absent | 2 | holds no results
+compare --build {}/absent --build {}/absent quick --out {}/pairs | 2 | no program is there
+schema {}/packed.csv --label y | 1 | packed.csv: a gzip file whose name does not end in .gz: rename it
+train --data {}/packed.csv --label y --epsilon 1 | 1 | packed.csv: a gzip file whose name does not end in .gz: rename it
 schema {}/words.csv -o {}/words.csv | 2 | it is there already
-train --data synthetic-logistic --epsilon 1 --model {}/absent/model | 1 | its folder
+train --data synthetic-logistic --epsilon 1 --model {}/absent/model | 2 | its folder
 features whiten synthetic-mnist --out {}/features | 2 | `rounds train --features`
 train --data synthetic-logistic --features pca --epsilon 1 | 2 | rows have 20 features, and so many components at most
 train --data synthetic-logistic --features pca:count=3 --noise-multiplier 1 | 2 | give --epsilon
 train --data synthetic-logistic --features scattering --epsilon 1 | 2 | rows have 20 features; give the shape
 factorize --rounds 1000000 | 2 | GiB
 factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB
-factorize --rounds 8 --out {}/missing/C.npy | 1 | missing
+factorize --rounds 8 --out {}/missing/C.npy | 2 | missing
 train --epsilon 1 --data {}/tested.csv | 1 | tested.csv.t|no rows
 train --epsilon 1 --data {}/pipe | 1 | pipe|file
 schema {}/pipe | 1 | pipe|file
@@ -176,6 +187,7 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
     fs::write(at("tested.csv"), "a,b,y\n1,2,1\n2,1,0\n").unwrap();
     fs::write(at("tested.csv.t"), "a,b,y\n").unwrap();
     fs::write(at("words.csv"), "a,b,y\n1,red,1\n2,blue,0\n").unwrap();
+    fs::write(at("packed.csv"), b"\x1f\x8b\x08\0\0\0\0\0\0\x03,\n;").unwrap();
     fs::write(at("dates.csv"), "a,b,y\n1,2020-01-01,1\n2,2021-01-01,0\n").unwrap();
     mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
     let deviation = Deviation { factor: 1.0, noise: 0.01, seed: 1 };

@@ -30,7 +30,7 @@ fn releases_share_a_budget_and_what_does_not_fit_is_refused() {
     for of_runs in ["--unit x", "--bounds private:0.1"] {
         assert_refused(&new(&format!("--delta 1e-4 --rows 300 {of_runs}")), "give it to the runs");
     }
-    assert_ends(&new("--delta 1e-4 --rows 300").replace("budget", "none/budget"), 1, "cannot make it: no such file");
+    assert_ends(&new("--delta 1e-4 --rows 300").replace("budget", "none/budget"), 2, "cannot make it: no such file");
     let warned = assert_succeeds(&new("--delta 0.01 --rows 300").replace("budget", "weak"));
     assert!(warned.contains("at least 1/n"), "{warned}");
     assert_succeeds(&new("--delta 1e-4 --rows 300"));

@@ -378,7 +378,7 @@ fn files_that_are_no_models_are_refused_with_one_message() {
         assert_eq!(message.lines().count(), 1, "{message}");
     }
     assert_ends(&format!("predict {} {}", folder.name(), data.display()), 1, "no regular file");
-    assert_ends(&format!("predict absent {}", data.display()), 1, "cannot be read");
+    assert_ends(&format!("predict absent {}", data.display()), 2, "cannot be read");
 }
 
 #[test]

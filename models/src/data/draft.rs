@@ -98,6 +98,10 @@ impl Draft {
 /// The draft of the table of training rows at `path`; `None` if it has no table with a header. One for a person to check proposes a unit where
 /// the flags name none.
 pub(super) fn drafted(path: &Path, flags: &ColumnUse, proposes_unit: bool) -> Result<Option<Draft>, DataError> {
+    if path.is_file() {
+        // A file of no format is refused as such, whatever else is asked of it.
+        formats::found_format(path)?;
+    }
     let Some(file) = formats::table(path, None) else {
         return Ok(None);
     };
