@@ -1,13 +1,9 @@
 //! Failures as a person reads them. Bad usage is an error of its own: `main` ends with exit code 2 for it and for a name of nothing
 //! that is there, with 1 for everything else.
 
-use std::error::Error;
-use std::io;
-use std::iter::successors;
 use std::path::Path;
 
-use rounds_models::data::{DataError, Explained};
-use rounds_models::fit::FitError;
+use rounds_models::fit::names_nothing;
 use rounds_models::group::SharedError;
 use rounds_models::text;
 pub use rounds_models::text::nearest;
@@ -29,25 +25,8 @@ impl UsageError {
 
 /// True for bad usage, and where nothing is there under a name that was given: a file, a folder, a data set, results.
 pub fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<UsageError>() || names_nothing(error.as_ref())
-}
-
-fn names_nothing(error: &(dyn Error + 'static)) -> bool {
-    let is_missing = |error: &DataError| {
-        matches!(error, DataError::Missing { .. } | DataError::Unknown { .. } | DataError::NoDirectory { .. })
-    };
-    successors(Some(error), |error| (*error).source()).any(|cause| {
-        // Those of a fit show the error of its data as theirs, not as a cause.
-        let of_data = match cause.downcast_ref() {
-            Some(FitError::Data(error)) => Some(error),
-            Some(FitError::Explained(error)) => Some(error.withheld()),
-            _ => cause.downcast_ref().or_else(|| cause.downcast_ref().map(Explained::withheld)),
-        };
-        let of_system = cause.downcast_ref::<io::Error>();
-        of_data.is_some_and(is_missing)
-            || of_system.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
-            || matches!(cause.downcast_ref(), Some(StoreError::NoRun { .. }))
-    })
+    let is_no_run = error.chain().any(|cause| matches!(cause.downcast_ref(), Some(StoreError::NoRun { .. })));
+    error.is::<UsageError>() || is_no_run || names_nothing(error.as_ref())
 }
 
 /// An error with its causes, `what: why: why that`, and with [`flags`]; a cause that is in the text already is not said again.
@@ -113,6 +92,11 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use rounds_models::data::DataError;
+    use rounds_models::fit::FitError;
+
     use super::*;
     use crate::commands::account::AccountArguments;
     use crate::commands::audit::AuditArguments;

@@ -309,8 +309,8 @@ impl Mechanism {
         let positive = |value, quantity, remedy| error::positive(value, quantity, remedy).map(drop);
         match *self {
             Self::Gaussian { participations, .. } => {
-                let remedy = "give the steps that read a given example, of a run its epochs";
-                count(participations, "the number of participations", remedy)
+                let remedy = "give how many steps read one example: of a run, its epochs";
+                count(participations, "the number of steps that read an example", remedy)
             }
             Self::SubsampledGaussian { steps, .. } => count(steps, "the number of steps", "give the number of rounds"),
             Self::SubsampledBanded { steps, bands, sensitivity, .. } => {

@@ -51,8 +51,8 @@ pub enum Outcome {
     Measured(Values),
     /// The cell cannot be measured, with the reason. Its other runs are left out.
     Skipped(String),
-    /// The run diverged, or its result failed verification or is not finite, with the reason. It is not kept, and no mean is taken of the
-    /// other runs of its cell.
+    /// The run diverged, or its result failed verification or is not finite, with the reason. It is not kept, and but for times no mean is
+    /// taken of the other runs of its cell.
     Rejected(String),
 }
 
@@ -232,8 +232,12 @@ impl Study {
     /// Those of [`Study::cells`].
     pub fn measured<'r>(&self, results: &'r Results) -> anyhow::Result<Vec<(Cell, Vec<&'r Sample>)>> {
         let cells = tried(self, results)?.into_iter();
-        let is_measured = |tried: &Tried<'_>| !tried.runs.is_empty() && tried.rejected.is_empty();
-        Ok(cells.filter(is_measured).map(|tried| (tried.cell, tried.runs)).collect())
+        Ok(cells.filter(|tried| self.is_shown(tried)).map(|tried| (tried.cell, tried.runs)).collect())
+    }
+
+    /// True for a cell with finished runs and no rejected one, or with times: a round takes as long whatever other repeats came to.
+    fn is_shown(&self, tried: &Tried<'_>) -> bool {
+        !tried.runs.is_empty() && (tried.rejected.is_empty() || self.measure.execution == Execution::Interleaved)
     }
 
     /// The finished runs as lines, with the fields of their cells and those of the measure.
@@ -246,7 +250,7 @@ impl Study {
         all.retain(|tried| tried.made() > 0);
         let rivals = by_key(all.iter().map(|tried| (place(&tried.cell), &tried.cell.configuration)));
         let mut lines = Vec::new();
-        for Tried { cell, runs, .. } in all.iter().filter(|tried| tried.rejected.is_empty()) {
+        for Tried { cell, runs, .. } in all.iter().filter(|tried| self.is_shown(tried)) {
             let own = rivals.iter().find(|(other, _)| *other == place(cell));
             let chosen = chosen(&cell.configuration, own.map_or(&[], |(_, rivals)| rivals));
             let problem = &self.definition.problems[cell.problem];
@@ -307,7 +311,7 @@ fn tried<'r>(study: &Study, results: &'r Results) -> anyhow::Result<Vec<Tried<'r
 fn unmade(study: &Study, cells: &[Tried<'_>]) -> Vec<String> {
     let (problems, why) = (&study.definition.problems, &study.definition.show.unfinished);
     if why.is_empty() {
-        let made: usize = cells.iter().map(Tried::made).sum();
+        let made: usize = cells.iter().map(|tried| tried.made().min(tried.planned())).sum();
         let all: usize = cells.iter().map(Tried::planned).sum();
         return if made < all { vec![format!("{made} of {all} runs were made.")] } else { Vec::new() };
     }

@@ -253,7 +253,10 @@ impl Plan {
         }
         let Stored { environment, binding, results, mut messages, .. } = store::read(folder)?;
         let most = results.samples.iter().map(|sample| sample.configuration.threads).max();
-        let most = most.context("no run is finished yet; continue it with `rounds run --resume`")?;
+        let most = most.with_context(|| match results.rejected.values().next() {
+            Some(reason) => format!("no run ended well: {reason}"),
+            None => "no run is finished yet; continue it with `rounds run --resume`".to_owned(),
+        })?;
         let cluster = Cluster::alone();
         let mut context = Context::new(&cluster, Pinning::none(), environment, None, most);
         if self.measure.execution == Execution::Interleaved {

@@ -243,7 +243,9 @@ impl<T> Results<T> {
                 }
             }
             Record::Rejected { configuration, trial, reason } => {
-                self.rejected.entry((configuration.key(), trial)).or_insert(reason);
+                if !self.is_finished(&configuration, trial) {
+                    self.rejected.entry((configuration.key(), trial)).or_insert(reason);
+                }
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Reasons for which a run ends without a model.
 
+use std::error::Error;
+use std::io;
+use std::iter::successors;
 use std::path::PathBuf;
 
 use rounds_algorithms::optimizers::{PrepareError, RoundError};
@@ -136,6 +139,23 @@ impl FitError {
     }
 }
 
+/// True where nothing is there under a name that was given: a file, a folder, a data set.
+pub fn names_nothing(error: &(dyn Error + 'static)) -> bool {
+    let is_missing = |error: &DataError| {
+        matches!(error, DataError::Missing { .. } | DataError::Unknown { .. } | DataError::NoDirectory { .. })
+    };
+    successors(Some(error), |error| (*error).source()).any(|cause| {
+        // Those of a fit show the error of its data as theirs, not as a cause.
+        let of_data = match cause.downcast_ref() {
+            Some(FitError::Data(error)) => Some(error),
+            Some(FitError::Explained(error)) => Some(error.withheld()),
+            _ => cause.downcast_ref().or_else(|| cause.downcast_ref().map(Explained::withheld)),
+        };
+        let of_system = cause.downcast_ref::<io::Error>();
+        of_data.is_some_and(is_missing) || of_system.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+    })
+}
+
 impl Group {
     /// The result of this rank if every rank succeeded.
     ///
@@ -144,7 +164,8 @@ impl Group {
     pub fn all_ok<T, E: Into<FitError>>(&self, result: Result<T, E>) -> Result<T, FitError> {
         let result = result.map_err(Into::into);
         let own = result.as_ref().err();
-        self.agree(own.map(|error| SharedError { message: with_causes(error), is_usage: error.is_usage() }))?;
+        let is_usage = |error: &FitError| error.is_usage() || names_nothing(error);
+        self.agree(own.map(|error| SharedError { message: with_causes(error), is_usage: is_usage(error) }))?;
         result
     }
 
@@ -159,8 +180,6 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-    use std::iter::successors;
 
     use rounds_algorithms::oracle::QueryError;
 

@@ -15,7 +15,7 @@ mod settings;
 pub(crate) mod setup;
 pub(crate) mod tune;
 
-pub use error::FitError;
+pub use error::{FitError, names_nothing};
 pub use observer::{Execution, Observer, Stage};
 pub use outcome::{Diagnostics, Outcome, PrivateFacts, Quality, Shown, Times};
 pub use settings::{CheckpointSettings, DataSettings, OptimizerSettings, PrivacySettings, Training};
