@@ -135,7 +135,8 @@ mod tests {
         let new = ledger.find_subcommand("new").unwrap();
         let audit = AuditArguments::augment_args(clap::Command::new("audit"));
         // `tune` has the flags of `train`.
-        let others = [(&account, "compose statement verify"), (new, "rows"), (&audit, "one-run selection units")];
+        let others =
+            [(&account, "compose statement verify"), (new, "filter rows"), (&audit, "one-run selection units")];
         for name in text::ARGUMENTS.split(' ') {
             let other = others.iter().find(|(_, names)| names.split(' ').any(|own| own == name));
             let command = other.map_or(&tune, |(command, _)| command);

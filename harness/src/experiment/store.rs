@@ -816,6 +816,8 @@ mod tests {
             store.append(rejected(repeat)).unwrap();
         }
         store.append(record(64, 0)).unwrap();
+        // As a record of another draw, from before draws were kept.
+        store.append(rejected(0)).unwrap();
         drop(store);
         let run = read::<RoundCost>(folder.path()).unwrap();
         assert_eq!(run.results.samples.len(), 1);
@@ -824,7 +826,7 @@ mod tests {
         let known = |size| run.results.rejections(&cell("dp-sgd", size, 1, 0).configuration).count();
         assert_eq!((known(64), known(500)), (2, 0));
         let lines = fs::read_to_string(folder.path().join(MEASUREMENTS)).unwrap();
-        assert_eq!(lines.lines().count(), 2 + 3 + 1, "a rejected run is written once");
+        assert_eq!(lines.lines().count(), 2 + 3 + 2, "a rejected run is written once");
     }
 
     #[test]
