@@ -505,12 +505,12 @@ mod tests {
             ]
         });
         let bad_counts = [
-            (shared(0), "participations"),
+            (shared(0), "steps that read an example"),
             (subsampled(1.0, POISSON, 0), "the number of steps"),
             (laplace(1.0, 1.0, 0), "the number of steps"),
             (tree(1.0, Sampling::FullBatch, 0, 1), "the rounds of a tree"),
             (tree(1.0, Sampling::FullBatch, 1, 0), "the number of trees"),
-            (Mechanism::Composition(vec![shared(0)]), "participations"),
+            (Mechanism::Composition(vec![shared(0)]), "steps that read an example"),
         ];
         for (mechanism, name) in bad_numbers.chain(bad_counts) {
             let message = refused(&mechanism, Adjacency::ZeroOut);
