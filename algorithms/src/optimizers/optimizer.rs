@@ -42,7 +42,8 @@ pub enum RoundError {
 }
 
 impl RoundError {
-    /// True where the iterate has left what can be computed: a fault of the settings or of chance, which another run may not have.
+    /// True where the iterate is too large to be computed with: a fault of the settings or of chance, which another run may not have.
+    /// It can follow from a row's own gradient, so only measurements ask; a release shows no difference.
     pub fn is_divergence(&self) -> bool {
         let Self::Step { source, .. } = self else { return false };
         match source {
@@ -222,7 +223,7 @@ mod tests {
             ProblemError::NetworkRows(_) => [ProblemError::NetworkRows("sparse rows")],
             ProblemError::Row(NonFiniteGradient { row: _ }) => [ProblemError::Row(row())],
         };
-        // Two by a query's answer, alone and in a pool, where a gradient of a row converts to one of them; two of a pool.
+        // Two answers of a query in a step, the same in a pool of ReSQue and once more by conversion, and two of the pool itself.
         assert_eq!(rounds.iter().filter(|error| error.is_divergence()).count(), 2 + 3 + 2);
         let rounds = rounds.into_iter().map(|error| Box::new(error) as Box<dyn Error>);
         for error in rounds.chain(problems.into_iter().map(|error| Box::new(error) as Box<dyn Error>)) {

@@ -139,7 +139,8 @@ impl FitError {
     }
 }
 
-/// True where nothing is there under a name that was given: a file, a folder, a data set.
+/// True where nothing is there under a name that was given: a file, a folder, a data set. It depends on names and on which files exist,
+/// never on what is in them, so that a release may end by it.
 pub fn names_nothing(error: &(dyn Error + 'static)) -> bool {
     let is_missing = |error: &DataError| {
         matches!(error, DataError::Missing { .. } | DataError::Unknown { .. } | DataError::NoDirectory { .. })
