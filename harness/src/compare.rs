@@ -210,6 +210,7 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             changed(all.ratio, "slower", "faster")
         ));
     }
+    remarks.extend([("first", before), ("second", after)].into_iter().filter_map(|(name, run)| failures(name, run)));
     remarks.extend(other_peaks(before, after));
     remarks.extend(other_models(before, after));
     let changes: Vec<Change> = verdicts(&samples, rules)
@@ -270,6 +271,15 @@ fn other_models(before: &Run, after: &Run) -> Option<String> {
         "{} of {} runs end in another model or value, for example {example}",
         differ().count(),
         common().count()
+    ))
+}
+
+/// A remark about repeats that diverged or failed verification in one of the runs.
+fn failures(name: &str, run: &Run) -> Option<String> {
+    let ((configuration, _), reason) = run.results.rejected.first_key_value()?;
+    let failed = plural(run.results.rejected.len(), "repeat");
+    Some(format!(
+        "{failed} of the {name} run failed, without a time to compare, for example of {configuration}: {reason}"
     ))
 }
 

@@ -10,7 +10,8 @@ use rounds_models::text::nearest;
 use serde_json::Value;
 
 use crate::estimates::Sample;
-use crate::experiment::store;
+use crate::experiment::{Values, store};
+use crate::format::plural;
 use crate::lines::{field, number};
 use crate::studies;
 
@@ -24,8 +25,8 @@ pub(crate) struct Run(pub(crate) Value);
 
 /// No run of a study fits.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} has no run with {1}")]
-pub(crate) struct NoRun(String, String);
+#[error("{0} has no run with {1}{2}")]
+pub(crate) struct NoRun(String, String, String);
 
 /// The raw runs of a results folder, read once a study.
 pub(crate) struct Records {
@@ -72,9 +73,18 @@ impl Records {
             if let Some((name, known)) = fields.keys().find_map(|name| Some((name, misspelt(&runs.all, name)?))) {
                 bail!("{study} has no run with a field '{name}'; did you mean '{known}'?");
             }
-            bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?));
+            bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?, failures(&self.root, study)));
         }
         Ok(found)
+    }
+}
+
+/// How many runs of a study diverged or failed verification, to end a sentence.
+fn failures(root: &Path, study: &str) -> String {
+    let run = newest(root, study).and_then(|folder| Ok(store::read::<Values>(&folder)?));
+    match run.map_or(0, |run| run.results.rejected.len()) {
+        0 => String::new(),
+        count => format!("; {} failed, which rounds report names", plural(count, "run")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rounds::builds::{Builds, measure_in_turn};
 use rounds::compare::{CompareError, Comparison, Rules, Verdict, compare};
-use rounds::results::{Run, read_run};
+use rounds::results::{Run, Trial, read_run};
 use serde_json::{Deserializer, Value};
 
 use crate::files::xz;
@@ -207,6 +207,13 @@ fn runs_with_nothing_in_common_and_single_repeats_are_said() {
     let only = [&comparison.only_before, &comparison.only_after].map(Vec::len);
     assert_eq!((comparison.changes.len(), only), (4, [8, 0]));
     assert!(comparison.remarks[0].contains("--repeats"));
+    let (cell, trial) = (first.results.samples[0].configuration.key(), Trial { repeat: 1, draw: 0 });
+    second.results.rejected.insert((cell.clone(), trial), "the iterate has diverged".into());
+    let comparison = compare(&first, &second, Rules::default()).unwrap();
+    let said = format!(
+        "1 repeat of the second run failed, without a time to compare, for example of {cell}: the iterate has diverged"
+    );
+    assert!(comparison.remarks.contains(&said), "{:?}", comparison.remarks);
     second.results.samples.clear();
     let error = compare(&first, &second, Rules::default()).unwrap_err();
     assert_eq!(error, CompareError::NothingInCommon);

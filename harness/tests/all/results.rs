@@ -209,6 +209,9 @@ fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew(
     let notes = || fs::read_to_string(counted.join("pieces/table.md")).unwrap();
     piece_of("--where epsilon=1 --where learning-rate=0.5 --repeats 1");
     assert!(notes().contains("\n- 1 of 10 runs were made.\n"), "{}", notes());
+    // More of one cell than the definition asks for stand for no others.
+    piece_of("--where epsilon=1 --where learning-rate=0.5 --repeats 12 --resume");
+    assert!(notes().contains("\n- 2 of 10 runs were made.\n"), "{}", notes());
     piece_of("--resume");
     assert!(notes().contains("- Left out: ") && !notes().contains("runs were made"), "{}", notes());
     piece("--resume");
@@ -222,7 +225,7 @@ fn a_study_made_in_pieces_names_what_nobody_made_and_its_files_can_be_made_anew(
 #[test]
 fn runs_that_diverge_do_not_end_the_others_and_the_command_says_so_again_when_it_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, out) = (folder.path().join("sweep.toml"), folder.path().join("out"));
+    let (file, out) = (folder.path().join("sweep.toml"), folder.path().join("results/day/machine"));
     let text = "name = \"sweep\"\nstudy = \"runs\"\nabout = \"a test\"\nrepeats = 2\n\
                 [[problem]]\ndataset = \"planted-logistic\"\nparameters = { rows = 50, dimension = 3, norm = 3.0 }\n\
                 [[method]]\nalgorithm = \"dp-sgd\"\n\
@@ -242,8 +245,53 @@ fn runs_that_diverge_do_not_end_the_others_and_the_command_says_so_again_when_it
     );
     assert_ends(&run("--resume"), 1, said);
     assert_eq!(measurements(), before);
+    // A claim about them says why it has no run.
+    let claims = folder.path().join("claims.toml");
+    let claim = "[[row]]\npaper = \"p\"\nat = \"f\"\nsays = \"x\"\n\
+                 test = { study = \"sweep\", where = { learning-rate = 1e30 }, said = { above = 0.0 } }\n[table]\n[number]\n";
+    fs::write(&claims, claim).unwrap();
+    let judged =
+        format!("verdicts --results {} --declarations {}", folder.path().join("results").display(), claims.display());
+    assert_ends(
+        &judged,
+        1,
+        "sweep has no run with {\"learning-rate\":1e+30}; 2 runs failed, which rounds report names",
+    );
     // Alone they are no result; an error of another kind ends all at once.
     fs::write(&file, text.replace("[0.1, 1e30, 0.2]", "1e30")).unwrap();
     fs::remove_dir_all(&out).unwrap();
     assert_ends(&run(""), 1, "error: no run could be measured: the iterate or a coefficient has diverged");
+}
+
+#[test]
+fn a_curve_of_times_outlives_a_repeat_that_was_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("curve.toml"), folder.path().join("out"));
+    let text = "name = \"curve\"\nstudy = \"timing\"\nmeasure = \"scaling\"\nabout = \"a test\"\nrepeats = 2\n\
+                [options.rounds]\nexamples = 10\nat-least = 2\nat-most = 2\n\
+                [[show.table]]\nrows = [{ name = \"threads\", of = \"threads\" }]\n\
+                columns = [{ name = \"repeats\", of = \"speedup\", statistic = \"count\" }]\n\
+                [[problem]]\ndataset = \"planted-logistic\"\nparameters = { rows = 50, dimension = 3, norm = 3.0 }\n\
+                [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { epsilon = 1, delta = 1e-5, batch-size = 20 }\n";
+    fs::write(&file, text).unwrap();
+    assert_succeeds(&format!("run {} --threads 1,2 --pin none --out {}", file.display(), out.display()));
+    let (measurements, table) = (out.join("curve/measurements.jsonl"), out.join("curve/table.md"));
+    let kept = |counts: &str| {
+        fs::remove_file(&table).unwrap();
+        assert_succeeds(&format!("report {} --files", out.join("curve").display()));
+        let text = fs::read_to_string(&table).unwrap();
+        assert!(text.contains(counts), "{text}");
+    };
+    kept("| 1 | 2 |\n| 2 | 2 |\n");
+    // The second repeat on one thread diverges: the other's curve stays.
+    let rejected = |line: &str| match line.split_once(",\"repeat\":1,") {
+        Some((cell, _)) if cell.contains("\"threads\":1,") => {
+            let rejected = cell.replace("\"cell\",", "\"rejected\",\"configuration\":{");
+            rejected + "},\"repeat\":1,\"reason\":\"it diverged\"}\n"
+        }
+        _ => format!("{line}\n"),
+    };
+    let text = fs::read_to_string(&measurements).unwrap();
+    fs::write(&measurements, text.lines().map(rejected).collect::<String>()).unwrap();
+    kept("| 1 | 1 |\n| 2 | 1 |\n");
 }
