@@ -243,7 +243,8 @@
       return;
     }
     const panel = button.closest('.panel');
-    const name = button.closest('figure').id;
+    const words = panel.dataset.title.toLowerCase().match(/[\p{L}\p{N}.]+/gu);
+    const name = words ? words.join('-').slice(0, 100) : button.closest('figure').id;
     if (button.dataset.save === 'csv') {
       save(name + '.csv', new Blob([csv(panel.querySelector('table'))], { type: 'text/csv' }));
       return;
