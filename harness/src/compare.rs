@@ -58,8 +58,8 @@ pub enum CompareError {
         .0.what, .0.recorded, .0.now
     )]
     Different(Difference),
-    #[error("the runs have no configuration in common; compare runs of the same suite")]
-    NothingInCommon,
+    #[error("the runs have no configuration in common; compare runs of the same suite{0}")]
+    NothingInCommon(String),
 }
 
 /// Verdict on a configuration.
@@ -189,9 +189,12 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         second.iter().map(|cell| (cell.configuration().key(), cell)).collect();
     let pairs: Vec<(&Pooled, &Pooled)> =
         first.iter().filter_map(|cell| Some((cell, *second_by_key.get(&cell.configuration().key())?))).collect();
+    let failed = [failures("first", before, &second), failures("second", after, &first)].into_iter().flatten();
+    let failed: Vec<String> = failed.collect();
     if pairs.is_empty() {
-        return Err(CompareError::NothingInCommon);
+        return Err(CompareError::NothingInCommon(failed.iter().map(|runs| format!(" ({runs})")).collect()));
     }
+    remarks.extend(failed);
     if pairs.iter().any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2) {
         remarks.push(
             "some configurations have a single repeat: their intervals do not include the variation between repeats; measure \
@@ -210,7 +213,6 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             changed(all.ratio, "slower", "faster")
         ));
     }
-    remarks.extend([("first", before), ("second", after)].into_iter().filter_map(|(name, run)| failures(name, run)));
     remarks.extend(other_peaks(before, after));
     remarks.extend(other_models(before, after));
     let changes: Vec<Change> = verdicts(&samples, rules)
@@ -228,8 +230,9 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
         })
         .collect();
-    let only_in = |mine: &[Pooled], other: &[Pooled]| -> Vec<String> {
-        let other: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).collect();
+    let only_in = |mine: &[Pooled], other: &[Pooled], failed: &Run| -> Vec<String> {
+        let failed = failed.results.rejected.keys().map(|(key, _)| key.clone());
+        let other: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).chain(failed).collect();
         let own = mine.iter().map(|cell| cell.configuration().key());
         own.filter(|key| !other.contains(key)).collect()
     };
@@ -239,8 +242,8 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         changes,
         mean_ratio,
         common,
-        only_before: only_in(&first, &second),
-        only_after: only_in(&second, &first),
+        only_before: only_in(&first, &second, after),
+        only_after: only_in(&second, &first, before),
         remarks,
     })
 }
@@ -274,12 +277,14 @@ fn other_models(before: &Run, after: &Run) -> Option<String> {
     ))
 }
 
-/// A remark about repeats that diverged or failed verification in one of the runs.
-fn failures(name: &str, run: &Run) -> Option<String> {
-    let ((configuration, _), reason) = run.results.rejected.first_key_value()?;
-    let failed = plural(run.results.rejected.len(), "repeat");
+/// A remark about runs that diverged or failed verification, of configurations that have times in the other run.
+fn failures(name: &str, run: &Run, other: &[Pooled]) -> Option<String> {
+    let timed: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).collect();
+    let failed: Vec<_> = run.results.rejected.iter().filter(|((key, _), _)| timed.contains(key)).collect();
+    let ((key, _), reason) = failed.first()?;
     Some(format!(
-        "{failed} of the {name} run failed, without a time to compare, for example of {configuration}: {reason}"
+        "left out: {} of the {name} folder that failed, for example {key}: {reason}",
+        plural(failed.len(), "run")
     ))
 }
 

@@ -10,7 +10,7 @@ use rounds_models::text::nearest;
 use serde_json::Value;
 
 use crate::estimates::Sample;
-use crate::experiment::{Values, store};
+use crate::experiment::store;
 use crate::format::plural;
 use crate::lines::{field, number};
 use crate::studies;
@@ -38,12 +38,14 @@ pub(crate) struct Records {
 #[derive(Default)]
 struct Runs {
     all: Vec<Rc<Run>>,
+    /// Of those that failed, to end a sentence.
+    failed: String,
     fitting: BTreeMap<(String, String), Vec<bool>>,
 }
 
 impl Runs {
     fn of(lines: Vec<Value>) -> Self {
-        Self { all: lines.into_iter().map(|line| Rc::new(Run(line))).collect(), fitting: BTreeMap::new() }
+        Self { all: lines.into_iter().map(|line| Rc::new(Run(line))).collect(), ..Self::default() }
     }
 
     fn select(&mut self, fields: &Fields) -> Vec<Rc<Run>> {
@@ -65,7 +67,12 @@ impl Records {
     /// The runs of the newest `<day>/<machine>/STUDY` that fit `fields`.
     pub(crate) fn select(&mut self, study: &str, fields: &Fields) -> anyhow::Result<Vec<Rc<Run>>> {
         if !self.studies.contains_key(study) {
-            self.studies.insert(study.to_owned(), Runs::of(studies::lines(&newest(&self.root, study)?)?));
+            let folder = newest(&self.root, study)?;
+            let (lines, failed) = studies::lines(&folder)?;
+            let named =
+                format!("; {} of it failed: rounds report {} names them", plural(failed, "run"), folder.display());
+            let failed = if failed == 0 { String::new() } else { named };
+            self.studies.insert(study.to_owned(), Runs { failed, ..Runs::of(lines) });
         }
         let runs = self.studies.entry(study.to_owned()).or_default();
         let found = runs.select(fields);
@@ -73,18 +80,9 @@ impl Records {
             if let Some((name, known)) = fields.keys().find_map(|name| Some((name, misspelt(&runs.all, name)?))) {
                 bail!("{study} has no run with a field '{name}'; did you mean '{known}'?");
             }
-            bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?, failures(&self.root, study)));
+            bail!(NoRun(study.to_owned(), serde_json::to_string(fields)?, runs.failed.clone()));
         }
         Ok(found)
-    }
-}
-
-/// How many runs of a study diverged or failed verification, to end a sentence.
-fn failures(root: &Path, study: &str) -> String {
-    let run = newest(root, study).and_then(|folder| Ok(store::read::<Values>(&folder)?));
-    match run.map_or(0, |run| run.results.rejected.len()) {
-        0 => String::new(),
-        count => format!("; {} failed, which rounds report names", plural(count, "run")),
     }
 }
 

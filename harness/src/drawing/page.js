@@ -243,8 +243,7 @@
       return;
     }
     const panel = button.closest('.panel');
-    const words = panel.dataset.title.toLowerCase().match(/[\p{L}\p{N}.]+/gu);
-    const name = words ? words.join('-').slice(0, 100) : button.closest('figure').id;
+    const name = panel.dataset.file;
     if (button.dataset.save === 'csv') {
       save(name + '.csv', new Blob([csv(panel.querySelector('table'))], { type: 'text/csv' }));
       return;

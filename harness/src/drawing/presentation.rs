@@ -46,7 +46,7 @@ pub enum Part {
 /// A figure of one or several panels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Name for screen readers and saved files.
+    /// Title of `figure.svg`.
     pub title: String,
     /// Panels in a row of `figure.svg`; without it each panel has a file of its own.
     pub columns: Option<usize>,
@@ -70,7 +70,7 @@ impl Figure {
     /// The figure on a page, with legends, tools and the data of each panel.
     pub(crate) fn html(&self, id: &str, command: &str) -> Markup {
         html! {
-            figure id={ "figure-" (id) } data-title=(self.title) {
+            figure id={ "figure-" (id) } {
                 @if self.panels.len() > 1 {
                     fieldset.panels {
                         legend { "What is shown" }
@@ -82,17 +82,21 @@ impl Figure {
                         }
                     }
                 }
-                @for panel in &self.panels { (panel.html(command)) }
+                @for (number, panel) in self.panels.iter().enumerate() {
+                    @let number = if self.panels.len() > 1 { format!("{} ", number + 1) } else { String::new() };
+                    (panel.html(&slug(&format!("{id} {number}{}", panel.name)), command))
+                }
             }
         }
     }
 }
 
 impl Panel {
-    fn html(&self, command: &str) -> Markup {
+    /// `file` is the name of what a page saves of it, without extension.
+    fn html(&self, file: &str, command: &str) -> Markup {
         let (chart, legend) = (&self.chart, Legend::of(&self.chart));
         html! {
-            div.panel data-title=(chart.title) {
+            div.panel data-title=(chart.title) data-file=(file) {
                 (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
                 @if !chart.subtitle.is_empty() { p.circumstances { (chart.subtitle) } }
                 div.tools {

@@ -233,13 +233,14 @@ impl Plan {
         Ok((reasons.filter(|_| nothing).cloned().collect(), rejected))
     }
 
-    /// The lines of the finished runs that `folder` holds.
+    /// The lines of the finished runs that `folder` holds, and the number of those that failed.
     ///
     /// # Errors
     /// Files that cannot be read.
-    pub(crate) fn lines(&self, folder: &Path) -> anyhow::Result<Vec<Value>> {
+    pub(crate) fn lines(&self, folder: &Path) -> anyhow::Result<(Vec<Value>, usize)> {
         let (study, _) = self.studies.last().context("a plan has a study")?;
-        study.lines(&store::read(folder)?.results)
+        let results = store::read(folder)?.results;
+        Ok((study.lines(&results)?, results.rejected.len()))
     }
 
     /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which

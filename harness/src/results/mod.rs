@@ -10,7 +10,7 @@ use serde_json::Value;
 pub use cell::{Cell, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 pub use pooled::{Pooled, pool};
 
-use crate::experiment::store::{self, Stored};
+use crate::experiment::store::{self, Results, Stored};
 use crate::experiment::{Sample, text};
 
 pub use crate::experiment::cell::SCHEMA;
@@ -49,7 +49,9 @@ pub fn read_any(folder: &Path) -> anyhow::Result<Run> {
     let Stored { results, folder, environment, binding, messages } = store::read(folder)?;
     let samples =
         results.samples.into_iter().filter_map(|sample: Sample| sample.typed().ok().or_else(|| of_study(sample)));
-    Ok(Run { results: samples.collect(), folder, environment, binding, messages })
+    let mut typed: Results<RoundCost> = samples.collect();
+    typed.rejected = results.rejected;
+    Ok(Run { results: typed, folder, environment, binding, messages })
 }
 
 /// The folder, or those below it, that hold results; the folder alone if it does.

@@ -210,13 +210,20 @@ fn runs_with_nothing_in_common_and_single_repeats_are_said() {
     let (cell, trial) = (first.results.samples[0].configuration.key(), Trial { repeat: 1, draw: 0 });
     second.results.rejected.insert((cell.clone(), trial), "the iterate has diverged".into());
     let comparison = compare(&first, &second, Rules::default()).unwrap();
-    let said = format!(
-        "1 repeat of the second run failed, without a time to compare, for example of {cell}: the iterate has diverged"
-    );
+    let said =
+        format!("left out: 1 run of the second folder that failed, for example {cell}: the iterate has diverged");
     assert!(comparison.remarks.contains(&said), "{:?}", comparison.remarks);
+    // One that failed wherever it was tried has no time to compare.
+    let comparison = compare(&second, &second, Rules::default()).unwrap();
+    assert_eq!(comparison.remarks.iter().filter(|remark| remark.contains("left out")).count(), 2);
+    second.results.samples.retain(|sample| sample.configuration.key() != cell);
+    let comparison = compare(&second, &second, Rules::default()).unwrap();
+    assert!(comparison.remarks.iter().all(|remark| !remark.contains("left out")), "{:?}", comparison.remarks);
+    let comparison = compare(&first, &second, Rules::default()).unwrap();
+    assert!(comparison.remarks.contains(&said) && comparison.only_before.iter().all(|key| *key != cell));
     second.results.samples.clear();
     let error = compare(&first, &second, Rules::default()).unwrap_err();
-    assert_eq!(error, CompareError::NothingInCommon);
+    assert_eq!(error, CompareError::NothingInCommon(format!(" ({said})")));
 }
 
 #[test]

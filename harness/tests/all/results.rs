@@ -245,18 +245,18 @@ fn runs_that_diverge_do_not_end_the_others_and_the_command_says_so_again_when_it
     );
     assert_ends(&run("--resume"), 1, said);
     assert_eq!(measurements(), before);
-    // A claim about them says why it has no run.
+    // A claim about them says that there were some.
     let claims = folder.path().join("claims.toml");
     let claim = "[[row]]\npaper = \"p\"\nat = \"f\"\nsays = \"x\"\n\
                  test = { study = \"sweep\", where = { learning-rate = 1e30 }, said = { above = 0.0 } }\n[table]\n[number]\n";
     fs::write(&claims, claim).unwrap();
     let judged =
         format!("verdicts --results {} --declarations {}", folder.path().join("results").display(), claims.display());
-    assert_ends(
-        &judged,
-        1,
-        "sweep has no run with {\"learning-rate\":1e+30}; 2 runs failed, which rounds report names",
+    let failed = format!(
+        "sweep has no run with {{\"learning-rate\":1e+30}}; 2 runs of it failed: rounds report {}/sweep",
+        out.display()
     );
+    assert_ends(&judged, 1, &failed);
     // Alone they are no result; an error of another kind ends all at once.
     fs::write(&file, text.replace("[0.1, 1e30, 0.2]", "1e30")).unwrap();
     fs::remove_dir_all(&out).unwrap();
@@ -292,6 +292,13 @@ fn a_curve_of_times_outlives_a_repeat_that_was_rejected() {
         _ => format!("{line}\n"),
     };
     let text = fs::read_to_string(&measurements).unwrap();
+    let whole = folder.path().join("whole");
+    fs::create_dir(&whole).unwrap();
+    fs::write(whole.join("measurements.jsonl"), &text).unwrap();
+    fs::copy(out.join("curve/environment.json"), whole.join("environment.json")).unwrap();
     fs::write(&measurements, text.lines().map(rejected).collect::<String>()).unwrap();
     kept("| 1 | 1 |\n| 2 | 1 |\n");
+    let compared = format!("compare {} {} --threshold 900%", whole.display(), out.join("curve").display());
+    let said = stderr(&command(&compared).output().unwrap());
+    assert!(said.contains("warning: left out: 1 run of the second folder that failed, for example curve/"), "{said}");
 }
