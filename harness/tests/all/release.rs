@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -640,6 +640,32 @@ fn a_folder_has_one_message_whichever_file_of_it_is_wrong() {
         }
     }
     assert!(said.len() == 1 && !said.first().unwrap().contains("Alice"), "{said:#?}");
+}
+
+/// A file-size limit stands in for a full disk.
+#[test]
+fn a_full_disk_is_found_before_private_bounds_are_spent() {
+    let folder = folder(SCHEMA);
+    let [ledger, model] = ["ledger", "model.safetensors"].map(|name| folder.path().join(name).display().to_string());
+    let table = folder.path().join("table.csv");
+    assert_succeeds(&format!("ledger new {ledger} --epsilon 3 --delta 1e-3 --rows 200 --data {}", table.display()));
+    let line = format!("{} --bounds private:0.5 --ledger {ledger} --model {model}", release(folder.path()));
+    let program = command(&line);
+    // In blocks of 512 bytes; the ignored signal is inherited, so that a write reports the limit.
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""])
+        .arg(program.get_program())
+        .args(program.get_args());
+    let output = limited.output().unwrap();
+    assert!(
+        stderr(&output).contains("model.safetensors: the file cannot be written: File too large"),
+        "{}",
+        stderr(&output)
+    );
+    let shown = stdout(&format!("ledger show {ledger}"));
+    assert!(shown.split_whitespace().collect::<Vec<_>>().join(" ").contains("spent 0 %"), "{shown}");
+    assert_succeeds(&line);
 }
 
 #[test]

@@ -131,6 +131,8 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
     }
     if let Some(path) = model.as_ref().filter(|_| is_root) {
         model_file::check_place(path, training.privacy.secure)?;
+        // The room of its weights is taken when the rounds begin; private bounds and moments are drawn, and spent, before.
+        drop(model_file::reserve(path, 0)?);
     }
     if let Some(path) = kept.file.as_ref().filter(|_| is_root) {
         checkpoint::check_free(path, kept.resume.as_deref())?;
