@@ -28,6 +28,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::format::{changed, plural};
+use crate::grouping::by_key;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{
     Choices, Interval, SampleWarning, as_numbers, deviation, mean, median, normal_quantile, percentile_interval,
@@ -58,8 +59,10 @@ pub enum CompareError {
         .0.what, .0.recorded, .0.now
     )]
     Different(Difference),
-    #[error("the runs have no configuration in common; compare runs of the same suite{0}")]
-    NothingInCommon(String),
+    #[error("the runs have no configuration in common; compare runs of the same suite")]
+    NothingInCommon,
+    #[error("no configuration has times in both runs: {0}")]
+    Failed(String),
 }
 
 /// Verdict on a configuration.
@@ -122,6 +125,10 @@ pub struct Comparison {
     pub only_before: Vec<String>,
     /// Configurations of the second run alone.
     pub only_after: Vec<String>,
+    /// Configurations that diverged or failed verification in the first run, in all repeats or some, each with its reason.
+    pub failed_before: Vec<String>,
+    /// The same of the second run.
+    pub failed_after: Vec<String>,
     /// Limits of the comparison.
     pub remarks: Vec<String>,
 }
@@ -189,12 +196,10 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         second.iter().map(|cell| (cell.configuration().key(), cell)).collect();
     let pairs: Vec<(&Pooled, &Pooled)> =
         first.iter().filter_map(|cell| Some((cell, *second_by_key.get(&cell.configuration().key())?))).collect();
-    let failed = [failures("first", before, &second), failures("second", after, &first)].into_iter().flatten();
-    let failed: Vec<String> = failed.collect();
     if pairs.is_empty() {
-        return Err(CompareError::NothingInCommon(failed.iter().map(|runs| format!(" ({runs})")).collect()));
+        let failed = after.results.failures().or_else(|| before.results.failures());
+        return Err(failed.map_or(CompareError::NothingInCommon, CompareError::Failed));
     }
-    remarks.extend(failed);
     if pairs.iter().any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2) {
         remarks.push(
             "some configurations have a single repeat: their intervals do not include the variation between repeats; measure \
@@ -230,11 +235,11 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
         })
         .collect();
-    let only_in = |mine: &[Pooled], other: &[Pooled], failed: &Run| -> Vec<String> {
-        let failed = failed.results.rejected.keys().map(|(key, _)| key.clone());
-        let other: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).chain(failed).collect();
-        let own = mine.iter().map(|cell| cell.configuration().key());
-        own.filter(|key| !other.contains(key)).collect()
+    let keys = |cells: &[Pooled]| cells.iter().map(|cell| cell.configuration().key()).collect::<BTreeSet<_>>();
+    let timed = &keys(&first) | &keys(&second);
+    let only_in = |mine: &[Pooled], other: &[Pooled], tried: &Run| -> Vec<String> {
+        let tried = tried.results.rejected.keys().map(|(key, _)| key.clone()).collect();
+        (&keys(mine) - &(&keys(other) | &tried)).into_iter().collect()
     };
     let mean_ratio = (changes.iter().map(|change| change.ratio.ln()).sum::<f64>() / changes.len() as f64).exp();
     Ok(Comparison {
@@ -244,6 +249,8 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         common,
         only_before: only_in(&first, &second, after),
         only_after: only_in(&second, &first, before),
+        failed_before: failed_in(before, &timed),
+        failed_after: failed_in(after, &timed),
         remarks,
     })
 }
@@ -277,15 +284,13 @@ fn other_models(before: &Run, after: &Run) -> Option<String> {
     ))
 }
 
-/// A remark about runs that diverged or failed verification, of configurations that have times in the other run.
-fn failures(name: &str, run: &Run, other: &[Pooled]) -> Option<String> {
-    let timed: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).collect();
-    let failed: Vec<_> = run.results.rejected.iter().filter(|((key, _), _)| timed.contains(key)).collect();
-    let ((key, _), reason) = failed.first()?;
-    Some(format!(
-        "left out: {} of the {name} folder that failed, for example {key}: {reason}",
-        plural(failed.len(), "run")
-    ))
+/// Configurations with runs that diverged or failed verification, and the first reason; those that were timed nowhere are left out.
+fn failed_in(run: &Run, timed: &BTreeSet<String>) -> Vec<String> {
+    let rejected = run.results.rejected.iter().filter(|((key, _), _)| timed.contains(key));
+    by_key(rejected.map(|((key, _), reason)| (key, reason)))
+        .into_iter()
+        .map(|(key, reasons)| format!("{key}: {}", reasons[0]))
+        .collect()
 }
 
 /// Remarks about thread counts whose measured peak differs between the runs.

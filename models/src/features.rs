@@ -352,6 +352,11 @@ impl Mapper {
         self.with_released(blank.as_ref()).expect("as many numbers")
     }
 
+    /// Numbers of the matrix that it follows from.
+    pub(crate) fn numbers(&self) -> usize {
+        self.map.moments().map_or(0, |map| map.numbers(self.columns()))
+    }
+
     /// The sums that a release for this map is made of, over [prepared](Self::prepared) rows.
     ///
     /// # Errors

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::estimates::Sample;
 use crate::experiment::store;
-use crate::format::plural;
 use crate::lines::{field, number};
 use crate::studies;
 
@@ -38,7 +37,7 @@ pub(crate) struct Records {
 #[derive(Default)]
 struct Runs {
     all: Vec<Rc<Run>>,
-    /// Of those that failed, to end a sentence.
+    /// What failed, to end a sentence.
     failed: String,
     fitting: BTreeMap<(String, String), Vec<bool>>,
 }
@@ -67,11 +66,8 @@ impl Records {
     /// The runs of the newest `<day>/<machine>/STUDY` that fit `fields`.
     pub(crate) fn select(&mut self, study: &str, fields: &Fields) -> anyhow::Result<Vec<Rc<Run>>> {
         if !self.studies.contains_key(study) {
-            let folder = newest(&self.root, study)?;
-            let (lines, failed) = studies::lines(&folder)?;
-            let named =
-                format!("; {} of it failed: rounds report {} names them", plural(failed, "run"), folder.display());
-            let failed = if failed == 0 { String::new() } else { named };
+            let (lines, failed) = studies::lines(&newest(&self.root, study)?)?;
+            let failed = failed.map_or(String::new(), |failed| format!("; {failed}"));
             self.studies.insert(study.to_owned(), Runs { failed, ..Runs::of(lines) });
         }
         let runs = self.studies.entry(study.to_owned()).or_default();

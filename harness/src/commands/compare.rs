@@ -247,6 +247,14 @@ impl Shown {
                 lines.push(format!("{number} configurations are in the {name} run only, for example {example}"));
             }
         }
+        for (name, failed) in [("first", &comparison.failed_before), ("second", &comparison.failed_after)] {
+            if let [example, ..] = &failed[..] {
+                let failures = plural(failed.len(), "configuration");
+                let line =
+                    format!("{failures} failed in the {name} run, in all repeats or some, for example {example}");
+                lines.push(output::wrapped(&line, 0));
+            }
+        }
         lines.extend(self.folder.as_ref().map(|folder| format!("results: {}", folder.display())));
         lines.join("\n")
     }

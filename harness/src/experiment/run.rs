@@ -233,14 +233,14 @@ impl Plan {
         Ok((reasons.filter(|_| nothing).cloned().collect(), rejected))
     }
 
-    /// The lines of the finished runs that `folder` holds, and the number of those that failed.
+    /// The lines of the finished runs that `folder` holds, and [what failed](store::Results::failures).
     ///
     /// # Errors
     /// Files that cannot be read.
-    pub(crate) fn lines(&self, folder: &Path) -> anyhow::Result<(Vec<Value>, usize)> {
+    pub(crate) fn lines(&self, folder: &Path) -> anyhow::Result<(Vec<Value>, Option<String>)> {
         let (study, _) = self.studies.last().context("a plan has a study")?;
         let results = store::read(folder)?.results;
-        Ok((study.lines(&results)?, results.rejected.len()))
+        Ok((study.lines(&results)?, results.failures()))
     }
 
     /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which

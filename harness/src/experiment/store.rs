@@ -15,6 +15,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, Values, text};
+use crate::format::plural;
 use crate::machine::{Environment, PinPolicy, Pinning, measure_rooflines};
 use rounds_models::Difference;
 use rounds_models::files;
@@ -184,6 +185,12 @@ impl<T> Results<T> {
     pub fn reason(&self, configuration: &Configuration) -> Option<&str> {
         let found = self.skipped.iter().find(|(skipped, _)| skipped == configuration);
         found.map(|(_, reason)| reason.as_str())
+    }
+
+    /// How many runs were rejected, with the first and its reason; none where none were.
+    pub fn failures(&self) -> Option<String> {
+        let ((key, _), reason) = self.rejected.first_key_value()?;
+        Some(format!("{} failed, for example {key}: {reason}", plural(self.rejected.len(), "run")))
     }
 
     /// The reasons for which runs of a cell were rejected, one a run.

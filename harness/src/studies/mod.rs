@@ -77,11 +77,11 @@ pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, V
     plan(folder)?.map_or(Ok(None), |plan| plan.present(folder))
 }
 
-/// The lines of the finished runs in `folder`, and the number of those that failed.
+/// The lines of the finished runs in `folder`, and what failed.
 ///
 /// # Errors
 /// Files that cannot be read; no definition.
-pub(crate) fn lines(folder: &Path) -> anyhow::Result<(Vec<Value>, usize)> {
+pub(crate) fn lines(folder: &Path) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     plan(folder)?.with_context(|| format!("{}: its definition is gone", folder.display()))?.lines(folder)
 }
 

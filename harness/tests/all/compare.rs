@@ -1,6 +1,7 @@
 //! Comparing runs as they lie on disk.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use rounds::builds::{Builds, measure_in_turn};
 use rounds::compare::{CompareError, Comparison, Rules, Verdict, compare};
@@ -207,23 +208,34 @@ fn runs_with_nothing_in_common_and_single_repeats_are_said() {
     let only = [&comparison.only_before, &comparison.only_after].map(Vec::len);
     assert_eq!((comparison.changes.len(), only), (4, [8, 0]));
     assert!(comparison.remarks[0].contains("--repeats"));
-    let (cell, trial) = (first.results.samples[0].configuration.key(), Trial { repeat: 1, draw: 0 });
-    second.results.rejected.insert((cell.clone(), trial), "the iterate has diverged".into());
-    let comparison = compare(&first, &second, Rules::default()).unwrap();
-    let said =
-        format!("left out: 1 run of the second folder that failed, for example {cell}: the iterate has diverged");
-    assert!(comparison.remarks.contains(&said), "{:?}", comparison.remarks);
-    // One that failed wherever it was tried has no time to compare.
-    let comparison = compare(&second, &second, Rules::default()).unwrap();
-    assert_eq!(comparison.remarks.iter().filter(|remark| remark.contains("left out")).count(), 2);
-    second.results.samples.retain(|sample| sample.configuration.key() != cell);
-    let comparison = compare(&second, &second, Rules::default()).unwrap();
-    assert!(comparison.remarks.iter().all(|remark| !remark.contains("left out")), "{:?}", comparison.remarks);
-    let comparison = compare(&first, &second, Rules::default()).unwrap();
-    assert!(comparison.remarks.contains(&said) && comparison.only_before.iter().all(|key| *key != cell));
     second.results.samples.clear();
-    let error = compare(&first, &second, Rules::default()).unwrap_err();
-    assert_eq!(error, CompareError::NothingInCommon(format!(" ({said})")));
+    assert_eq!(compare(&first, &second, Rules::default()).unwrap_err(), CompareError::NothingInCommon);
+}
+
+#[test]
+fn configurations_that_failed_are_named_beside_those_that_are_compared() {
+    let first = run(1, 2, &|_, _| 1.0);
+    let mut second = first.clone();
+    let keys: BTreeSet<String> = first.results.samples.iter().map(|sample| sample.configuration.key()).collect();
+    let [partly, wholly] = [0, 1].map(|place| keys.iter().nth(place).unwrap().clone());
+    let trial = |repeat| Trial { repeat, draw: 0 };
+    second.results.samples.retain(|sample| {
+        let key = sample.configuration.key();
+        key != wholly && (key != partly || sample.trial.repeat == 0)
+    });
+    for (key, repeat) in [(&partly, 1), (&wholly, 0), (&wholly, 1)] {
+        second.results.rejected.insert((key.clone(), trial(repeat)), "it diverged".into());
+    }
+    let comparison = compare(&first, &second, Rules::default()).unwrap();
+    let failed = [&partly, &wholly].map(|key| format!("{key}: it diverged"));
+    assert_eq!((comparison.failed_before, comparison.failed_after), (vec![], failed.to_vec()));
+    assert_eq!((comparison.only_before, comparison.only_after), (vec![], vec![]));
+    // One that has a time nowhere was lost from no comparison.
+    let comparison = compare(&second, &second, Rules::default()).unwrap();
+    assert_eq!(comparison.failed_before, [format!("{partly}: it diverged")]);
+    second.results.samples.clear();
+    let error = compare(&first, &second, Rules::default()).unwrap_err().to_string();
+    assert!(error.starts_with("no configuration has times in both runs: 3 runs failed, for example "), "{error}");
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl Loaded {
     /// The rounds are about to begin: the room of their model is taken on the disk, until what is returned is dropped, and then the run in the
     /// ledger begins ([`Booking::begin`]).
     pub(super) fn begin(&mut self, stated: &PrivacyStatement) -> Result<Option<File>, FitError> {
+        self.setup.room = None;
         let Setup { training, execution: Execution { group, .. }, .. } = &self.setup;
         let place = training.model.as_deref().filter(|_| group.is_root());
         let weights = self.problem.parameters() + self.released.as_ref().map_or(0, |released| released.matrix.len());

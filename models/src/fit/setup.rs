@@ -4,7 +4,9 @@
 //! no release reads rows so early, to draft the domain of a table that nothing declares.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -55,6 +57,8 @@ pub(super) struct Setup {
     pub(super) source: StreamKey,
     /// The run has a [`Binding`](crate::checkpoint::Binding): it is a release or has checkpoints.
     pub(super) is_bound: bool,
+    /// The room of the model on the disk, until the rounds begin.
+    pub(super) room: Option<File>,
 }
 
 impl Setup {
@@ -82,13 +86,11 @@ pub(super) fn set_up(
         let signer = check_places(training, group.is_root())?;
         let (domain, warnings) = declared(training)?;
         check_moments(training, algorithm, domain.as_deref())?;
-        if let (Some(map), Some(domain)) = (&training.data.features, &domain) {
-            map.on(domain.features()).map_err(FitError::features)?;
-        }
+        let room = domain.as_ref().map(|domain| room(training, domain, group.is_root())).transpose()?;
         let settings = with_factorization(training, algorithm)?;
-        Ok::<_, FitError>((algorithm, signer, domain, warnings, settings))
+        Ok::<_, FitError>((algorithm, signer, domain, warnings, room.flatten(), settings))
     };
-    let (algorithm, signer, domain, warnings, (mut settings, factorization_used)) = group.all_ok(decided())?;
+    let (algorithm, signer, domain, warnings, room, (mut settings, factorization_used)) = group.all_ok(decided())?;
     let parameters = training.bound_parameters(domain.as_deref());
     check_ranks(training, execution, domain.as_ref(), &parameters)?;
     let kept = &training.checkpoint;
@@ -115,7 +117,19 @@ pub(super) fn set_up(
         resumed,
         source,
         is_bound,
+        room,
     })
+}
+
+/// Refuses features that rows of the domain do not have, and takes the room of the model: private bounds and moments are drawn, and spent,
+/// before the rows that say how large it is.
+fn room(training: &Training, domain: &Arc<Domain>, is_root: bool) -> Result<Option<File>, FitError> {
+    let map = training.data.features.as_ref().map(|map| map.on(domain.features())).transpose();
+    let matrix = map.map_err(FitError::features)?.map_or(0, |map| map.numbers());
+    let Some(path) = training.model.as_ref().filter(|_| is_root) else { return Ok(None) };
+    // Without a public part the next steps have the error.
+    let public = public_problem(training, (&training.data.data, None), domain, 1);
+    Ok(model_file::reserve(path, public.map_or(0, |public| public.parameters()) + matrix)?)
 }
 
 /// Refuses a regularizer, and files, that no run has, before the work rather than after it; the signer.
@@ -131,8 +145,6 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
     }
     if let Some(path) = model.as_ref().filter(|_| is_root) {
         model_file::check_place(path, training.privacy.secure)?;
-        // The room of its weights is taken when the rounds begin; private bounds and moments are drawn, and spent, before.
-        drop(model_file::reserve(path, 0)?);
     }
     if let Some(path) = kept.file.as_ref().filter(|_| is_root) {
         checkpoint::check_free(path, kept.resume.as_deref())?;
@@ -145,6 +157,11 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
     }
     if training.sign.is_some() && !training.privacy.secure {
         return Err(FitError::argument("sign", "only a release is signed; give `secure`"));
+    }
+    let is_device = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device());
+    if let Some(path) = model.as_ref().filter(|path| training.ledger.is_some() && is_device(path)) {
+        let problem = format!("{} is a device, which keeps none; a release in a ledger needs a file", path.display());
+        return Err(FitError::argument("model", problem));
     }
     Ok(training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?)
 }
