@@ -61,8 +61,8 @@ pub enum CompareError {
     Different(Difference),
     #[error("the runs have no configuration in common; compare runs of the same suite")]
     NothingInCommon,
-    #[error("no configuration has times in both runs: {0}")]
-    Failed(String),
+    #[error("no configuration has times in both runs: some failed in the {0} run, for example {1}")]
+    Failed(&'static str, String),
 }
 
 /// Verdict on a configuration.
@@ -125,7 +125,8 @@ pub struct Comparison {
     pub only_before: Vec<String>,
     /// Configurations of the second run alone.
     pub only_after: Vec<String>,
-    /// Configurations that diverged or failed verification in the first run, in all repeats or some, each with its reason.
+    /// Configurations that diverged or failed verification in the first run, in all repeats or some, each with its reason; those without
+    /// times in either run are left out.
     pub failed_before: Vec<String>,
     /// The same of the second run.
     pub failed_after: Vec<String>,
@@ -196,9 +197,14 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         second.iter().map(|cell| (cell.configuration().key(), cell)).collect();
     let pairs: Vec<(&Pooled, &Pooled)> =
         first.iter().filter_map(|cell| Some((cell, *second_by_key.get(&cell.configuration().key())?))).collect();
+    let keys = |cells: &[Pooled]| cells.iter().map(|cell| cell.configuration().key()).collect::<BTreeSet<_>>();
+    let tried = |cells: &[Pooled], run: &Run| {
+        &keys(cells) | &run.results.rejected.keys().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>()
+    };
     if pairs.is_empty() {
-        let failed = after.results.failures().or_else(|| before.results.failures());
-        return Err(failed.map_or(CompareError::NothingInCommon, CompareError::Failed));
+        let of = [("first", before, tried(&second, after)), ("second", after, tried(&first, before))];
+        let failed = of.iter().find_map(|(name, run, tried)| Some((name, failed_in(run, tried).into_iter().next()?)));
+        return Err(failed.map_or(CompareError::NothingInCommon, |(name, one)| CompareError::Failed(name, one)));
     }
     if pairs.iter().any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2) {
         remarks.push(
@@ -235,20 +241,16 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
         })
         .collect();
-    let keys = |cells: &[Pooled]| cells.iter().map(|cell| cell.configuration().key()).collect::<BTreeSet<_>>();
     let timed = &keys(&first) | &keys(&second);
-    let only_in = |mine: &[Pooled], other: &[Pooled], tried: &Run| -> Vec<String> {
-        let tried = tried.results.rejected.keys().map(|(key, _)| key.clone()).collect();
-        (&keys(mine) - &(&keys(other) | &tried)).into_iter().collect()
-    };
+    let only_in = |mine: &[Pooled], tried: BTreeSet<String>| (&keys(mine) - &tried).into_iter().collect();
     let mean_ratio = (changes.iter().map(|change| change.ratio.ln()).sum::<f64>() / changes.len() as f64).exp();
     Ok(Comparison {
         builds: names_of_builds(&before.environment.build, &after.environment.build),
         changes,
         mean_ratio,
         common,
-        only_before: only_in(&first, &second, after),
-        only_after: only_in(&second, &first, before),
+        only_before: only_in(&first, tried(&second, after)),
+        only_after: only_in(&second, tried(&first, before)),
         failed_before: failed_in(before, &timed),
         failed_after: failed_in(after, &timed),
         remarks,
@@ -284,9 +286,9 @@ fn other_models(before: &Run, after: &Run) -> Option<String> {
     ))
 }
 
-/// Configurations with runs that diverged or failed verification, and the first reason; those that were timed nowhere are left out.
-fn failed_in(run: &Run, timed: &BTreeSet<String>) -> Vec<String> {
-    let rejected = run.results.rejected.iter().filter(|((key, _), _)| timed.contains(key));
+/// Configurations, of `others`, with runs that diverged or failed verification, and the first reason.
+fn failed_in(run: &Run, others: &BTreeSet<String>) -> Vec<String> {
+    let rejected = run.results.rejected.iter().filter(|((key, _), _)| others.contains(key));
     by_key(rejected.map(|((key, _), reason)| (key, reason)))
         .into_iter()
         .map(|(key, reasons)| format!("{key}: {}", reasons[0]))

@@ -43,15 +43,15 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes `bytes` of the disk for a file that is to be written to `path`, until what is returned is dropped; nothing where the file system
-/// cannot, or of a device.
+/// Takes `bytes` of the disk for a file that is to be written to `path`, by more of what is `held` if some is, until what is returned is
+/// dropped; nothing where the file system cannot, or of a device.
 ///
 /// # Errors
 /// A disk without that much room, a folder that cannot be written.
-pub fn reserve(path: &Path, bytes: u64) -> io::Result<Option<File>> {
+pub fn reserve(path: &Path, bytes: u64, held: Option<File>) -> io::Result<Option<File>> {
     let Target::File(path) = Target::of(path)? else { return Ok(None) };
     // Without a name: nothing is left of it, however the process ends.
-    let file = tempfile::tempfile_in(folder_of(&path))?;
+    let file = held.map_or_else(|| tempfile::tempfile_in(folder_of(&path)), Ok)?;
     match retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)) {
         Ok(()) => Ok(Some(file)),
         Err(error) if [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].contains(&error) => Err(error.into()),
@@ -225,13 +225,17 @@ mod tests {
     fn a_place_is_reserved_on_the_disk_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("model");
-        if let Some(room) = reserve(&place, 1 << 16).unwrap() {
-            assert_eq!(room.metadata().unwrap().len(), 1 << 16);
-            assert!(reserve(&place, 1 << 62).is_err());
+        if let Some(room) = reserve(&place, 1 << 16, None).unwrap() {
+            let same = room.metadata().unwrap().ino();
+            let [room, larger] =
+                [1 << 15, 1 << 17].map(|bytes| reserve(&place, bytes, Some(room.try_clone().unwrap())));
+            let [room, larger] = [room, larger].map(|room| room.unwrap().unwrap().metadata().unwrap());
+            assert_eq!((room.ino(), larger.ino(), larger.len()), (same, same, 1 << 17));
+            assert!(reserve(&place, 1 << 62, None).is_err());
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(reserve(&folder.path().join("missing/model"), 1).is_err());
-        assert!(reserve(Path::new("/dev/null"), 1).unwrap().is_none());
+        assert!(reserve(&folder.path().join("missing/model"), 1, None).is_err());
+        assert!(reserve(Path::new("/dev/null"), 1, None).unwrap().is_none());
     }
 
     #[test]

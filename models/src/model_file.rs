@@ -95,10 +95,10 @@ pub fn check_place(path: &Path, is_release: bool) -> Result<(), ModelFileError> 
 
 /// Takes the room of a model of so many weights on the disk, until what is returned is dropped: a release that has spent its ε is not lost
 /// to a disk that others fill.
-pub(crate) fn reserve(path: &Path, weights: usize) -> Result<Option<File>, ModelFileError> {
+pub(crate) fn reserve(path: &Path, weights: usize, held: Option<File>) -> Result<Option<File>, ModelFileError> {
     // The header beside them.
     let bytes = 4 * weights as u64 + (1 << 17);
-    files::reserve(path, bytes).map_err(|source| ModelFileError::Unwritable { path: path.to_owned(), source })
+    files::reserve(path, bytes, held).map_err(|source| ModelFileError::Unwritable { path: path.to_owned(), source })
 }
 
 /// The meaning of a model's outputs.

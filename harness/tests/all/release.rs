@@ -647,7 +647,7 @@ fn a_folder_has_one_message_whichever_file_of_it_is_wrong() {
 fn a_full_disk_is_found_before_private_bounds_are_spent() {
     let folder = folder(SCHEMA);
     let [ledger, model] = ["ledger", "model.safetensors"].map(|name| folder.path().join(name));
-    if rounds_models::files::reserve(&model, 1).unwrap().is_none() {
+    if rounds_models::files::reserve(&model, 1, None).unwrap().is_none() {
         println!("skipped: this file system takes no room");
         return;
     }

@@ -54,11 +54,11 @@ impl Loaded {
     /// The rounds are about to begin: the room of their model is taken on the disk, until what is returned is dropped, and then the run in the
     /// ledger begins ([`Booking::begin`]).
     pub(super) fn begin(&mut self, stated: &PrivacyStatement) -> Result<Option<File>, FitError> {
-        self.setup.room = None;
+        let held = self.setup.room.take();
         let Setup { training, execution: Execution { group, .. }, .. } = &self.setup;
         let place = training.model.as_deref().filter(|_| group.is_root());
         let weights = self.problem.parameters() + self.released.as_ref().map_or(0, |released| released.matrix.len());
-        let room = group.all_ok(place.map(|path| model_file::reserve(path, weights)).transpose())?;
+        let room = group.all_ok(place.map(|path| model_file::reserve(path, weights, held)).transpose())?;
         if let Some(booking) = &mut self.booking {
             booking.begin(stated, self.problem.public())?;
         }
@@ -66,8 +66,9 @@ impl Loaded {
     }
 }
 
-/// Reads and treats the rows of a run that is set up, and booked if it has a ledger.
-pub(super) fn load(mut setup: Setup, mut booking: Option<Booking>) -> Result<Loaded, FitError> {
+/// Reads and treats the rows of a run that is set up, and booked if it has a ledger. An error drops the setup first, and with it the room of the
+/// model: on a full disk the booking needs some of it to be given back.
+pub(super) fn load(mut booking: Option<Booking>, mut setup: Setup) -> Result<Loaded, FitError> {
     let (training, group) = (&setup.training, &setup.execution.group);
     let (data, optimizer) = (&training.data, &training.optimizer);
     let mut counted = None;
@@ -309,7 +310,7 @@ mod tests {
             training.data.data_dir = Some(folder.path().to_owned());
             change(&mut training);
             let setup = set_up(&training, &Execution::default(), of_system).unwrap();
-            let loaded = load(setup, None).unwrap();
+            let loaded = load(None, setup).unwrap();
             let early = loaded.setup.settings.strategies.digest();
             loaded.setup.algorithm.prepare(&loaded.problem, &loaded.setup.settings).unwrap();
             (early, loaded.setup.settings.strategies.digest().unwrap())

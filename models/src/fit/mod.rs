@@ -88,7 +88,7 @@ fn fit_drawn(
     let stated = |problem: &PublicProblem| Ok(setup.algorithm.prepare(problem, &setup.settings)?.privacy);
     let booking = execution.group.all_ok(booking::book(&setup, stated))?;
     observer.enter(Stage::Loading);
-    let mut loaded = load::load(setup, booking)?;
+    let mut loaded = load::load(booking, setup)?;
     observer.enter(Stage::Planning);
     let (prepared, plan) = plan::plan(&loaded)?;
     let room = loaded.begin(&prepared.privacy)?;

@@ -215,7 +215,7 @@ mod tests {
         let refusal = |rank: ThreadRanks, differs: bool| {
             let execution = Execution::on(Engine::over_ranks(Arc::new(rank), 1).unwrap());
             let setup = set_up(&training, &execution, of_system).unwrap();
-            let mut loaded = load(setup, None).unwrap();
+            let mut loaded = load(None, setup).unwrap();
             let source = FactorizationSource::new(toeplitz);
             let source = if differs { source } else { FactorizationSource::default() };
             loaded.setup.settings.strategies = StrategyMemory::filled_from(source);

@@ -121,15 +121,16 @@ pub(super) fn set_up(
     })
 }
 
-/// Refuses features that rows of the domain do not have, and takes the room of the model: private bounds and moments are drawn, and spent,
+/// Refuses features that rows of the domain do not have, and takes the room of the model where private bounds or moments are drawn, and spent,
 /// before the rows that say how large it is.
 fn room(training: &Training, domain: &Arc<Domain>, is_root: bool) -> Result<Option<File>, FitError> {
     let map = training.data.features.as_ref().map(|map| map.on(domain.features())).transpose();
     let matrix = map.map_err(FitError::features)?.map_or(0, |map| map.numbers());
-    let Some(path) = training.model.as_ref().filter(|_| is_root) else { return Ok(None) };
+    let is_early = matrix > 0 || training.data.declaration.private_bounds().is_some();
+    let Some(path) = training.model.as_ref().filter(|_| is_root && is_early) else { return Ok(None) };
     // Without a public part the next steps have the error.
     let public = public_problem(training, (&training.data.data, None), domain, 1);
-    Ok(model_file::reserve(path, public.map_or(0, |public| public.parameters()) + matrix)?)
+    Ok(model_file::reserve(path, public.map_or(0, |public| public.parameters()) + matrix, None)?)
 }
 
 /// Refuses a regularizer, and files, that no run has, before the work rather than after it; the signer.
@@ -159,7 +160,9 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
         return Err(FitError::argument("sign", "only a release is signed; give `secure`"));
     }
     let is_device = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device());
-    if let Some(path) = model.as_ref().filter(|path| training.ledger.is_some() && is_device(path)) {
+    if let Some(path) =
+        model.as_ref().filter(|path| training.privacy.secure && training.ledger.is_some() && is_device(path))
+    {
         let problem = format!("{} is a device, which keeps none; a release in a ledger needs a file", path.display());
         return Err(FitError::argument("model", problem));
     }

@@ -117,7 +117,7 @@ fn tune_drawn(
     };
     let booking = booking::book(&setup, stated)?;
     observer.enter(Stage::Loading);
-    let mut loaded = load::load(setup, booking)?;
+    let mut loaded = load::load(booking, setup)?;
     observer.enter(Stage::Planning);
     let score_rows = |rows| {
         let (domain, of) = (loaded.setup.domain.as_ref(), &loaded.trained_on);
