@@ -43,8 +43,8 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes `bytes` of the disk for a file that is to be written to `path`, by more of what is `held` if some is, until what is returned is
-/// dropped; nothing where the file system cannot, or of a device.
+/// Reserves `bytes` of the disk for a file that is to be written to `path`, until the returned file is dropped. `held`, from an earlier call,
+/// grows to that size. `None` where the file system cannot reserve, or for a device.
 ///
 /// # Errors
 /// A disk without that much room, a folder that cannot be written.

@@ -37,7 +37,7 @@ pub(crate) struct Records {
 #[derive(Default)]
 struct Runs {
     all: Vec<Rc<Run>>,
-    /// What failed, to end a sentence.
+    /// The runs that failed, as the end of an error's text; empty without any.
     failed: String,
     fitting: BTreeMap<(String, String), Vec<bool>>,
 }

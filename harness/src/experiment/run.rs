@@ -233,7 +233,7 @@ impl Plan {
         Ok((reasons.filter(|_| nothing).cloned().collect(), rejected))
     }
 
-    /// The lines of the finished runs that `folder` holds, and [what failed](store::Results::failures).
+    /// The lines of the finished runs that `folder` holds, and [the runs that failed](store::Results::failures).
     ///
     /// # Errors
     /// Files that cannot be read.

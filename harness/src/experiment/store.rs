@@ -187,7 +187,7 @@ impl<T> Results<T> {
         found.map(|(_, reason)| reason.as_str())
     }
 
-    /// How many runs were rejected, with the first and its reason; none where none were.
+    /// The number of rejected runs, one of them and its reason, as text; `None` without rejected runs.
     pub fn failures(&self) -> Option<String> {
         let ((key, _), reason) = self.rejected.first_key_value()?;
         Some(format!("{} failed, for example {key}: {reason}", plural(self.rejected.len(), "run")))

@@ -77,7 +77,7 @@ pub fn present(folder: &Path) -> anyhow::Result<Option<(drawing::Presentation, V
     plan(folder)?.map_or(Ok(None), |plan| plan.present(folder))
 }
 
-/// The lines of the finished runs in `folder`, and what failed.
+/// The lines of the finished runs in `folder`, and [the runs that failed](store::Results::failures).
 ///
 /// # Errors
 /// Files that cannot be read; no definition.

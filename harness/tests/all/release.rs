@@ -667,7 +667,7 @@ fn a_full_disk_is_found_before_private_bounds_are_spent() {
         .args(whole.get_args());
     let said = stderr(&limited.output().unwrap());
     assert!(said.contains("model.safetensors: the file cannot be written: File too large"), "{said}");
-    assert_refused(&format!("{line} --model /dev/null"), "/dev/null is a device, which keeps none");
+    assert_refused(&format!("{line} --model /dev/null"), "/dev/null is a device and stores no model");
     let shown = stdout(&format!("ledger show {ledger}"));
     assert!(shown.split_whitespace().collect::<Vec<_>>().join(" ").contains("spent 0 %"), "{shown}");
     assert_succeeds(&format!("{line} --model {model}"));

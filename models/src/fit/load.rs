@@ -66,8 +66,8 @@ impl Loaded {
     }
 }
 
-/// Reads and treats the rows of a run that is set up, and booked if it has a ledger. An error drops the setup first, and with it the room of the
-/// model: on a full disk the booking needs some of it to be given back.
+/// Reads and treats the rows of a run that is set up, and booked if it has a ledger. An error drops the setup first, and with it the room
+/// reserved for the model: a booking is given back by a line in the ledger, which needs disk space, too.
 pub(super) fn load(mut booking: Option<Booking>, mut setup: Setup) -> Result<Loaded, FitError> {
     let (training, group) = (&setup.training, &setup.execution.group);
     let (data, optimizer) = (&training.data, &training.optimizer);

@@ -57,7 +57,7 @@ pub(super) struct Setup {
     pub(super) source: StreamKey,
     /// The run has a [`Binding`](crate::checkpoint::Binding): it is a release or has checkpoints.
     pub(super) is_bound: bool,
-    /// The room of the model on the disk, until the rounds begin.
+    /// Disk space reserved for the model, until the rounds begin.
     pub(super) room: Option<File>,
 }
 
@@ -121,8 +121,10 @@ pub(super) fn set_up(
     })
 }
 
-/// Refuses features that rows of the domain do not have, and takes the room of the model where private bounds or moments are drawn, and spent,
-/// before the rows that say how large it is.
+/// Refuses features that do not fit the domain, and reserves the model's disk space where private bounds or moments are released: their
+/// budget is spent before the rounds, which reserve it otherwise ([`super::load::Loaded::begin`]).
+///
+/// **Privacy.** It reads the settings and the declared domain, and no row; the size has no number of rows.
 fn room(training: &Training, domain: &Arc<Domain>, is_root: bool) -> Result<Option<File>, FitError> {
     let map = training.data.features.as_ref().map(|map| map.on(domain.features())).transpose();
     let matrix = map.map_err(FitError::features)?.map_or(0, |map| map.numbers());
@@ -163,7 +165,7 @@ fn check_places(training: &Training, is_root: bool) -> Result<Option<SecretKey>,
     if let Some(path) =
         model.as_ref().filter(|path| training.privacy.secure && training.ledger.is_some() && is_device(path))
     {
-        let problem = format!("{} is a device, which keeps none; a release in a ledger needs a file", path.display());
+        let problem = format!("{} is a device and stores no model; a release in a ledger needs a file", path.display());
         return Err(FitError::argument("model", problem));
     }
     Ok(training.sign.as_ref().filter(|_| is_root).map(|path| SecretKey::read(path)).transpose()?)
